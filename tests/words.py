@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Sampling
-from agentcho.engine.sequence import Draw
+from agentcho.engine.generation import Draw
 from agentcho.games.replay import replay
 from agentcho.games.run import game_seed
 from agentcho.games.turn import coin_seed

@@ -19,8 +19,8 @@ from agentcho.engine.base import Constraint, Ran, Row
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.core import EngineCore, Local
 from agentcho.engine.forward import Plan
+from agentcho.engine.generation import Draw
 from agentcho.engine.layout import Segment
-from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot
 from agentcho.errors import EngineFailed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from agentcho.backends.babble import babble, comply
@@ -38,6 +39,19 @@ class Scripted:
     def allowed(self) -> int:
         """The one id that may be said next."""
         return self._script[self._said] if self._said < len(self._script) else self._stop
+
+    @property
+    def only(self) -> None:
+        """Unknown: a script stands for a model that could say anything."""
+        return
+
+    def ahead(self) -> Scripted:
+        """A copy."""
+        return copy(self)
+
+    def follow(self, token: int) -> None:
+        """See `take`."""
+        self.take(token, 0)
 
     @property
     def done(self) -> bool:

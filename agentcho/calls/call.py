@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from agentcho.calls.corpus import Corpus
 from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm, ToolsPort
 from agentcho.calls.values import WORD, listed, schema
@@ -187,6 +188,8 @@ class Decode:
     - `logprobs` (0 to 20) asks for the probability of each token of the text, forced or sampled, and of so many of the
       likeliest ones: see `Spoken.likely`. None: nothing is computed for that.
     - `forms`: what is sampled is written in one of these ways. They go with no `choices` and no `json_schema`.
+    - `corpora`: what its tokens may be guessed from, so that several are checked in one forward, beside what it says
+      itself. None: nothing is guessed. What is said is the same.
     - `peek`: it is sampled to see how a message would begin, which is then sampled anew. Engines do not ask; scripts of
       tests give it no line of its own.
     """
@@ -205,6 +208,7 @@ class Decode:
     most: int | None = None
     logprobs: int | None = None
     forms: tuple[AnswerForm, ...] = ()
+    corpora: tuple[Corpus, ...] | None = None
     peek: bool = False
 
     @property
@@ -341,7 +345,8 @@ class StepResult(NamedTuple):
     An id that is `finished` names an encoding, stored or made when it is first read. `encoded` counts the tokens fed in
     the step; `held` is the share of the store that is taken after it, or promised to what runs. `begun` has each decode
     once, in the step of its first token: by that and by what it has `spoken` is known what left the engine, whatever
-    becomes of its row.
+    becomes of its row. `dropped` counts tokens that were fed on a guess and are none of what is said; they are not in
+    `encoded`.
     """
 
     spoken: tuple[Spoken, ...]
@@ -350,6 +355,7 @@ class StepResult(NamedTuple):
     encoded: int
     held: float = 0.0
     begun: tuple[Begun, ...] = ()
+    dropped: int = 0
 
 
 class ContentPort(Protocol):

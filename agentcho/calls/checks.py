@@ -25,6 +25,7 @@ from agentcho.calls.call import (
     Shadow,
     Turn,
 )
+from agentcho.calls.corpus import Corpus
 from agentcho.calls.owner import foreign_code
 from agentcho.calls.tools import AnswerForm
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
@@ -155,8 +156,11 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     forms = tuple(_form(form, bounds) for form in listed(call.forms, "forms", 1 << 10))
     if forms and (sampling.choices is not None or sampling.json_schema is not None):
         raise RequestError("forms go with no choices and no json_schema; give one of them", "sampling")
-    peek = truth(call.peek, "peek")
-    return Decode(header, sampling=sampling, name=name, forced=forced, forms=forms, peek=peek, **shared)
+    peek, corpora = truth(call.peek, "peek"), None if call.corpora is None else tuple(listed(call.corpora, "corpora"))
+    if not all(isinstance(corpus, Corpus) for corpus in corpora or ()):
+        raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
+    shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
+    return Decode(header, sampling=sampling, **shared)
 
 
 def _form(form: Any, bounds: Bounds) -> AnswerForm:

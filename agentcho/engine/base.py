@@ -16,8 +16,9 @@ from agentcho.calls.tools import AnswerForm
 
 if TYPE_CHECKING:
     from agentcho.engine.cache import KVEntry
+    from agentcho.engine.generation import Draw
+    from agentcho.engine.guessing import Costs
     from agentcho.engine.layout import Context, Segment
-    from agentcho.engine.sequence import Draw
     from agentcho.engine.sequence import Sequence as Admitted
     from agentcho.engine.waiting import Budget
 
@@ -64,6 +65,9 @@ class Constraint(Protocol):
     """Restricts what one decode may say. `allowed`: the ids that it may sample next, for `Runner.sample`. `done`: no
     token can follow.
 
+    `ahead()` is a copy, to see with `allowed` what may follow tokens that were not said; `only` is the one id that may
+    come next, or None; `follow(token)` notes a token whatever is left of the budget.
+
     `take(token, left)` notes a sampled token, `left` tokens before the end of the budget (this token included), and
     returns the token to be said. That is another one only where the sampled token could not be brought to an end in
     time.
@@ -72,7 +76,11 @@ class Constraint(Protocol):
     @property
     def allowed(self) -> Any: ...
     @property
+    def only(self) -> int | None: ...
+    @property
     def done(self) -> bool: ...
+    def ahead(self) -> Constraint: ...
+    def follow(self, token: int) -> None: ...
     def take(self, token: int, left: int) -> int: ...
 
 
@@ -116,6 +124,9 @@ class Slots(Protocol):
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot: ...
     def open(self, tokens: int, alone: bool = False) -> Slot: ...
     def close(self, slot: Slot) -> None: ...
+    def retract(self, slot: Slot, tokens: int) -> None:
+        """Forget the last tokens that a row was fed."""
+
     def clear(self) -> None: ...
 
 
@@ -136,6 +147,10 @@ class Runner(Protocol):
     def budget(self) -> Budget: ...
     @property
     def owner(self) -> Owner: ...
+    @property
+    def costs(self) -> Costs | None:
+        """What forwards take, by which guesses are weighed; None: it was not measured, and nothing is guessed."""
+
     @property
     def asynchronous(self) -> bool:
         """Whether a forward may still be under way when its method has returned."""

@@ -35,10 +35,12 @@ from agentcho.engine.cache import Assembly, Encoding, Fullness, KVEntry, Prefix,
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
 from agentcho.engine.forward import Blame, Plan, Trial
+from agentcho.engine.generation import Generation
+from agentcho.engine.guessing import Indexes
 from agentcho.engine.integrity import Integrity
 from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, encoded, layout
 from agentcho.engine.scheduler import Scheduler
-from agentcho.engine.sequence import Generation, Reuse
+from agentcho.engine.sequence import Reuse
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding
 from agentcho.message import Words
@@ -99,6 +101,7 @@ class EngineCore(Direct):
         self._encodings: dict[EncodingId, Encoding] = {}
         self._waiting: dict[EncodingId, Admitted] = {}
         self._untold: list[EncodingId] = []
+        self._indexes = Indexes()
         self._ids, self._bounds = Ids(), Bounds(runner.vocabulary)
         self._assembly = Assembly(self._tiers, runner.make)
         self._blame = Blame(runner.probe)
@@ -333,7 +336,8 @@ class EngineCore(Direct):
     def _decode(self, call: Decode, placed: Layout, local: Local) -> Admitted:
         constraint = self._constrain(call, local) if call.forced is None else None
         id = self._ids.new()
-        generation = Generation(id, call, placed, self.framing, constraint)
+        indexes = None if self._runner.costs is None else self._indexes
+        generation = Generation(id, call, placed, self.framing, constraint, indexes)
         return Admitted(id, call, placed.context, placed.longest, generation=generation)
 
     def _constrain(self, call: Decode, local: Local) -> Constraint | None:

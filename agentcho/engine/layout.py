@@ -217,6 +217,8 @@ class Segment:
     With a `base`, `ids` are the tokens of a message that are encoded anew, at its indices `places`, and the others are
     those of the base. The first `done` tokens of the message were encoded before, and are in `entry` already; `copied`
     of them are not in its slot yet.
+
+    `row`: it goes on with what a decode says, the last token said and those that are guessed to follow.
     """
 
     ids: Sequence[int]
@@ -229,6 +231,7 @@ class Segment:
     places: Sequence[int] = ()
     done: int = 0
     copied: int = 0
+    row: bool = False
     first: int = field(default=0, init=False)
 
     @property

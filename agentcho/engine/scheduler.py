@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from collections.abc import Sequence as Listed
 
-from agentcho.calls.call import Begun, EncodingId, Failure, Spoken, StepResult, Turn
+from agentcho.calls.call import EncodingId, Failure, StepResult, Turn
 from agentcho.engine.base import Row, Runner
 from agentcho.engine.cache import Assembly, Encoding, KVEntry
-from agentcho.engine.forward import Blame, Plan, Weighed
+from agentcho.engine.forward import Blame, Plan
+from agentcho.engine.guessing import Costs, worthwhile
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.likely import weigh
 from agentcho.engine.sequence import Sequence, Status
+from agentcho.engine.speaking import Speaker
 from agentcho.engine.waiting import Deferred, Queue, Rush, Waiting, take_turns
-from agentcho.errors import CallFailed
 
 
 class Scheduler:
@@ -29,6 +30,7 @@ class Scheduler:
         self._tiers, self._assembly = assembly.tiers, assembly
         self._runner, self._slots, self._budget = runner, runner.slots, runner.budget
         self._finished, self._blame = finished, blame
+        self._speaker = Speaker(runner, blame, self.cancel)
         self._waiting = Queue()
         self._running: list[Sequence] = []
         self._making: list[Sequence] = []
@@ -78,6 +80,8 @@ class Scheduler:
         if waiting:
             starting = [call for call in self._waiting if call.entry is None]
             self._slots.expect(call.context for call in starting)
+        if self._runner.costs is not None and not exact:
+            self._guess(self._runner.costs)
         for running in self._running:
             if running.leader is None or running.portion:
                 try:
@@ -91,6 +95,14 @@ class Scheduler:
         else:
             self._rush.on = False
         return plan
+
+    def _guess(self, costs: Costs) -> None:
+        """Let decodes guess as many tokens as pay beside all else that is fed for rows."""
+        guesses = [row.guess() for row in self._running]
+        if any(guess.tokens for guess in guesses):
+            fed = sum(len(row.feed) if row.leader is None else row.portion for row in self._running)
+            for row, guess, most in zip(self._running, guesses, worthwhile(guesses, fed, costs), strict=True):
+                row.speech.guessed = row.speech.guessed if row.leader else guess.tokens[:most]
 
     def _feed(self, plan: Plan, row: Sequence) -> None:
         segment = row.next_segment()
@@ -190,8 +202,8 @@ class Scheduler:
                 self._tiers.unpin(waiting.call)
         if plan.failed:
             failed += self._leave_out(plan, order)
-        asking, rows = self._asking(plan, order, logits)
-        tokens = self._choose(asking, rows, plan.exact)
+        asking = self._speaker.asking(plan, order, logits)
+        tokens = self._speaker.choose(asking, plan.exact)
         if plan.prefills or plan.late or len(plan.rows) < len(plan.segments):
             finished += self._complete(plan)
         for row, _ in plan.rows:
@@ -205,86 +217,13 @@ class Scheduler:
             fed += len(segment.ids)
         for row, segment in plan.rows:
             row.advance(len(segment.ids))
-        spoken, begun = self._say(asking, tokens, failed)
+        spoken, begun, dropped = self._speaker.say(asking, tokens, failed)
         if plan.weighed:
             spoken, lost = weigh(self._runner, self._blame, plan, spoken)
             self.cancel(failure.id for failure in lost)
             failed += lost
-        return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed, begun=tuple(begun))
-
-    def _asking(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> tuple[list[Sequence], list[Row]]:
-        """The decodes that asked for rows of logits, in the order of these, and the last row of each. Where a decode
-        keeps its logits, all its rows are kept."""
-        of = dict[int, Sequence]()
-        for row, segment in plan.rows:
-            of[id(segment)] = row
-        asking, begin = list[Sequence](), 0
-        last: list[Row] = []
-        for segment in order:
-            if segment.wanted:
-                row, end = of[id(segment)], begin + len(segment.wanted)
-                if row.speech.call.logits:
-                    row.speech.logits += self._runner.keep(logits[begin:end])
-                if row.speech.call.logprobs is not None:
-                    plan.weighed[row.id] = Weighed(logits[end - 1], len(row.speech.sampled), row.speech.call.logprobs)
-                asking.append(row)
-                last.append(logits[end - 1])
-                begin = end
-        return asking, last
-
-    def _choose(self, asking: list[Sequence], rows: list[Row], exact: bool) -> list[int | None]:
-        """The next token of each of these decodes. None: no token can be drawn, or the message has ended."""
-        tokens, free, drawing = list[int | None](), list[int](), list[Sequence]()
-        lines: list[Row] = []
-        for place, row in enumerate(asking):
-            speech = row.speech
-            forced = speech.call.forced is not None
-            tokens.append(speech.forced() if forced else None)
-            if speech.stopped is None and not forced:
-                free.append(place)
-                drawing.append(row)
-                lines.append(rows[place])
-        stride = 1 if exact else max(1, len(free))
-        for begin in range(0, len(free), stride):
-            end = begin + stride
-            drawn = self._draw(drawing[begin:end], lines[begin:end])
-            for place, token in zip(free[begin:end], drawn, strict=True):
-                tokens[place] = token
-        return tokens
-
-    def _draw(self, asking: list[Sequence], rows: list[Row]) -> list[int | None]:
-        """A token for each of these decodes, from its row of logits. If drawing them together fails, each is drawn
-        alone; None where that fails too, or no token can be drawn."""
-        try:
-            return self._runner.sample(rows, [row.speech.draw() for row in asking])
-        except BaseException as error:  # a panic of the grammar library is no `Exception`
-            self._blame.of(error)
-            if len(asking) == 1:
-                return [None]
-            return [self._draw([row], [line])[0] for row, line in zip(asking, rows, strict=True)]
-
-    def _say(
-        self, asking: list[Sequence], tokens: list[int | None], failed: list[Failure]
-    ) -> tuple[list[Spoken], list[Begun]]:
-        """Give each decode its token. Returns the tokens said, and those decodes that said their first."""
-        spoken, begun = list[Spoken](), list[Begun]()
-        for row, token in zip(asking, tokens, strict=True):
-            speech = row.speech
-            if speech.stopped is not None:
-                continue
-            mute = not speech.sampled
-            try:
-                if token is None:
-                    raise CallFailed.sampling()
-                said = speech.accept(token)
-            except BaseException as error:
-                self.cancel([row.id])
-                failed.append(Failure(row.id, self._blame.of(error)))
-            else:
-                spoken += () if said is None else (said,)
-            if mute and speech.sampled:
-                begun.append(speech.begun)
-        return spoken, begun
+        said, ended = tuple(spoken), tuple(finished)
+        return StepResult(said, ended, tuple(failed), fed - dropped, begun=tuple(begun), dropped=dropped)
 
     def _complete(self, plan: Plan) -> list[EncodingId]:
         """Finish the known words that are encoded now, and let go of deferred shadows that are."""

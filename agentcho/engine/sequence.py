@@ -1,7 +1,6 @@
-"""One admitted call until it is done: the encodings it reads, the encoding it makes, the tokens it feeds next, and how
-a decode goes on and ends.
+"""One admitted call until it is done: the encodings it reads, the encoding it makes, the tokens it feeds next.
 
-Does not know: when a call runs, how a forward computes.
+Does not know: when a call runs, how a forward computes, what a decode says.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ from collections.abc import Container
 from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
 
-from agentcho.calls.call import Begun, Call, Decode, EncodingId, Sampling, Spoken, Stopped
+from agentcho.calls.call import Call, EncodingId
 from agentcho.calls.checks import ask_guard
-from agentcho.engine.base import Constraint, Row, Slot, Template
+from agentcho.engine.base import Slot
 from agentcho.engine.cache import KVEntry, Prefix
-from agentcho.engine.layout import Context, Framed, Layout, Piece, Segment, decoded
+from agentcho.engine.generation import Generation
+from agentcho.engine.guessing import NONE, Guess
+from agentcho.engine.layout import Context, Piece, Segment
 from agentcho.message import Words
 
 STRIDE = 16
@@ -33,152 +33,6 @@ class Status(Enum):
     RUNNING = "running"
     DEFERRED = "deferred"
     FINISHED = "finished"
-
-
-class Draw(NamedTuple):
-    """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
-    may be (None: any)."""
-
-    sampling: Sampling
-    nth: int
-    allowed: Any = None
-
-
-class Generation:
-    """What a decode says, from its framing to its closing. It feeds the opening and the header, then each token that it
-    is given, then the closing. `feed`: the ids that the next forward takes."""
-
-    def __init__(
-        self, id: EncodingId, call: Decode, placed: Layout, template: Template, constraint: Constraint | None
-    ) -> None:
-        self.id, self.call, self.receipt = id, call, placed.context.receipt
-        self._framed, self._closing = placed.framed, placed.framed.closing
-        self._stops, self._content, self._stream = template.stops, template.content, template.content.stream()
-        self._constraint, self._until, self._last = constraint, call.sampling.stop, call.last
-        self.feed: tuple[int, ...] = placed.framed.begun
-        self.sampled: list[int] = []
-        self.logits: list[Row] = []
-        self.stopped: Stopped | None = None
-        self._text, self._shown = "", 0
-
-    @property
-    def wanted(self) -> Listed[int]:
-        """The indices in the next feed of the tokens whose next-token logits are asked for: the last one, while the
-        decode waits for a token. Where logits are kept: every token of its text, the last of these for the first
-        closing token."""
-        asks = self.stopped is None
-        said = len(self.feed) - (0 if asks else len(self._closing))
-        if self.call.logits and self.sampled:
-            return range(said)
-        return (said - 1,) if asks else ()
-
-    @property
-    def script(self) -> tuple[int, ...]:
-        """All ids that are certain to be in the message: framing, header, accepted tokens, and the closing once it has
-        ended."""
-        closing = () if self.stopped is None else self._closing
-        return (*self._framed.begun, *self.sampled, *closing)
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        """All ids of the message, if it ended now."""
-        return (*self._framed.begun, *self.sampled, *self._closing)
-
-    def draw(self) -> Draw:
-        """How the next token is to be drawn."""
-        return Draw(self.call.sampling, len(self.sampled), self._constraint.allowed if self._constraint else None)
-
-    def forced(self) -> int | None:
-        """The next forced token: the text's, then the closing's first. None where tokens are sampled."""
-        if self.call.forced is None:
-            return None
-        done = len(self.sampled)
-        return self.call.forced[done] if done < len(self.call.forced) else self._closing[0]
-
-    def accept(self, token: int) -> Spoken | None:
-        """Take `token` as the next one and set the next feed. None: it ended the message and adds no text."""
-        forced = self.call.forced
-        if forced is not None:
-            return self._repeat(token, forced)
-        left = self._last - len(self.sampled)
-        if self._constraint is not None:
-            token = self._constraint.take(token, left)
-        if token in self._stops:
-            self._end("stop", ())
-            return self._tail()
-        self.feed = (token,)
-        self.sampled.append(token)
-        self._text += self._stream.push(token)
-        if self._until and self._cut() is not None:
-            self._end("stop_string", (token,))
-        elif self._constraint is not None and self._constraint.done:
-            self._end("stop", (token,))
-        elif left == 1:
-            self._end("max_tokens", (token,))
-        return Spoken(self.id, len(self.sampled) - 1, token, self._show())
-
-    def _repeat(self, token: int, forced: tuple[int, ...]) -> Spoken | None:
-        """Take the next forced token, or as many as are fed at once."""
-        done = len(self.sampled)
-        if forced and self.call.stride > 1:
-            self._say(forced[done : done + self.call.stride])
-            if len(self.sampled) == len(forced):
-                self._end("forced", self.feed)
-            return Spoken(self.id, done, forced[done], self._show())
-        if done == len(forced):
-            self._end("forced", ())
-            return self._tail()
-        self._say((token,))
-        return Spoken(self.id, done, token, self._show())
-
-    def _say(self, tokens: tuple[int, ...]) -> None:
-        self.feed = tokens
-        for token in tokens:
-            self.sampled.append(token)
-            self._text += self._stream.push(token)
-
-    def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
-        self.stopped, self.feed = why, unfed + self._closing
-        whole = self._content.decode(self.sampled)
-        if whole.startswith(self._text):  # a character that stayed incomplete comes out as U+FFFD
-            self._text = whole
-
-    def _cut(self) -> int | None:
-        """Where the earliest stop string begins in the text; None: there is none."""
-        found = [at for at in map(self._text.find, self._until) if at >= 0]
-        return min(found, default=None)
-
-    def _show(self) -> str:
-        """The text that is certain to stay and was not shown before."""
-        end = len(self._text)
-        if self._until:
-            cut = self._cut()
-            end = cut if cut is not None else end - (self._doubtful() if self.stopped is None else 0)
-        piece, self._shown = self._text[self._shown : end], max(self._shown, end)
-        return piece
-
-    def _doubtful(self) -> int:
-        """How many characters at the end of the text may be the beginning of a stop string."""
-        longest = max(map(len, self._until), default=1) - 1
-        ends = range(min(longest, len(self._text)), 0, -1)
-        return next((n for n in ends if any(stop.startswith(self._text[-n:]) for stop in self._until)), 0)
-
-    def _tail(self) -> Spoken | None:
-        piece = self._show()
-        return Spoken(self.id, len(self.sampled) - 1, self.sampled[-1], piece) if piece else None
-
-    @property
-    def begun(self) -> Begun:
-        """What is fed before the first token, and the receipt of the context."""
-        framed = self._framed._replace(content=(), closing=())
-        return Begun(self.id, decoded(self.call, framed, "", None), self.receipt)
-
-    def words(self) -> Words:
-        """The words of the finished message."""
-        whole, cut = self._content.decode(self.sampled), self._cut()
-        text = whole if cut is None else whole[:cut]
-        framed: Framed = self._framed._replace(content=tuple(self.sampled))
-        return decoded(self.call, framed, text, self.stopped, self._content.spells(self.sampled, text))
 
 
 @dataclass
@@ -372,13 +226,14 @@ class Sequence:
         assert self.slot is not None
         generation, shared = self.speech, self.slot.pool.shared
         if self.leader is None:
-            feed, wanted = generation.feed, generation.wanted
+            feed, wanted = generation.feed + generation.guessed, generation.wanted
         else:
             feed, wanted = self.feed, ()
         pieces = () if self.fed or (shared is not None and shared.claimed) else self.context.pieces
         if shared is not None:
             shared.claimed = True
-        return Segment(feed, self.context.start + self.fed, pieces, slot=self.slot, wanted=wanted)
+        row = bool(self.fed) and generation.stopped is None and self.leader is None
+        return Segment(feed, self.context.start + self.fed, pieces, slot=self.slot, wanted=wanted, row=row)
 
     def advance(self, fed: int) -> None:
         """Note that `fed` tokens of a decode or a shadow went through a forward."""
@@ -387,6 +242,18 @@ class Sequence:
         self.portion = 0
         if self.leader is None:
             self.speech.feed = ()
+
+    def retract(self, tokens: int) -> None:
+        """Note that so many of the tokens fed last are none of what it says."""
+        self.fed -= tokens
+        self.feeds[-1] -= tokens
+
+    def guess(self) -> Guess:
+        """What a decode may say next. Nothing is guessed before its first token, or where its forwards are made again
+        as they were."""
+        if self.leader is not None or not self.fed or self.slot is None or self.slot.pool.kind.alone:
+            return NONE
+        return self.speech.guess()
 
     def starved(self, fed: Container[Sequence]) -> bool:
         """Whether what was begun for it in a forward came to nothing; `fed` are the rows of that forward."""

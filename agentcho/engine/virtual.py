@@ -16,8 +16,9 @@ from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Ran, Row
 from agentcho.engine.cache import KVEntry
+from agentcho.engine.generation import Draw
+from agentcho.engine.guessing import Costs
 from agentcho.engine.layout import Context, Segment
-from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.waiting import Budget
 from agentcho.errors import RequestError, StoreDamaged, StoreFull
@@ -127,6 +128,10 @@ class VirtualSlots:
         """Give it up."""
         self._open.remove(slot)
 
+    def retract(self, slot: VirtualSlot, tokens: int) -> None:
+        """Only a runner that keeps nothing in its slots has guesses to check."""
+        assert slot.value is None
+
     def clear(self) -> None:
         """Nothing is shared."""
 
@@ -137,6 +142,7 @@ class VirtualRunner(ABC):
     origin: str = "virtual"
     vocabulary: int | None = None
     asynchronous = False
+    costs: Costs | None = None
 
     def __init__(self, limit: int = 1 << 62) -> None:
         self.pages, self.slots, self.owner = VirtualPages(limit), VirtualSlots(), Owner()

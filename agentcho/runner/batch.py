@@ -112,15 +112,20 @@ class Batch:
 
 
 def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, list[Segment]]]:
-    """The segments that attend each by itself; and, pool by pool, the single tokens of running rows, which attend
-    together."""
+    """The segments that attend each by itself; and, pool by pool, those of running rows, which attend together: single
+    tokens, and where no kernel is asked for one token a row, those that were guessed to follow."""
     spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
     for segment in segments:
-        if segment.slot is None or segment.pieces or segment.entry is not None or len(segment.ids) != 1:
+        slot = segment.slot
+        if slot is None or segment.pieces or segment.entry is not None or not _together(segment, slot.pool):
             spans.append(segment)
         else:
-            pools.setdefault(segment.slot.pool, []).append(segment)
+            pools.setdefault(slot.pool, []).append(segment)
     return spans, pools
+
+
+def _together(segment: Segment, pool: SlotPool) -> bool:
+    return len(segment.ids) == 1 or (segment.row and not pool.kernels)
 
 
 def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
@@ -133,23 +138,25 @@ def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
 
 
 class DecodeGroup:
-    """Single tokens of running rows of one pool, in the order of their slots, added to the columns of their forward.
-    `first`: the column where they begin. `width`: the number of tokens in the longest slot, its new token included."""
+    """Tokens of running rows of one pool, in the order of their slots, added to the columns of their forward. `first`:
+    the column where they begin; `stop`: the one behind them. `width`: the number of tokens in the longest slot, its new
+    ones included. `most`: the number of tokens of the row that has most."""
 
     def __init__(self, pool: SlotPool, segments: list[Segment], columns: _Columns, wanted: list[int]) -> None:
         self.pool, self.first, self.width = pool, len(columns.ids), 0
         self.segments = sorted(segments, key=attrgetter("slot.index"))
-        for row, segment in enumerate(self.segments, self.first):
-            slot, segment.first = segment.slot, row
+        self.most = max(len(segment.ids) for segment in self.segments)
+        for segment in self.segments:
+            slot, segment.first, count = segment.slot, len(columns.ids), len(segment.ids)
             assert slot is not None
-            slot.touched = slot.length + 1  # the forward is about to write at this index
-            self.width = max(self.width, slot.touched)
-            columns.ids.append(segment.ids[0])
-            columns.positions.append(segment.position)
-            columns.slots.append(slot.index)
-            columns.ends.append(slot.length)
-            if segment.wanted:
-                wanted.append(row)
+            slot.touched = max(slot.touched, slot.length + count)  # the forward is about to write there
+            self.width = max(self.width, slot.length + count)
+            columns.ids.extend(segment.ids)
+            columns.positions.extend(segment.positions)
+            columns.slots.extend([slot.index] * count)
+            columns.ends.extend(range(slot.length, slot.length + count))
+            wanted += [segment.first + i for i in segment.wanted]
+        self.stop = len(columns.ids)
 
     def reach(self, fixed: bool) -> int:
         """How many tokens of each slot are read. `fixed`: a number that also serves later steps."""
@@ -211,12 +218,14 @@ class DecodeAttention:
 
     def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool) -> None:
         pool = self._pool = group.pool
-        self._span = slice(group.first, group.first + len(group.segments))
+        self._span, self._most = slice(group.first, group.stop), group.most
         _, self._at, self._rows, self._ends = table[:, self._span]
         self._blocks = bool(pool.kernels) and table.device in pool.kernels and flex.has_kernels(table.device)
         self._width = group.reach(True) if fixed or self._blocks else group.width
         self._count = len(pool.positions) if self._blocks else len(pool.slots)
-        self._all = self._count == len(group.segments)
+        self._all = self._count == len(group.segments) and group.most == 1
+        nth = [i for segment in group.segments for i in range(len(segment.ids))]
+        self._nth: Tensor | int = torch.tensor(nth, device=table.device) if group.most > 1 else 0
         home = pool.positions.device
         pool.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
         self._seen: dict[Locality, Tensor] = {}
@@ -225,17 +234,19 @@ class DecodeAttention:
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """Append the keys and values of this step, then attend: packed `[1, heads, tokens, dim]` in, `[1, rows, heads,
-        value_dim]` out."""
-        pool, asked = self._pool, queries[0, :, self._span].transpose(0, 1).unsqueeze(2)
+        """Append the keys and values of this step, then attend: packed `[1, heads, tokens, dim]` in, `[1, tokens,
+        heads, value_dim]` out."""
+        pool, asked = self._pool, queries[0, :, self._span].transpose(0, 1)
         pool.keys[layer][self._rows, :, self._ends] = keys[0, :, self._span].transpose(0, 1)
         pool.values[layer][self._rows, :, self._ends] = values[0, :, self._span].transpose(0, 1)
         k, v = pool.keys[layer][: self._count, :, : self._width], pool.values[layer][: self._count, :, : self._width]
         if locality not in self._seen:
             self._seen[locality] = self._visible(locality)
-        if not self._all:  # slots without a query get zeros, so that keys need no copy
-            spread = asked.new_zeros(self._count, *asked.shape[1:])
-            spread[self._rows] = asked
+        if self._all:
+            asked = asked.unsqueeze(2)
+        else:  # slots without a query get zeros, so that keys need no copy
+            spread = asked.new_zeros(self._count, asked.shape[1], self._most, asked.shape[2])
+            spread[self._rows, :, self._nth] = asked
             asked = spread
         if pool.shared is not None:
             out = attend_both(asked, pool.shared.get(layer), (k, v), self._seen[locality], scoring.scale)
@@ -243,8 +254,8 @@ class DecodeAttention:
             out = self._attend_blocks(asked, k, v, locality, scoring)
         else:
             out = attend(asked, k, v, self._seen[locality], scoring)
-        own: Tensor = out if self._all else out[self._rows]
-        return own.squeeze(2).unsqueeze(0)
+        own: Tensor = out.squeeze(2) if self._all else out[self._rows, :, self._nth]
+        return own.unsqueeze(0)
 
     def _attend_blocks(self, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, how: Scoring) -> Tensor:
         if locality not in self._seen_blocks:
@@ -252,19 +263,19 @@ class DecodeAttention:
         return flex.attend_blocks(queries, keys, values, self._seen_blocks[locality], how)
 
     def _visible(self, locality: Locality) -> Tensor:
-        """Bool `[slots, 1, 1, width]`; a slot with no query sees its first, zero key alone."""
-        at, ends = self._at, self._ends
+        """Bool `[slots, 1, tokens, width]`; what is no query sees the first, zero key of its slot alone."""
+        at, ends = self._at.unsqueeze(1), self._ends.unsqueeze(1)
         if not self._all:
-            at, ends = at.new_zeros(self._count), at.new_zeros(self._count)
-            at[self._rows], ends[self._rows] = self._at, self._ends
+            at, ends = at.new_zeros(self._count, self._most), at.new_zeros(self._count, self._most)
+            at[self._rows, self._nth], ends[self._rows, self._nth] = self._at, self._ends
         places = torch.arange(self._width, device=ends.device)
-        mask: Tensor = places <= ends.unsqueeze(1)
+        mask: Tensor = places <= ends.unsqueeze(2)
         if locality.kind != "full":
             positions = self._pool.positions[: self._count, : self._width].to(at.device)
-            local = locality.visible(at.unsqueeze(1), positions)
+            local = locality.visible(at, positions)
             assert local is not None
-            mask = mask & (local.squeeze(1) | (places == ends.unsqueeze(1)))  # a token always sees itself
-        return mask[:, None, None, :]
+            mask = mask & (local | (places == ends.unsqueeze(2)))  # a token always sees itself
+        return mask[:, None]
 
 
 class _Context:

@@ -7,6 +7,7 @@ tokens that are left, so that what is said always parses. Does not know: logits,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import llguidance.hf
@@ -59,9 +60,22 @@ class Choices:
         return torch.tensor(sorted({left[0] if left else self._stop for left in self._left}))
 
     @property
+    def only(self) -> int | None:
+        """The one id that all possible choices go on with."""
+        return _only({left[0] if left else self._stop for left in self._left})
+
+    @property
     def done(self) -> bool:
         """Whether one choice is said, and no other goes on."""
         return not any(self._left)
+
+    def ahead(self) -> Choices:
+        """A copy."""
+        return copy(self)
+
+    def follow(self, token: int) -> None:
+        """See `take`."""
+        self.take(token, 0)
 
     def take(self, token: int, left: int) -> int:
         """Keep the choices that go on with `token`."""
@@ -85,9 +99,31 @@ class Formed:
         return self._json.allowed
 
     @property
+    def only(self) -> int | None:
+        """The one id that may come next."""
+        if self.lead or (self._json.done and self._trail):
+            return self.lead[0] if self.lead else self._trail[0]
+        return self._json.only
+
+    @property
     def done(self) -> bool:
         """Whether all of it is said."""
         return not self.lead and not self._trail and self._json.done
+
+    def ahead(self) -> Formed:
+        """A copy."""
+        other = copy(self)
+        other.lead, other._trail, other._json = [*self.lead], [*self._trail], self._json.ahead()
+        return other
+
+    def follow(self, token: int) -> None:
+        """Note a token of this form."""
+        if self.lead:
+            self.lead.pop(0)
+        elif self._json.done and self._trail:
+            self._trail.pop(0)
+        else:
+            self._json.follow(token)
 
     def take(self, token: int, left: int) -> int:
         """Follow `token`, or say another, as `JsonConstraint` does."""
@@ -112,14 +148,32 @@ class Forms:
         return torch.tensor(sorted({id for form in self._left for id in form.allowed.tolist()}))
 
     @property
+    def only(self) -> int | None:
+        """The one id that all possible forms go on with."""
+        return self._left[0].only if len(self._left) == 1 else _only({*self.allowed.tolist()})
+
+    @property
     def done(self) -> bool:
         """Whether all of one form is said."""
         return all(form.done for form in self._left)
 
-    def take(self, token: int, left: int) -> int:
+    def ahead(self) -> Forms:
+        """A copy."""
+        return Forms([form.ahead() for form in self._left])
+
+    def follow(self, token: int) -> None:
         """Keep the forms that go on with `token`."""
+        self._keep(token)
+        for form in self._left:
+            form.follow(token)
+
+    def _keep(self, token: int) -> None:
         led = [form for form in self._left if form.lead and form.lead[0] == token]
         self._left = led or [form for form in self._left if not form.lead]
+
+    def take(self, token: int, left: int) -> int:
+        """Keep the forms that go on with `token`."""
+        self._keep(token)
         said = [form.take(token, left) for form in self._left]
         return said[0]
 
@@ -175,9 +229,25 @@ class JsonConstraint:
         return _allowed(self._matcher, self._vocabulary)
 
     @property
+    def only(self) -> int | None:
+        """The one id after which the document can still become valid JSON."""
+        return _only({*self.allowed[:2].tolist()})
+
+    @property
     def done(self) -> bool:
         """Whether the document is whole, and nothing can follow."""
         return self._matcher.is_stopped() or self.allowed.tolist() == [self._stop]
+
+    def ahead(self) -> JsonConstraint:
+        """A copy."""
+        other = copy(self)
+        other._matcher = self._matcher.deep_copy()
+        return other
+
+    def follow(self, token: int) -> None:
+        """Follow `token`, whether or not the document can then be ended in time."""
+        if token != self._stop:
+            self._matcher.consume_token(token)
 
     def take(self, token: int, left: int) -> int:
         """Follow `token` if the document can then still be ended with `left` - 1 tokens, else end it."""
@@ -214,6 +284,10 @@ class JsonConstraint:
         inside = self._letter in known  # in a string, where only a quote is not text
         endings = [self._quote] if inside and self._quote in known else self._endings
         return next((token for token in endings if token in known), allowed[0])
+
+
+def _only(ids: set[int]) -> int | None:
+    return next(iter(ids)) if len(ids) == 1 else None
 
 
 def _allowed(matcher: LLMatcher, vocabulary: int) -> Tensor:

@@ -19,8 +19,9 @@ from agentcho.calls.call import Logprobs, Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint
 from agentcho.engine.cache import KVEntry
+from agentcho.engine.generation import Draw
+from agentcho.engine.guessing import Costs
 from agentcho.engine.layout import Recipe, Segment
-from agentcho.engine.sequence import Draw
 from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.template import Framing
 from agentcho.engine.waiting import Budget
@@ -56,6 +57,7 @@ class TorchRunner:
         self.layers = Layers(pages, rotations, model.device)
         captured = not self.layers.others and model.device.type == "cuda"
         self.graphs = Graphs(model, self.layers) if captured else None
+        self.costs: Costs | None = None
 
     def step(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
         """`run`, by a captured graph where there is one."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Logprobs
-from agentcho.engine.sequence import Draw
+from agentcho.engine.generation import Draw
 
 FEW = 256
 

@@ -230,6 +230,10 @@ class Slots:
             if not shared.rows:
                 self._forget(shared)
 
+    def retract(self, slot: Slot, tokens: int) -> None:
+        """Forget the last tokens of a slot: what comes next is written over them."""
+        slot.length -= tokens
+
     def _vacate(self, slot: Slot) -> None:
         slot.pool.close(slot)
         if slot.pool.kind.alone:

@@ -10,7 +10,7 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Failure, First, Most, Repair, Shadow
-from agentcho.engine.sequence import Generation
+from agentcho.engine.generation import Generation
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AgentchoError, CallFailed, EngineFailed, RequestError
 from agentcho.message import Words

@@ -348,7 +348,7 @@ ENDINGS = (
     Mutant(
         "feed a sampled stop token twice",
         "it is the first of the closing already: who reads the message would read it twice",
-        "agentcho/engine/sequence.py",
+        "agentcho/engine/generation.py",
         'self._end("stop", ())',
         'self._end("stop", (token,))',
         (f"{ENGINE_TESTS}::test_a_sampled_stop_token_is_the_first_of_the_closing",),
@@ -356,7 +356,7 @@ ENDINGS = (
     Mutant(
         "leave the last token unfed",
         "nothing is chosen after it, but who reads the message would read zeros at its end",
-        "agentcho/engine/sequence.py",
+        "agentcho/engine/generation.py",
         'self._end("max_tokens", (token,))',
         'self._end("max_tokens", ())',
         (f"{ENGINE_TESTS}::test_all_that_was_said_is_fed_and_the_closing_after_it",),
@@ -364,7 +364,7 @@ ENDINGS = (
     Mutant(
         "logits of the closing too",
         "there is one row a token of the text and one for the first closing token, and none for what follows",
-        "agentcho/engine/sequence.py",
+        "agentcho/engine/generation.py",
         "said = len(self.feed) - (0 if asks else len(self._closing))",
         "said = len(self.feed)",
         ("tests/engine/test_whole.py::test_every_row_of_a_text_fed_in_strides_is_kept",),
@@ -372,7 +372,7 @@ ENDINGS = (
     Mutant(
         "show what may begin a stop string",
         "whoever listens would hear words that the message does not hold in the end",
-        "agentcho/engine/sequence.py",
+        "agentcho/engine/generation.py",
         "else end - (self._doubtful() if self.stopped is None else 0)",
         "else end",
         (f"{STEPS}::test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end",),
@@ -380,7 +380,7 @@ ENDINGS = (
     Mutant(
         "stream nothing of half a character",
         "the text has a mark for it, which whoever listens would never hear",
-        "agentcho/engine/sequence.py",
+        "agentcho/engine/generation.py",
         "            self._text = whole\n",
         "            pass\n",
         (f"{STEPS}::test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end",),
@@ -418,7 +418,7 @@ LIKELY = (
     Mutant(
         "how likely a token was by the row of another",
         "a client would be told of the probabilities of somebody else's words",
-        "agentcho/engine/scheduler.py",
+        "agentcho/engine/speaking.py",
         "Weighed(logits[end - 1],",
         "Weighed(logits[0],",
         (LOGPROBS,),

@@ -1,0 +1,242 @@
+"""What a decode says: the tokens it feeds next, those that are guessed and checked with them, and how it goes on and
+ends.
+
+Does not know: what it reads, when it runs, how a forward computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Listed
+from itertools import takewhile, zip_longest
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import Begun, Decode, EncodingId, Sampling, Spoken, Stopped
+from agentcho.engine.base import Constraint, Row, Template
+from agentcho.engine.guessing import MOST, NONE, Guess, Guesser, Indexes
+from agentcho.engine.layout import Framed, Layout, decoded
+from agentcho.errors import CallFailed
+from agentcho.message import Words
+
+
+class Draw(NamedTuple):
+    """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
+    may be (None: any)."""
+
+    sampling: Sampling
+    nth: int
+    allowed: Any = None
+
+
+class Generation:
+    """What a decode says, from its framing to its closing. It feeds the opening and the header, then each token that it
+    is given, then the closing. `feed`: the ids that the next forward takes; behind them it takes those of `guessed`,
+    which are no part of the message until they are accepted. With `indexes` it guesses."""
+
+    def __init__(
+        self,
+        id: EncodingId,
+        call: Decode,
+        placed: Layout,
+        template: Template,
+        constraint: Constraint | None,
+        indexes: Indexes | None = None,
+    ) -> None:
+        self.id, self.call, self.receipt = id, call, placed.context.receipt
+        self._framed, self._closing = placed.framed, placed.framed.closing
+        self._stops, self._content, self._stream = template.stops, template.content, template.content.stream()
+        self._constraint, self._until, self._last = constraint, call.sampling.stop, call.last
+        self.feed: tuple[int, ...] = placed.framed.begun
+        self.sampled: list[int] = []
+        self.logits: list[Row] = []
+        self.stopped: Stopped | None = None
+        self._text, self._shown = "", 0
+        self.guessed: tuple[int, ...] = ()
+        self._allowed: list[Any] = []
+        self._guesser: Guesser | None = None
+        plain = call.stride == 1 and not call.logits and call.logprobs is None
+        if indexes is not None and call.corpora is not None and plain:
+            self._guesser = Guesser(indexes, call.corpora, placed.framed.header)
+
+    @property
+    def wanted(self) -> Listed[int]:
+        """The indices in the next feed of the tokens whose next-token logits are asked for: the last one, while the
+        decode waits for a token, and all guessed ones. Where logits are kept: every token of its
+        text, the last of these for the first closing token."""
+        asks = self.stopped is None
+        said = len(self.feed) - (0 if asks else len(self._closing))
+        if self.call.logits and self.sampled:
+            return range(said)
+        return range(said - 1, said + len(self.guessed)) if asks else ()
+
+    @property
+    def script(self) -> tuple[int, ...]:
+        """All ids that are certain to be in the message: framing, header, accepted tokens, and the closing once it has
+        ended."""
+        closing = () if self.stopped is None else self._closing
+        return (*self._framed.begun, *self.sampled, *closing)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """All ids of the message, if it ended now."""
+        return (*self._framed.begun, *self.sampled, *self._closing)
+
+    def guess(self) -> Guess:
+        """What it may say next; NONE: nothing is guessed. What its constraint leaves no choice about is certain."""
+        self.guessed, self._allowed = (), []
+        room = (self.call.last if self.call.forced is None else len(self.call.forced)) - len(self.sampled) - 1
+        if self._guesser is None or self.stopped is not None or not self.sampled or room < 1:
+            return NONE
+        guess = self._guesser.guess(room)
+        return guess if self._constraint is None else self._constrained(self._constraint.ahead(), guess, room)
+
+    def _constrained(self, ahead: Constraint, guess: Guess, room: int) -> Guess:
+        """As much of a guess as a constraint admits; first of all the ids that it leaves no choice about."""
+        certain = list[int]()
+        while len(certain) < min(room, MOST) and not ahead.done and (only := ahead.only) is not None:
+            if only in self._stops:
+                break
+            self._allowed.append(ahead.allowed)
+            ahead.follow(only)
+            certain.append(only)
+        if certain:
+            self._allowed.append(None if ahead.done else ahead.allowed)
+            return Guess(tuple(certain), 1.0)
+        admitted = list[int]()
+        for token in guess.tokens:
+            allowed = ahead.allowed
+            if ahead.done or token in self._stops or not self._admits(allowed, token):
+                break
+            self._allowed.append(allowed)
+            ahead.follow(token)
+            admitted.append(token)
+        self._allowed.append(None if ahead.done else ahead.allowed)
+        return guess._replace(tokens=tuple(admitted))
+
+    def _admits(self, allowed: Any, token: int) -> bool:
+        """Whether a constraint that allows these ids allows a token; for a script, always: a model could say it."""
+        return isinstance(allowed, int) or token in allowed.tolist()
+
+    def draws(self) -> list[Draw]:
+        """How the next token is to be drawn, and each one behind a guessed token."""
+        said, sampling = len(self.sampled), self.call.sampling
+        if self._constraint is None:
+            return [Draw(sampling, said + nth) for nth in range(len(self.guessed) + 1)]
+        allowed = self._allowed if self.guessed else [self._constraint.allowed]
+        return [Draw(sampling, said + nth, allowed[nth]) for nth in range(len(self.guessed) + 1)]
+
+    def forced(self) -> list[int] | None:
+        """The next forced tokens, one and as many as are guessed: the text's, then the closing's first. None where
+        tokens are sampled."""
+        if self.call.forced is None:
+            return None
+        whole, done = (*self.call.forced, self._closing[0]), len(self.sampled)
+        return [whole[min(done + nth, len(whole) - 1)] for nth in range(len(self.guessed) + 1)]
+
+    def say(self, tokens: Listed[int | None], spoken: list[Spoken]) -> int:
+        """Take as many of these as are right, the next token and each one behind a guessed token that was drawn, and
+        add to `spoken` what they say. Returns how many of the tokens that were fed are none of the message.
+        `CallFailed`: no token can be drawn."""
+        before, guessed, self.guessed = len(self.sampled), self.guessed, ()
+        for token, next in zip_longest(tokens, guessed):
+            if token is None and len(self.sampled) > before:
+                break  # it is drawn again in a forward of its own
+            if token is None:
+                raise CallFailed.sampling()
+            said = self.accept(token)
+            spoken += () if said is None else (said,)
+            if self.stopped is not None or self.sampled[-1] != next:
+                break
+        added = self.sampled[before:]
+        right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(added, guessed, strict=False)))
+        if self._guesser is not None:
+            self._guesser.say(added)
+            if guessed:
+                self._guesser.judge(len(guessed), right)
+        if self.stopped is not None and right == len(added):  # its last token was fed on a guess
+            self.feed = self._closing
+        return len(guessed) - right
+
+    def accept(self, token: int) -> Spoken | None:
+        """Take `token` as the next one and set the next feed. None: it ended the message and adds no text."""
+        forced = self.call.forced
+        if forced is not None:
+            return self._repeat(token, forced)
+        left = self._last - len(self.sampled)
+        if self._constraint is not None:
+            token = self._constraint.take(token, left)
+        if token in self._stops:
+            self._end("stop", ())
+            return self._tail()
+        self.feed = (token,)
+        self.sampled.append(token)
+        self._text += self._stream.push(token)
+        if self._until and self._cut() is not None:
+            self._end("stop_string", (token,))
+        elif self._constraint is not None and self._constraint.done:
+            self._end("stop", (token,))
+        elif left == 1:
+            self._end("max_tokens", (token,))
+        return Spoken(self.id, len(self.sampled) - 1, token, self._show())
+
+    def _repeat(self, token: int, forced: tuple[int, ...]) -> Spoken | None:
+        """Take the next forced token, or as many as are fed at once."""
+        done = len(self.sampled)
+        if forced and self.call.stride > 1:
+            self._say(forced[done : done + self.call.stride])
+            if len(self.sampled) == len(forced):
+                self._end("forced", self.feed)
+            return Spoken(self.id, done, forced[done], self._show())
+        if done == len(forced):
+            self._end("forced", ())
+            return self._tail()
+        self._say((token,))
+        return Spoken(self.id, done, token, self._show())
+
+    def _say(self, tokens: tuple[int, ...]) -> None:
+        self.feed = tokens
+        for token in tokens:
+            self.sampled.append(token)
+            self._text += self._stream.push(token)
+
+    def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
+        self.stopped, self.feed = why, unfed + self._closing
+        whole = self._content.decode(self.sampled)
+        if whole.startswith(self._text):  # a character that stayed incomplete comes out as U+FFFD
+            self._text = whole
+
+    def _cut(self) -> int | None:
+        """Where the earliest stop string begins in the text; None: there is none."""
+        found = [at for at in map(self._text.find, self._until) if at >= 0]
+        return min(found, default=None)
+
+    def _show(self) -> str:
+        """The text that is certain to stay and was not shown before."""
+        end = len(self._text)
+        if self._until:
+            cut = self._cut()
+            end = cut if cut is not None else end - (self._doubtful() if self.stopped is None else 0)
+        piece, self._shown = self._text[self._shown : end], max(self._shown, end)
+        return piece
+
+    def _doubtful(self) -> int:
+        """How many characters at the end of the text may be the beginning of a stop string."""
+        longest = max(map(len, self._until), default=1) - 1
+        ends = range(min(longest, len(self._text)), 0, -1)
+        return next((n for n in ends if any(stop.startswith(self._text[-n:]) for stop in self._until)), 0)
+
+    def _tail(self) -> Spoken | None:
+        piece = self._show()
+        return Spoken(self.id, len(self.sampled) - 1, self.sampled[-1], piece) if piece else None
+
+    @property
+    def begun(self) -> Begun:
+        """What is fed before the first token, and the receipt of the context."""
+        framed = self._framed._replace(content=(), closing=())
+        return Begun(self.id, decoded(self.call, framed, "", None), self.receipt)
+
+    def words(self) -> Words:
+        """The words of the finished message."""
+        whole, cut = self._content.decode(self.sampled), self._cut()
+        text = whole if cut is None else whole[:cut]
+        framed: Framed = self._framed._replace(content=tuple(self.sampled))
+        return decoded(self.call, framed, text, self.stopped, self._content.spells(self.sampled, text))

@@ -1,0 +1,105 @@
+"""Turns the rows of logits of a forward into the tokens that its decodes say.
+
+Does not know: what runs next, what becomes of decodes that end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Listed
+from typing import NamedTuple
+
+from agentcho.calls.call import Begun, EncodingId, Failure, Spoken
+from agentcho.engine.base import Row, Runner
+from agentcho.engine.forward import Blame, Plan, Weighed
+from agentcho.engine.generation import Draw
+from agentcho.engine.layout import Segment
+from agentcho.engine.sequence import Sequence
+
+Tokens = Listed[int | None]
+"""The next token of a decode, then one behind each token that it guessed. None: none can be drawn, or the message has
+ended."""
+
+
+class Asking(NamedTuple):
+    """A decode that asked for rows of logits: those of its next token, and of the one behind each guessed token."""
+
+    row: Sequence
+    logits: Listed[Row]
+
+
+class Speaker:
+    """Lets decodes say what is drawn for them. A decode that fails is handed to `cancel`."""
+
+    def __init__(self, runner: Runner, blame: Blame, cancel: Callable[[Iterable[EncodingId]], None]) -> None:
+        self._runner, self._blame, self._cancel = runner, blame, cancel
+
+    def asking(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> list[Asking]:
+        """The decodes that asked for rows of logits, in the order of these. Where a decode keeps its logits, all its
+        rows are kept."""
+        of = dict[int, Sequence]()
+        for row, segment in plan.rows:
+            of[id(segment)] = row
+        asking, begin = list[Asking](), 0
+        for segment in order:
+            if segment.wanted:
+                row, end = of[id(segment)], begin + len(segment.wanted)
+                if row.speech.call.logits:
+                    row.speech.logits += self._runner.keep(logits[begin:end])
+                if row.speech.call.logprobs is not None:
+                    plan.weighed[row.id] = Weighed(logits[end - 1], len(row.speech.sampled), row.speech.call.logprobs)
+                asking.append(Asking(row, logits[end - 1 - len(row.speech.guessed) : end]))
+                begin = end
+        return asking
+
+    def choose(self, asking: list[Asking], exact: bool) -> list[Tokens]:
+        """What each of these decodes is to say."""
+        tokens, free = list[Tokens](), list[int]()
+        for place, (row, _) in enumerate(asking):
+            forced = row.speech.forced()
+            tokens.append([None] if forced is None else forced)
+            if row.speech.stopped is None and forced is None:
+                free.append(place)
+        stride = 1 if exact else max(1, len(free))
+        for begin in range(0, len(free), stride):
+            places = free[begin : begin + stride]
+            for place, drawn in zip(places, self._drawn([asking[place] for place in places]), strict=True):
+                tokens[place] = drawn
+        return tokens
+
+    def _drawn(self, asking: list[Asking]) -> list[Tokens]:
+        """What is drawn for these decodes. If drawing for them together fails, it is done for each alone; None where
+        that fails too, or no token can be drawn."""
+        lines, draws = list[Row](), list[Draw]()
+        try:
+            for row, logits in asking:
+                lines += logits
+                draws += row.speech.draws()
+            drawn = iter(self._runner.sample(lines, draws))
+            return [[next(drawn) for _ in logits] for _, logits in asking]
+        except BaseException as error:  # a panic of the grammar library is no `Exception`
+            self._blame.of(error)
+            return [[None]] if len(asking) == 1 else [self._drawn([each])[0] for each in asking]
+
+    def say(
+        self, asking: list[Asking], tokens: list[Tokens], failed: list[Failure]
+    ) -> tuple[list[Spoken], list[Begun], int]:
+        """Give each decode its tokens. Returns what is said, those decodes that said their first token, and how many
+        tokens were guessed wrong."""
+        spoken, begun, dropped = list[Spoken](), list[Begun](), 0
+        for (row, _), drawn in zip(asking, tokens, strict=True):
+            speech = row.speech
+            if speech.stopped is not None:
+                continue
+            mute = not speech.sampled
+            try:
+                if wrong := speech.say(drawn, spoken):
+                    self._runner.slots.retract(row.slot, wrong)
+                    row.retract(wrong)
+                    dropped += wrong
+            except BaseException as error:
+                self._cancel([row.id])
+                failed.append(Failure(row.id, self._blame.of(error)))
+            if mute and speech.sampled:
+                begun.append(speech.begun)
+        return spoken, begun, dropped

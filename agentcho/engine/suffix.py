@@ -1,0 +1,107 @@
+"""A suffix automaton over token ids: of all that was said, the place that goes on from what was said last.
+
+Built online (Blumer et al., 1985): a token takes amortised constant time. Used as SuffixDecoding (arXiv 2411.04975)
+uses suffix trees, to guess what comes next. Does not know: who said what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+RECENT = 16
+"""For so many suffixes, the longest first, the place where they stood last is kept exactly."""
+
+
+class Automaton:
+    """All substrings of what was added. `text`: the ids, and after each sequence an id of its own, below 0, so that
+    nothing matches across two. Of state s: `length[s]`, that of its longest substring; `link[s]`, the state of the
+    longest suffix that is in another state; `after[s]`, where an occurrence ends in `text`, of long ones the last."""
+
+    def __init__(self) -> None:
+        self.text: list[int] = []
+        self.length, self.link, self.after = [0], [-1], [0]
+        self._next: list[dict[int, int]] = [{}]
+        self.last = 0
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Go on with these ids."""
+        for token in tokens:
+            self._push(token)
+
+    def close(self) -> None:
+        """End a sequence: what is added next does not follow from it."""
+        self._push(-1 - len(self.text))
+        self.last = 0
+
+    @property
+    def earlier(self) -> tuple[int, int]:
+        """The state and the length of the longest suffix of what was said last that stood somewhere before."""
+        state = max(0, self.link[self.last])
+        return state, self.length[state]
+
+    def step(self, state: int, matched: int, token: int) -> tuple[int, int]:
+        """The state and the length of the longest suffix that is known, after one whose state and length are given, and
+        this token."""
+        while state and matched <= self.length[self.link[state]]:  # the state was split since
+            state = self.link[state]
+        while state and token not in self._next[state]:
+            state = self.link[state]
+            matched = self.length[state]
+        if token in self._next[state]:
+            return self._next[state][token], matched + 1
+        return 0, 0
+
+    def follow(self, state: int, matched: int, most: int) -> tuple[tuple[int, ...], int]:
+        """At most `most` ids that came after an occurrence of what matches, to the end of their sequence, and how long
+        what matches is. Where it stood at an end alone, the longest suffix of it that did not is taken."""
+        while state:
+            found = self.text[self.after[state] : self.after[state] + most]
+            if found and found[0] >= 0:
+                return tuple(found[: next((i for i, id in enumerate(found) if id < 0), len(found))]), matched
+            state = self.link[state]
+            matched = self.length[state]
+        return (), 0
+
+    def _push(self, token: int) -> None:
+        self._recall()
+        self.text.append(token)
+        end, new = len(self.text), len(self.length)
+        self._add(self.length[self.last] + 1, 0, end, {})
+        state, self.last = self.last, new
+        while state >= 0 and token not in self._next[state]:
+            self._next[state][token] = new
+            state = self.link[state]
+        if state >= 0:
+            self.link[new] = self._ending(state, token)
+
+    def _recall(self) -> None:
+        """Note that the suffixes of what was said last stood here. Only now that more follows: until then the place
+        before this one is the last that something came after."""
+        at, end = self.link[self.last], len(self.text)
+        for _ in range(RECENT):
+            if at <= 0:
+                break
+            self.after[at] = end
+            at = self.link[at]
+
+    def _ending(self, state: int, token: int) -> int:
+        """The state of the longest substring of `state` and this token alone, split off where there are longer ones."""
+        target = self._next[state][token]
+        if self.length[target] == self.length[state] + 1:
+            return target
+        clone = len(self.length)
+        self._add(self.length[state] + 1, self.link[target], self.after[target], self._next[target].copy())
+        while state >= 0 and self._next[state].get(token) == target:
+            self._next[state][token] = clone
+            state = self.link[state]
+        self.link[target] = clone
+        return clone
+
+    def _add(self, length: int, link: int, after: int, following: dict[int, int]) -> None:
+        self.length.append(length)
+        self.link.append(link)
+        self.after.append(after)
+        self._next.append(following)
