@@ -7,7 +7,7 @@ Does not know: what it reads, when it runs, how a forward computes.
 from __future__ import annotations
 
 from collections.abc import Sequence as Listed
-from itertools import takewhile, zip_longest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import Begun, Decode, EncodingId, Sampling, Spoken, Stopped
@@ -147,7 +147,9 @@ class Generation:
             if self.stopped is not None or self.sampled[-1] != next:
                 break
         added = self.sampled[before:]
-        right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(added, guessed, strict=False)))
+        right = 0
+        while right < len(guessed) and right < len(added) and guessed[right] == added[right]:
+            right += 1
         if self._guesser is not None:
             self._guesser.say(added)
             if guessed:

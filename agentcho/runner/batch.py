@@ -152,7 +152,7 @@ class DecodeGroup:
             slot.touched = max(slot.touched, slot.length + count)  # the forward is about to write there
             self.width = max(self.width, slot.length + count)
             columns.ids.extend(segment.ids)
-            columns.positions.extend(segment.positions)
+            columns.positions.extend(range(segment.position, segment.position + count))
             columns.slots.extend([slot.index] * count)
             columns.ends.extend(range(slot.length, slot.length + count))
             wanted += [segment.first + i for i in segment.wanted]

@@ -14,6 +14,7 @@ SHADOW = "tests/leaks/test_shadow.py"
 BLAME = "tests/engine/test_blame.py"
 ENGINE_TESTS = "tests/engine/test_engine.py"
 GATE = "tests/engine/test_gate.py"
+GUESSING = "tests/engine/test_guessing.py"
 GATHER = "tests/engine/test_gather.py"
 GRAPHS = "tests/engine/test_graphs.py"
 IN_PLACE = "tests/engine/test_in_place.py"
@@ -484,4 +485,31 @@ CALLING = (
     ),
 )
 
-ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS, *LIKELY, *CALLING)
+GUESSED = (
+    Mutant(
+        "what was guessed wrong stays where a speaker keeps its keys",
+        "the message, and all who read it, would attend to tokens that nobody said",
+        "agentcho/engine/speaking.py",
+        "                    self._runner.slots.retract(row.slot, wrong)\n",
+        "",
+        (f"{GUESSING}::test_wrong_guesses_are_taken_back",),
+    ),
+    Mutant(
+        "what is drawn behind a wrong guess is said",
+        "words would be said that were drawn after others than were said, so that what may be read decides what is said",
+        "agentcho/engine/generation.py",
+        "if self.stopped is not None or self.sampled[-1] != next:",
+        "if self.stopped is not None:",
+        (f"{GUESSING}::test_wrong_guesses_are_taken_back",),
+    ),
+    Mutant(
+        "guess in an exact step",
+        "the bits of a message would depend on how many of its tokens went into one forward",
+        "agentcho/engine/scheduler.py",
+        "if self._runner.costs is not None and not exact:",
+        "if self._runner.costs is not None:",
+        (f"{GUESSING}::test_the_deterministic_profile_guesses_nothing",),
+    ),
+)
+
+ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS, *LIKELY, *CALLING, *GUESSED)
