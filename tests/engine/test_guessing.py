@@ -264,18 +264,25 @@ def test_a_stop_string_ends_it_where_it_would_have(llama: Engine, stop: tuple[st
 def test_rows_that_keep_logits_or_ask_how_likely_they_are_go_one_by_one(llama: Engine) -> None:
     forced = tuple(llama.framing.content.encode(TEXT))
     for asked in ({"logits": True}, {"logprobs": 0}):
-        plain = told(llama, [Decode("", forced=forced, **asked)], None)  # type: ignore[arg-type]
-        other = told(llama, [Decode("", forced=forced, corpora=(), **asked)])  # type: ignore[arg-type]
+        plain = told(llama, [Decode("", forced=forced, **asked)], None)
+        other = told(llama, [Decode("", forced=forced, corpora=(), **asked)])
         assert plain.steps == other.steps
         llama.release([*plain.ids, *other.ids])
 
 
-def test_the_deterministic_profile_guesses_nothing(llama: Engine) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_nothing_is_guessed_in_a_deterministic_step_or_for_what_began_in_one(llama: Engine, first: bool) -> None:
     forced = tuple(llama.framing.content.encode(TEXT))
-    llama._runner.costs = CHEAP
+    llama._runner.costs, most = CHEAP, {True: 0, False: 0}
     (id,) = llama.submit([Decode("", forced=forced, corpora=())])
+    llama.step(deterministic=first)
+    deterministic = False
     while not llama.idle:
-        assert len(llama.step(deterministic=True).spoken) <= 1
+        said = len(llama.step(deterministic=deterministic).spoken)
+        most[deterministic] = max(most[deterministic], said)
+        deterministic = not deterministic
+    assert most[True] == 1
+    assert (most[False] == 1) == first
     llama.release([id])
 
 

@@ -496,7 +496,7 @@ GUESSED = (
     ),
     Mutant(
         "what is drawn behind a wrong guess is said",
-        "words would be said that were drawn after others than were said, so that what may be read decides what is said",
+        "words would be drawn after others than were said, so that what may be read decides what is said",
         "agentcho/engine/generation.py",
         "if self.stopped is not None or self.sampled[-1] != next:",
         "if self.stopped is not None:",
@@ -508,7 +508,7 @@ GUESSED = (
         "agentcho/engine/scheduler.py",
         "if self._runner.costs is not None and not exact:",
         "if self._runner.costs is not None:",
-        (f"{GUESSING}::test_the_deterministic_profile_guesses_nothing",),
+        (f"{GUESSING}::test_nothing_is_guessed_in_a_deterministic_step_or_for_what_began_in_one",),
     ),
 )
 
