@@ -183,9 +183,10 @@ def test_the_words_keys_and_values_are_those_of_one_token_a_step(engines: Engine
             for seed in range(4)
         ]
         plain = told(engine, calls, None)
-        texts = [engine.message(id).text for id in plain.ids]
-        half = [text[: len(text) // 2] + "?" for text in texts]
-        for corpora in ((corpus(engine, *texts),), (corpus(engine, *half), corpus(engine, TEXT))):
+        words = [engine.message(id) for id in plain.ids]
+        said = [each.tokens[slice(*each.sampled)] for each in words if each.sampled]
+        wrong = [tokens[: len(tokens) // 2] + tokens[:1] for tokens in said]
+        for corpora in ((Corpus(*said),), (Corpus(*wrong), corpus(engine, TEXT))):
             again = told(engine, calls, None)
             guessed = told(engine, [_with(call, corpora) for call in calls])
             assert guessed.steps < again.steps
