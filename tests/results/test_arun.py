@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -222,7 +223,7 @@ def test_at_once_is_of_each_run(loop: Callable[..., Any], tmp_path: Path) -> Non
 
 
 def test_nothing_keeps_an_engine_that_nobody_plays_on() -> None:
-    engines = [FakeEngine()]
+    engines, before = [FakeEngine()], set(threading.enumerate())
     gone = weakref.ref(engines[0])
 
     async def main() -> None:
@@ -231,6 +232,8 @@ def test_nothing_keeps_an_engine_that_nobody_plays_on() -> None:
         engines.clear()
 
     anyio.run(main)
+    for thread in set(threading.enumerate()) - before:  # of the loop: each holds its last work until it has ended
+        thread.join()
     gc.collect()
     assert gone() is None
 
