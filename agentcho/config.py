@@ -26,7 +26,8 @@ RepairBy = First | Most | Literal["full"]
 class ReusePolicy(NamedTuple):
     """Through which encodings calls read messages: see `Resolver`. `in_place`: what is reused stays at the positions at
     which it was made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`:
-    which tokens of what is reused each caller encodes anew, in its own prompt."""
+    which tokens of what is reused each caller encodes anew, in its own prompt. `speculate`: tokens are guessed from
+    what an author may read, where that pays and the profile is not deterministic; what is said stays the same."""
 
     mode: Mode = "choreographed"
     leakage: Leakage = "enforce"
@@ -34,6 +35,7 @@ class ReusePolicy(NamedTuple):
     deterministic: bool = False
     in_place: bool = False
     repair: RepairBy | None = None
+    speculate: bool = False
 
 
 def parsed_repair(text: str) -> RepairBy:
@@ -162,6 +164,7 @@ ENCODED = {
     "deterministic": "nobody promises that it says the same words again",
     "repair": "its encodings are its server's",
     "in_place": "its encodings are its server's",
+    "speculate": "its server guesses, or does not",
 }
 """Options of a run that a model behind an API cannot take, and why."""
 OWN = ("model", "device", "dtype", "adapter", "base_url", "server", "key_env", "key_file")
@@ -250,6 +253,9 @@ class RunConfig(BaseModel):
         description="Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full.",
         json_schema_extra={"metavar": "REPAIR"},
     )
+    speculate: bool = Field(
+        default=False, description="Guess several tokens a step from what the author may read, where that pays."
+    )
     adapter: str | None = Field(
         default=None, description="A folder that `agentcho tune` or peft wrote.", json_schema_extra={"metavar": "DIR"}
     )
@@ -301,6 +307,11 @@ class RunConfig(BaseModel):
                 "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
                 "use shadow=auto or never"
             )
+        if self.deterministic and self.speculate:
+            raise ValueError(
+                "speculate contradicts deterministic, in which nothing is guessed, for how often guesses are "
+                "right depends on what others may not read; leave one of them out"
+            )
         if self.part is not None:
             parsed_part(self.part, self.games)
         if self.repair is not None:
@@ -332,7 +343,8 @@ class RunConfig(BaseModel):
     def reuse(self) -> ReusePolicy:
         """Mode, leakage, shadows, profile, positions and repair together."""
         repair = None if self.repair is None else parsed_repair(self.repair)
-        return ReusePolicy(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
+        policy = ReusePolicy(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
+        return policy._replace(speculate=self.speculate)
 
     @property
     def numbers(self) -> range:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.texts import ENDPOINT, TextPort
 from agentcho.calls.tools import ToolsPort
@@ -110,6 +111,9 @@ class TextEngine:
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """Nothing is stored."""
+
+    def speculate(self, costs: Costs | None = None) -> None:
+        """Its server may."""
 
     def message(self, id: EncodingId) -> Words:
         """`UnknownEncoding`: there are none."""

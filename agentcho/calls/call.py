@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.calls.corpus import Corpus
+from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm, ToolsPort
 from agentcho.calls.values import WORD, listed, schema
@@ -420,6 +421,8 @@ class EnginePort(FramePort, Protocol):
     `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
     no-op. `release` gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves
     finished encodings out of the way until somebody reads them: a hint that changes no result.
+    `speculate` lets decodes with corpora guess tokens from now on, weighed by `costs` (None: those that it has, or
+    measures now); returns what they are weighed by, None where nothing is ever guessed.
     """
 
     def take_place(self, place: int) -> None: ...
@@ -428,6 +431,7 @@ class EnginePort(FramePort, Protocol):
     def cancel(self, ids: Iterable[EncodingId]) -> None: ...
     def release(self, ids: Iterable[EncodingId]) -> None: ...
     def swap_out(self, ids: Iterable[EncodingId]) -> None: ...
+    def speculate(self, costs: Costs | None = None) -> Costs | None: ...
     def message(self, id: EncodingId) -> Words: ...
     def receipt(self, id: EncodingId) -> Receipt: ...
     @property

@@ -89,6 +89,7 @@ class Choreographer:
         deterministic: bool = False,
         in_place: bool = False,
         repair: RepairBy | None = None,
+        speculate: bool = False,
         *,
         max_requests: int = 100_000,
         quiet_after: float = 60.0,
@@ -99,7 +100,8 @@ class Choreographer:
         self._max_requests, self.name, self.place = max_requests, name, place
         self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
         self._leads = beside is None
-        self._engine, self.reuse = engine, ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair)
+        self.reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate)
+        self._engine = engine
         self.tasks = self._clock.tasks
         self.steps = self.encoded = 0
         self._open: set[Handle] = set()

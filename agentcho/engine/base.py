@@ -15,9 +15,9 @@ from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm
 
 if TYPE_CHECKING:
+    from agentcho.calls.costs import Costs
     from agentcho.engine.cache import KVEntry
     from agentcho.engine.generation import Draw
-    from agentcho.engine.guessing import Costs
     from agentcho.engine.layout import Context, Segment
     from agentcho.engine.sequence import Sequence as Admitted
     from agentcho.engine.waiting import Budget
@@ -147,9 +147,13 @@ class Runner(Protocol):
     def budget(self) -> Budget: ...
     @property
     def owner(self) -> Owner: ...
-    @property
-    def costs(self) -> Costs | None:
-        """What forwards take, by which guesses are weighed; None: it was not measured, and nothing is guessed."""
+
+    costs: Costs | None
+    """What forwards take, by which guesses are weighed; None: it was not measured, and nothing is guessed."""
+
+    def measure(self, context: int) -> Costs | None:
+        """Time forwards of running rows, in a model of so many positions, while none is running. None: they take no
+        time."""
 
     @property
     def asynchronous(self) -> bool:

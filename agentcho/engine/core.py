@@ -28,6 +28,7 @@ from agentcho.calls.call import (
     Turn,
 )
 from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids, is_id, reading
+from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
 from agentcho.engine.base import Constraint, Ran, Runner, Template
@@ -260,6 +261,12 @@ class EngineCore(Direct):
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         """See `EnginePort.swap_out`."""
         self._tiers.swap_out([self._encoding(id).entry for id in checked_ids(ids)])
+
+    @owned
+    def speculate(self, costs: Costs | None = None) -> Costs | None:
+        """See `EnginePort.speculate`. What is said stays the same."""
+        self._runner.costs = costs or self._runner.costs or self._runner.measure(self.context)
+        return self._runner.costs
 
     def finished(self, id: EncodingId) -> bool:
         """Whether an id names an encoding: its call is done, and it was not released."""

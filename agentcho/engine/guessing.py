@@ -16,6 +16,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from agentcho.calls.corpus import Corpus
+from agentcho.calls.costs import Curve
 from agentcho.engine.suffix import Automaton
 
 MOST = 16
@@ -28,20 +29,6 @@ RIGHT = ((1, 0.30), (2, 0.50), (3, 0.60), (5, 0.70), (9, 0.80), (17, 0.90))
 """How likely a guessed token is right, by the number of tokens from which on a guess matches."""
 PRIOR = 8
 """The weight of these figures beside a decode's own guesses, in tokens."""
-
-
-class Costs(NamedTuple):
-    """What a forward of so many `tokens` takes, in `seconds`: measured points, of ascending tokens."""
-
-    tokens: tuple[int, ...]
-    seconds: tuple[float, ...]
-
-    def of(self, tokens: int) -> float:
-        """The seconds for a forward of this many tokens: between two points on the line through both, beyond the last
-        on that of the last two."""
-        at = min(max(bisect_right(self.tokens, tokens), 1), len(self.tokens) - 1)
-        (x, y), (to_x, to_y) = ((self.tokens[i], self.seconds[i]) for i in (at - 1, at))
-        return y + (tokens - x) * (to_y - y) / (to_x - x)
 
 
 class Guess(NamedTuple):
@@ -141,7 +128,7 @@ class Guesser:
         return Guess(tokens, (PRIOR * prior + self._accepted) / (PRIOR + self._tried))
 
 
-def worthwhile(guesses: Iterable[Guess], fed: int, costs: Costs) -> list[int]:
+def worthwhile(guesses: Iterable[Guess], fed: int, costs: Curve) -> list[int]:
     """How many tokens of each guess go into a forward that feeds `fed` others, so that it brings most tokens a second.
     The likeliest come first; none comes after the first that does not pay."""
     chosen, open = list[int](), list[tuple[float, int, Iterator[float]]]()

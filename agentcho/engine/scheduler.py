@@ -11,10 +11,11 @@ from collections.abc import Callable, Container, Iterable
 from collections.abc import Sequence as Listed
 
 from agentcho.calls.call import EncodingId, Failure, StepResult, Turn
+from agentcho.calls.costs import Costs
 from agentcho.engine.base import Row, Runner
 from agentcho.engine.cache import Assembly, Encoding, KVEntry
 from agentcho.engine.forward import Blame, Plan
-from agentcho.engine.guessing import Costs, worthwhile
+from agentcho.engine.guessing import worthwhile
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.likely import weigh
 from agentcho.engine.sequence import Sequence, Status
@@ -101,7 +102,9 @@ class Scheduler:
         guesses = [row.guess() for row in self._running]
         if any(guess.tokens for guess in guesses):
             fed = sum(len(row.feed) if row.leader is None else row.portion for row in self._running)
-            for row, guess, most in zip(self._running, guesses, worthwhile(guesses, fed, costs), strict=True):
+            depth = sum(row.context.length + row.fed for row in self._running) / len(self._running)
+            most_each = worthwhile(guesses, fed, costs.at(depth))
+            for row, guess, most in zip(self._running, guesses, most_each, strict=True):
                 row.speech.guessed = row.speech.guessed if row.leader else guess.tokens[:most]
 
     def _feed(self, plan: Plan, row: Sequence) -> None:

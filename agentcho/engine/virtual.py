@@ -12,12 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from agentcho.calls.call import Logprobs, Sampling
+from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Ran, Row
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.generation import Draw
-from agentcho.engine.guessing import Costs
 from agentcho.engine.layout import Context, Segment
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.waiting import Budget
@@ -196,6 +196,10 @@ class VirtualRunner(ABC):
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
         """There is nothing in them."""
         return ()
+
+    def measure(self, context: int) -> Costs | None:
+        """None: what is not computed takes no time, and nothing is guessed."""
+        return None
 
     def synchronize(self) -> None:
         """Nothing is left to wait for."""

@@ -19,62 +19,18 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
+from agentcho.calls.call import Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
+from agentcho.calls.corpus import Corpus
 from agentcho.calls.values import position
 from agentcho.config import ReusePolicy
+from agentcho.flow.corpora import Corpora
 from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import Monitor, Recipe
-from agentcho.flow.views import Read, ReadSet, absolute_positions, places_of
+from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Parent, Resolved
+from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
 from agentcho.message import Audience
-
-Parent = EncodingId | Prefill | Repair
-Key = tuple[Recipe, tuple[str, ...]]
-"""An encoding before it is made: its recipe and its message, or a path of messages (baseline), or its caller and a
-path of messages with their positions (repaired)."""
-
-
-class Needed(NamedTuple):
-    """An encoding that a call lacks: of which message, by which recipe, at which path (baseline)."""
-
-    message: str
-    recipe: Recipe
-    path: tuple[str, ...]
-    call: Prefill | Repair
-
-    @property
-    def key(self) -> Key:
-        """What names it before it is made."""
-        return self.recipe, self.path or (self.message,)
-
-
-Lacking = dict[Key, Needed]
-
-
-class Context(NamedTuple):
-    """What one call attends to, and where it stands: see `Prefill`."""
-
-    parents: tuple[Parent, ...]
-    offsets: Offsets = None
-    new_offset: int | None = None
-
-
-class Resolved(NamedTuple):
-    """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions."""
-
-    missing: tuple[Needed, ...]
-    parents: tuple[Parent, ...]
-    offsets: Offsets
-    new_offset: int | None
-
-
-class DecodePlan(NamedTuple):
-    """The calls that say one message: what is missing, the decode, and its shadow, if it has one."""
-
-    missing: tuple[Needed, ...]
-    calls: tuple[Call, ...]
-
 
 EXACT = "exact "
 """Before the classes of the deterministic profile."""
@@ -106,6 +62,7 @@ class Resolver:
         self._asked: set[Key] = set()
         self._ends: dict[Key, int] = {}
         self._monitor = Monitor()
+        self._corpora = Corpora(self.drafts, self.spells) if reuse.speculate else None
 
     @property
     def _default(self) -> Offsets:
@@ -133,9 +90,9 @@ class Resolver:
         context = self._context(reads, missing)
         return Resolved(tuple(missing.values()), *context)
 
-    def decode_plan(self, draft: Draft, shadow: bool = True, **options: Any) -> DecodePlan:
+    def decode_plan(self, draft: Draft, shadow: bool = True, out: History | None = None, **options: Any) -> DecodePlan:
         """The calls that let an author say a message; `options` are the decode's. Not `shadow`: whatever the policy
-        says, X(m) is made when it is read."""
+        says, X(m) is made when it is read. `out`: what is out, for guesses (None: what it reads)."""
         resolved = self.resolve(draft.reads)
         author = draft.own
         call = Decode(
@@ -146,6 +103,7 @@ class Resolver:
             name=draft.name,
             salt=self._salt(author),
             guard=self._guard(draft, author),
+            corpora=self._guessed_from(draft, out),
             **options,
         )
         if not shadow or not self.shadowed(draft):
@@ -155,6 +113,13 @@ class Resolver:
         guard = self._guard(draft, audience)
         public = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard)
         return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, public))
+
+    def _guessed_from(self, draft: Draft, out: History | None) -> tuple[Corpus, ...] | None:
+        """What the words of a message may be guessed from; None: nothing is."""
+        if self._corpora is None:
+            return None
+        author, reads = draft.metadata.author, (read.id for read in draft.reads.reads)
+        return self._corpora.read(author, reads) if out is None else self._corpora.of(author, out)
 
     def shadowed(self, draft: Draft) -> bool:
         """Whether X(m) is made while m is said: by what is public alone. The two differ in their keys, if only in

@@ -40,6 +40,11 @@ class History(Sequence[Metadata]):
         before: tuple[tuple[MessageLog, int], ...] = () if after is None else after._parts
         self._parts: tuple[tuple[MessageLog, int], ...] = (*before, *((log, len(log.messages)) for log in logs))
 
+    @property
+    def logs(self) -> tuple[MessageLog, ...]:
+        """The logs, each as far as it has come by now."""
+        return tuple(log for log, _ in self._parts)
+
     def find(self, id: str) -> Metadata | None:
         """The message of that id; None: it is not out."""
         for log, length in self._parts:

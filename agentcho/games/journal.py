@@ -19,7 +19,8 @@ from agentcho.errors import ResumeMismatch
 from agentcho.events import Encoded, Ended, Sink
 from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
-from agentcho.flow.resolver import Needed, Resolver
+from agentcho.flow.plans import Needed
+from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import Read
 from agentcho.games.limits import Meter
 from agentcho.message import Message, Words

@@ -9,10 +9,12 @@ import gc
 import logging
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
+from agentcho.calls.costs import Costs
 from agentcho.calls.texts import TextPort, is_engine
 from agentcho.config import DEFAULT_MODEL, Markers, ModelConfig, RunConfig
 from agentcho.errors import ConfigError, of_model
@@ -22,6 +24,10 @@ from agentcho.progress import Tell
 
 ENGINE = logging.getLogger("agentcho.engine")
 FAKE = "fake"
+
+
+CostsByModel = dict[str, Costs]
+"""What the forwards of a run's models take, by name."""
 
 
 class Loaded(NamedTuple):
@@ -60,6 +66,14 @@ def remote(model: ModelConfig, name: str) -> TextEngine:
 def fingerprints(loaded: Loaded) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """What a record says of a run's own engine, and of those beside it by name."""
     return loaded.engine.fingerprint, {name: dict(other.fingerprint) for name, other in loaded.others.items()}
+
+
+def speculate(config: RunConfig, loaded: Loaded, recorded: Mapping[str, Costs] = MappingProxyType({})) -> CostsByModel:
+    """Let the models of a run guess, where it says so: weighed by what a record says of them, or by what is measured
+    now. Returns what each goes by."""
+    models = {DEFAULT_MODEL: loaded.engine, **loaded.others} if config.speculate else {}
+    found = {name: model.speculate(recorded.get(name)) for name, model in models.items()}
+    return {name: costs for name, costs in found.items() if costs is not None}
 
 
 def give_up(loaded: Loaded) -> None:

@@ -24,7 +24,7 @@ from agentcho.errors import TRACE, LeakageError, RecordBroken
 from agentcho.events import Encoded, Ended, Event
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
-from agentcho.flow.views import Act, Read, ReadSet, places_of
+from agentcho.flow.views import Act, History, MessageLog, Read, ReadSet, places_of
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
 from agentcho.games.runtime import blocking
@@ -84,17 +84,19 @@ def replay(
     stride: int = 1,
     in_place: bool = False,
     repair: RepairBy | None = None,
+    speculate: bool = False,
 ) -> Replayed:
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
     Tokens of the trace win over its text where they are of the engine's tokenizer. `stride` above 1 feeds so many
     tokens of a text a step after its first: quick, where only `ttft` is asked for. `in_place` leaves what is reused
-    where it was made, and passes over the trace's offsets; `repair` encodes some tokens of it anew. `leakage` says
+    where it was made, and passes over the trace's offsets; `repair` encodes some tokens of it anew; `speculate` guesses
+    tokens, from what must have been out by the trace alone. `leakage` says
     nothing in baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is
     computed.
     Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
     """
-    reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair)
+    reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate)
     return replayed(workflow_, engine, reuse, logits, stride)
 
 
@@ -106,6 +108,8 @@ def replayed(
     stride: int = 1,
 ) -> Replayed:
     """`replay` under a policy that is there already."""
+    if reuse.speculate:
+        engine.speculate()
     return blocking(_Replay(workflow(workflow_), engine, reuse, logits, stride).play)
 
 
@@ -157,6 +161,7 @@ class _Replay:
         self._known = {m.id: self._drafts.framed(m) for m in trace.messages if m.kind == "prefill"}
         self._entries: list[Entry] = []
         self._done: dict[str, tuple[Result, float]] = {}
+        self._logs: dict[frozenset[str], MessageLog] = {}
 
     async def play(self) -> Replayed:
         """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
@@ -197,7 +202,7 @@ class _Replay:
         await gate.wait(task)
         draft = self._journal.resolver.drafts[decode.id]
         plan = self._journal.resolver.decode_plan(
-            draft, forced=self._drafts.forced(decode), logits=self._logits, stride=self._stride
+            draft, out=self._out(draft), forced=self._drafts.forced(decode), logits=self._logits, stride=self._stride
         )
         waited = perf_counter() - gate.opened
 
@@ -210,6 +215,16 @@ class _Replay:
                     self._gates[other.id].open_one()
 
         await self._choreographer.run(Request(plan.calls, (place,), on_done=done, exact=self._reuse.deterministic))
+
+    def _out(self, draft: Draft) -> History:
+        """What must be out when this is said: all that it reads, directly or not. Who reads the same shares a log."""
+        drafts, before, wanted = self._journal.resolver.drafts, set[str](), [*draft.metadata.parents]
+        while wanted:
+            if (id := wanted.pop()) not in before:
+                before.add(id)
+                wanted += drafts[id].metadata.parents
+        messages = (each.metadata for id, each in drafts.items() if id in before)
+        return History(self._logs.setdefault(frozenset(before), MessageLog(messages)))
 
 
 class _Drafts:

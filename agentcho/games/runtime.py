@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 import anyio
 
 from agentcho.calls.call import EnginePort
+from agentcho.calls.costs import Costs
 from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.errors import AudienceError, GamesFailed, TaskError
@@ -27,7 +28,7 @@ from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
 from agentcho.games.human import People, with_people
-from agentcho.games.loading import Loaded, as_engines, fingerprints, load_together, remote
+from agentcho.games.loading import Loaded, as_engines, fingerprints, load_together, remote, speculate
 from agentcho.games.recording import RecordingSink
 from agentcho.games.resume import (
     Changed,
@@ -157,7 +158,7 @@ def begun(
     options = scenario.options.model_dump(mode="json")
     own, beside = fingerprints(loaded)
     digest, used = None if tasks is None else tasks.digest, library.sources(scenario)
-    asked = own, digest, how.at_once, how.asked, used, beside
+    asked = own, digest, how.at_once, how.asked, used, beside, speculate(config, loaded)
     with RunRecord.create(how.out, scenario.name, options, config, *asked) as record:
         yield run(record), record
 
@@ -194,7 +195,7 @@ def resume(
     calls = settled_calls(saved, before, redo, skip)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
-    loaded = load_models(loading_config(saved, config), engine, others, tell)
+    loaded = load_models(loading_config(saved, config), engine, others, tell, saved.info.costs)
     check_engine(saved, *fingerprints(loaded))
     with RunRecord.go_on(saved, used) as record:
         selection = GameSelection(unfinished_games(saved), before=before, typed=saved.typed(), calls=calls)
@@ -302,13 +303,18 @@ def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
 
 
 def load_models(
-    config: RunConfig, engine: EnginePort | None, others: Mapping[str, EnginePort | TextPort] | None, tell: Tell
+    config: RunConfig,
+    engine: EnginePort | None,
+    others: Mapping[str, EnginePort | TextPort] | None,
+    tell: Tell,
+    costs: Mapping[str, Costs] = MappingProxyType({}),
 ) -> Loaded:
-    """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be."""
+    """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be. `costs`: what a
+    record says of their forwards."""
     given = as_engines(others or {})
     if config.models:
-        return checked_models(config, load_together(config, engine, given, tell))
-    return checked_models(config, Loaded(engine or load_engine(config, tell), given))
+        return checked_models(config, load_together(config, engine, given, tell), costs)
+    return checked_models(config, Loaded(engine or load_engine(config, tell), given), costs)
 
 
 def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Loaded:
@@ -318,12 +324,14 @@ def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Lo
     return checked_models(config, Loaded(engine or load_engine(config, share=share), {}))
 
 
-def checked_models(config: RunConfig, loaded: Loaded) -> Loaded:
-    """Models of a run, once it is known that their messages can be told apart, as it needs."""
+def checked_models(config: RunConfig, loaded: Loaded, costs: Mapping[str, Costs] = MappingProxyType({})) -> Loaded:
+    """Models of a run, once it is known that their messages can be told apart, as it needs, and what their forwards
+    cost, where they guess."""
     required = required_markers(config.reuse, config.plain_markers)
     check_markers(loaded.engine.framing.plain, required, config.model)
     for name, other in loaded.others.items():
         check_markers(other.framing.plain, required, name)
+    speculate(config, loaded, costs)
     return loaded
 
 

@@ -217,7 +217,7 @@ class Turns:
             "forms": speech.forms,
             "peek": speech.peek,
         }
-        plan = on.decode_plan(draft, **how)
+        plan = on.decode_plan(draft, out=self._messages.rounds.visible(), **how)
         author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
         making, said_in = Making(plan.missing, author, on), set[str]() if branch is None else branch.said
 

@@ -24,8 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, WrapValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, WrapValidator
 
+from agentcho.calls.costs import Costs, whole
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordError, RecordNotFound, shown
 from agentcho.message import AgentName
@@ -72,7 +73,8 @@ class RunInfo(BaseModel):
     it was named, or its file; `sources` are digests of its file and of those of agents that it casts by name; `resumed`
     says when the run went on, `parts` from which records it was merged. `clients` are, of a society on a server, the
     agents that each key spoke for; a key is named by the first digits of its digest. `engine` is the fingerprint of the
-    run's own model, `engines` are those of the models beside it, by name. Records of format 1 are read for
+    run's own model, `engines` are those of the models beside it, by name. `costs`, of a run that speculates, is
+    what forwards of its models took, by name, the run's own as "default". Records of format 1 are read for
     ever; see `transcript`.
     """
 
@@ -99,6 +101,7 @@ class RunInfo(BaseModel):
     clients: dict[str, tuple[AgentName, ...]] = {}
     parts: tuple[str, ...] = ()
     engines: dict[str, dict[str, str]] = {}
+    costs: dict[str, Annotated[Costs, AfterValidator(whole)]] = {}
 
     @property
     def models(self) -> Models:
@@ -174,6 +177,7 @@ class RunRecord:
         asked: str | None = None,
         sources: dict[str, str] | None = None,
         engines: dict[str, dict[str, str]] | None = None,
+        costs: dict[str, Costs] | None = None,
     ) -> RunRecord:
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
@@ -192,6 +196,7 @@ class RunRecord:
             asked=asked,
             sources=sources or {},
             engines=engines or {},
+            costs=costs or {},
         )
         return cls(path, info)
 

@@ -129,7 +129,9 @@ class Engine(EngineCore):
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
         turn. Raises `AdapterError`."""
         model = self._model.adapted(None if adapter is None else find_adapter(adapter))
-        return Engine(model, self.framing, self.proofs, *self._room, self.context)
+        other = Engine(model, self.framing, self.proofs, *self._room, self.context)
+        other._runner.costs = self._runner.costs
+        return other
 
     @owned
     def trained(self, config: Mapping[str, Any]) -> Engine:

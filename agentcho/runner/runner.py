@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Logprobs, Sampling
+from agentcho.calls.costs import Costs
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.generation import Draw
-from agentcho.engine.guessing import Costs
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.template import Framing
@@ -28,6 +28,7 @@ from agentcho.engine.waiting import Budget
 from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
 from agentcho.runner.constraint import Constraints
+from agentcho.runner.costs import measure
 from agentcho.runner.device import synchronize
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.model import Model
@@ -129,6 +130,10 @@ class TorchRunner:
         """Move the keys and values of a row's own tokens, from token `start` of its slot on, into the pages of an
         entry."""
         self.pages.write_all(entry.block, slot.all(start, start + entry.length))
+
+    def measure(self, context: int) -> Costs:
+        """See `costs.measure`."""
+        return measure(self, self.slots, context)
 
     def synchronize(self) -> None:
         """Wait until the devices have done all that was asked of them. A CPU has done it already."""

@@ -14,7 +14,7 @@ from agentcho.calls.call import StepResult
 from agentcho.config import ReusePolicy
 from agentcho.flow.resolver import Resolver
 from agentcho.games.replay import awaited
-from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, OURS, arms, exactly
+from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, GUESSING, OURS, arms, exactly
 from agentcho.lab.bench.peers.continuous import PAGE, _Forcing
 from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 from agentcho.lab.bench.prompts import Prompt, prompts
@@ -38,7 +38,7 @@ def counted(said: dict[str, Prompt]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stepwise", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [*OURS, *EXACT, GENERATE, CONTINUOUS])
+@pytest.mark.parametrize("name", [*OURS, *EXACT, *GUESSING, GENERATE, CONTINUOUS])
 def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, name: str, stepwise: bool) -> None:
     played = arms()[name](engine, tree, stepwise)
     assert set(played.calls) == {"a1", "a2", "a3", "vote"}
@@ -54,7 +54,7 @@ def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, 
     exact["choreographed:audit:deterministic"] = once
     if name in exact:
         assert played.encoded == exact[name]
-    elif name in (*OURS, *EXACT):  # at most two encodings a message, its author's and its audience's
+    elif name in (*OURS, *EXACT, *GUESSING):  # at most two encodings a message, its author's and its audience's
         assert once < played.encoded <= 2 * once
     elif stepwise:  # whole pages alone are shared, so each call feeds up to a page more
         assert byhand <= played.encoded <= byhand + 4 * PAGE + 3 * len(prompts(tree, engine.framing)["a1"].prompt)

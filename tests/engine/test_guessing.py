@@ -14,14 +14,15 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Shadow
 from agentcho.calls.corpus import Corpus
-from agentcho.engine.guessing import KEPT, MOST, Costs, Guess, Guesser, Indexes, worthwhile
+from agentcho.calls.costs import Costs, Curve
+from agentcho.engine.guessing import KEPT, MOST, Guess, Guesser, Indexes, worthwhile
 from agentcho.engine.suffix import Automaton
 from agentcho.errors import RequestError
 
 from ..engines import Engines
 from .families import Family, each
 
-CHEAP = Costs((1, 64), (1.0, 1.001))
+CHEAP = Costs((1, 64), (0, 1), ((1.0, 1.001),) * 2)
 TEXT = "one two three four one two three five one two six " * 3
 
 
@@ -146,9 +147,9 @@ def test_an_index_forgets_the_older_half_and_goes_with_its_corpus() -> None:
 
 def test_what_does_not_pay_is_not_guessed() -> None:
     sure, unsure = Guess((1,) * MOST, 0.95), Guess((1,) * MOST, 0.05)
-    assert worthwhile([sure, unsure], 2, Costs((1, 2), (1.0, 2.0))) == [0, 0]  # a token costs as much as a step
-    assert worthwhile([sure, unsure], 2, CHEAP)[0] == MOST
-    few = Costs((1, 64), (1.0, 8.0))
+    assert worthwhile([sure, unsure], 2, Curve((1, 2), (1.0, 2.0))) == [0, 0]  # a token costs as much as a step
+    assert worthwhile([sure, unsure], 2, CHEAP.at(0))[0] == MOST
+    few = Curve((1, 64), (1.0, 8.0))
     chosen = worthwhile([sure, unsure], 2, few)
     assert chosen[0] > chosen[1] == 0
 
@@ -157,7 +158,7 @@ def test_of_all_lengths_the_one_with_most_tokens_a_second_is_taken() -> None:
     draw = random.Random(1)
     for _ in range(50):
         guess, fed = Guess((1,) * 8, draw.random()), draw.randrange(1, 6)
-        costs = Costs((1, 8, 64), (1.0, 1.0 + draw.random(), 3.0 + 9 * draw.random()))
+        costs = Curve((1, 8, 64), (1.0, 1.0 + draw.random(), 3.0 + 9 * draw.random()))
         rate = [sum(guess.right**n for n in range(most + 1)) / costs.of(fed + most) for most in range(9)]
         assert worthwhile([guess], fed, costs) == [rate.index(max(rate))]
 

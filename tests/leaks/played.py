@@ -10,7 +10,7 @@ from agentcho.choreography.handle import FinishedCall, Result, Unfinished
 from agentcho.config import Limits, ReusePolicy
 from agentcho.engine.cache import KVEntry
 from agentcho.flow.draft import Draft
-from agentcho.flow.resolver import DecodePlan
+from agentcho.flow.plans import DecodePlan
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter

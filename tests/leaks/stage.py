@@ -16,7 +16,7 @@ from agentcho.errors import LeakageError
 from agentcho.events import Encoded, Ended, Event
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import EncodingRecord, LeakPaths
-from agentcho.flow.resolver import DecodePlan, Needed
+from agentcho.flow.plans import DecodePlan, Needed
 from agentcho.flow.views import Act, Place, Read, ReadSet
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter

@@ -14,7 +14,7 @@ SHADOW = "tests/leaks/test_shadow.py"
 BLAME = "tests/engine/test_blame.py"
 ENGINE_TESTS = "tests/engine/test_engine.py"
 GATE = "tests/engine/test_gate.py"
-GUESSING = "tests/engine/test_guessing.py"
+GUESSING, GUESSES = "tests/engine/test_guessing.py", "tests/leaks/test_guesses.py"
 GATHER = "tests/engine/test_gather.py"
 GRAPHS = "tests/engine/test_graphs.py"
 IN_PLACE = "tests/engine/test_in_place.py"
@@ -509,6 +509,39 @@ GUESSED = (
         "if self._runner.costs is not None and not exact:",
         "if self._runner.costs is not None:",
         (f"{GUESSING}::test_nothing_is_guessed_in_a_deterministic_step_or_for_what_began_in_one",),
+    ),
+    Mutant(
+        "a shadow is fed what its leader only guesses",
+        "what all readers of a message attend to would have tokens that nobody said",
+        "agentcho/engine/sequence.py",
+        "feed, wanted = self.feed, ()",
+        "feed, wanted = self.feed + generation.guessed, ()",
+        (f"{GUESSING}::test_a_follower_is_fed_what_was_accepted",),
+    ),
+    Mutant(
+        "guess from what others alone may read",
+        "how many steps a message takes would tell what was said in secret",
+        "agentcho/flow/corpora.py",
+        "            self._read[reader] = [each for to, each in self._corpora.items() if to.includes(reader)]\n",
+        "            self._read[reader] = [*self._corpora.values()]\n",
+        (f"{GUESSES}::test_all_that_is_out_and_that_an_author_may_read_is_drawn_from_and_nothing_else",),
+    ),
+    Mutant(
+        "guess from an audience that was spoken to later without asking who is in it",
+        "how many steps a message takes would tell what was said in secret",
+        "agentcho/flow/corpora.py",
+        "                if to.includes(reader):\n",
+        "                if reader:\n",
+        (f"{GUESSES}::test_all_that_is_out_and_that_an_author_may_read_is_drawn_from_and_nothing_else",),
+    ),
+    Mutant(
+        "guess from what the other moves of a round have said",
+        "how many steps a move takes would tell what another chose before both are out",
+        "agentcho/games/turn.py",
+        "out=self._messages.rounds.visible()",
+        "out=(v := __import__('agentcho.flow.views', fromlist=['_'])).History("
+        "v.MessageLog(each.metadata for each in on.drafts.values() if each.message is not None))",
+        (f"{GUESSES}::test_all_that_is_out_and_that_an_author_may_read_is_drawn_from_and_nothing_else",),
     ),
 )
 

@@ -1,8 +1,9 @@
 """The arms of a benchmark: each plays one workflow with every text forced, on the same weights.
 
-Three arms are the engine's own modes; two of these exist in the deterministic profile too. Two arms are the library's:
-`generate` with the best reuse of caches that a careful user would write, batch by batch, and continuous batching with
-prefix sharing, where each call is submitted as soon as its parents have ended. Does not know: what is played, repeats.
+Three arms are the engine's own modes; each exists with guesses too, and two in the deterministic profile. Two arms are
+the library's: `generate` with the best reuse of caches that a careful user would write, batch by batch, and continuous
+batching with prefix sharing, where each call is submitted as soon as its parents have ended. Does not know: what is
+played, repeats.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ EXACT: dict[str, Mapping[str, Any]] = {
     exactly(name): {**OURS[name], "deterministic": True} for name in (AUDIT, ENFORCE)
 }
 """Timed where they are asked for."""
+
+
+def guessing(arm: str) -> str:
+    """The name of one of our arms in which tokens are guessed."""
+    return f"{arm}:speculate"
+
+
+GUESSING: dict[str, Mapping[str, Any]] = {guessing(name): {**OURS[name], "speculate": True} for name in OURS}
+"""Timed where they are asked for: on random words there is nothing to guess."""
 STRIDE = 16
 """Tokens of a text a step where first tokens alone are timed: it takes a tenth of the time, and decodes still run
 beside prefills."""
@@ -51,7 +61,7 @@ USUAL = (*OURS, GENERATE, CONTINUOUS)
 
 def arms() -> dict[str, Arm]:
     """All arms by name."""
-    ours = {name: partial(_replayed, options) for name, options in (OURS | EXACT).items()}
+    ours = {name: partial(_replayed, options) for name, options in (OURS | EXACT | GUESSING).items()}
     return {**ours, GENERATE: alone(_generate), CONTINUOUS: alone(_continuous)}
 
 

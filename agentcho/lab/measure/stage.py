@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from agentcho.config import ReusePolicy
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
 from agentcho.flow.draft import Draft
-from agentcho.flow.resolver import Needed, Resolved, Resolver
+from agentcho.flow.plans import Needed, Resolved
+from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import Read, ReadSet
 from agentcho.lab.measure.play import Line, MeasuredPort, Play
 from agentcho.message import Message

@@ -18,7 +18,7 @@ from agentcho.config import RunConfig
 from agentcho.events import Sink
 from agentcho.flow.markers import required_markers
 from agentcho.games import runtime
-from agentcho.games.loading import Loaded, check_loadable, fingerprints, give_up
+from agentcho.games.loading import Loaded, check_loadable, fingerprints, give_up, speculate
 from agentcho.games.resume import check_engine, loading_config
 from agentcho.games.run import GameSelection, OnFailure
 from agentcho.games.runtime import RunResult
@@ -78,6 +78,7 @@ class Here:
             check_engine(run, *fingerprints(loaded))
         for model in (loaded.engine, *loaded.others.values()):
             runtime.meet(model, chain.from_iterable(selection.before.values()))
+        speculate(cell.config, loaded, saved[0].info.costs if saved else {})
         more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
         more |= {"engine": loaded.engine, "selection": selection, "asked": how.asked}
         if isinstance(loaded.engine, TextEngine):  # its connections end with a run, so that each has its own

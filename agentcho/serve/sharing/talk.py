@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentcho.calls.call import EncodingId, FramePort, Receipt, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
@@ -16,7 +16,7 @@ from agentcho.choreography.handle import FinishedCall, Piece, Request, Result, U
 from agentcho.config import Limits, ReusePolicy
 from agentcho.events import FirstToken, Joined, Over, Sink, Token
 from agentcho.flow.draft import Draft
-from agentcho.flow.resolver import DecodePlan, Needed
+from agentcho.flow.plans import DecodePlan, Needed
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
@@ -202,7 +202,11 @@ class Talk:
         assert author is not None
         framed = Framed("assistant", "", speaker(author, "assistant", self._frames))
         draft = self._draft(author, framed, audience, reads, "decode")
-        options = {"sampling": how.sampling, "logprobs": request.logprobs, "forms": forms_of(request, self._frames)}
+        options: dict[str, Any] = {
+            "sampling": how.sampling,
+            "logprobs": request.logprobs,
+            "forms": forms_of(request, self._frames),
+        }
         plan = self._resolver.decode_plan(draft, len(self._unread) < UNREAD, **options)
         making, said = Making(plan.missing, author, self._resolver), list[Said]()
 

@@ -1,0 +1,51 @@
+"""What the forwards of an engine take, by which it weighs how many tokens to guess. Does not know: how a forward
+computes, how it is timed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Curve(NamedTuple):
+    """What a forward of so many `tokens` takes, in `seconds`: measured points, of ascending tokens, at least two."""
+
+    tokens: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def of(self, tokens: float) -> float:
+        """The seconds for a forward of this many tokens: between two points on the line through both, beyond the last
+        on that of the last two."""
+        at = min(max(bisect_right(self.tokens, tokens), 1), len(self.tokens) - 1)
+        (x, y), (to_x, to_y) = ((self.tokens[i], self.seconds[i]) for i in (at - 1, at))
+        return y + (tokens - x) * (to_y - y) / (to_x - x)
+
+
+class Costs(NamedTuple):
+    """A table of forwards of running rows: `seconds[i][j]` for one that feeds `tokens[j]` tokens, each of which attends
+    to `depths[i]` others. Both ascend, and there are at least two of each."""
+
+    tokens: tuple[int, ...]
+    depths: tuple[int, ...]
+    seconds: tuple[tuple[float, ...], ...]
+
+    def at(self, depth: float) -> Curve:
+        """The seconds by tokens where a token attends to `depth` others, at most to as many as were measured."""
+        depth = min(max(depth, self.depths[0]), self.depths[-1])
+        columns = zip(*self.seconds, strict=True)
+        return Curve(self.tokens, tuple(Curve(self.depths, column).of(depth) for column in columns))
+
+
+def whole(costs: Costs) -> Costs:
+    """A table that was read. ValueError: it is none."""
+    ascending = all(_ascends(axis) for axis in (costs.tokens, costs.depths))
+    sizes = len(costs.seconds) == len(costs.depths) and {len(row) for row in costs.seconds} == {len(costs.tokens)}
+    if not ascending or not sizes or not all(0 < each < float("inf") for row in costs.seconds for each in row):
+        raise ValueError("is no table of the seconds of forwards, by depths and tokens that ascend")
+    return costs
+
+
+def _ascends(axis: Sequence[int]) -> bool:
+    return len(axis) > 1 and all(one < other for one, other in pairwise(axis))

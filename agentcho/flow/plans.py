@@ -1,0 +1,57 @@
+"""What a call needs before it can run: the encodings that it lacks, what it attends to, and where that stands.
+
+Does not know: by which policy it is read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentcho.calls.call import Call, EncodingId, Offsets, Prefill, Repair
+from agentcho.flow.labels import Recipe
+
+Parent = EncodingId | Prefill | Repair
+Key = tuple[Recipe, tuple[str, ...]]
+"""An encoding before it is made: its recipe and its message, or a path of messages (baseline), or its caller and a
+path of messages with their positions (repaired)."""
+
+
+class Needed(NamedTuple):
+    """An encoding that a call lacks: of which message, by which recipe, at which path (baseline)."""
+
+    message: str
+    recipe: Recipe
+    path: tuple[str, ...]
+    call: Prefill | Repair
+
+    @property
+    def key(self) -> Key:
+        """What names it before it is made."""
+        return self.recipe, self.path or (self.message,)
+
+
+Lacking = dict[Key, Needed]
+
+
+class Context(NamedTuple):
+    """What one call attends to, and where it stands: see `Prefill`."""
+
+    parents: tuple[Parent, ...]
+    offsets: Offsets = None
+    new_offset: int | None = None
+
+
+class Resolved(NamedTuple):
+    """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions."""
+
+    missing: tuple[Needed, ...]
+    parents: tuple[Parent, ...]
+    offsets: Offsets
+    new_offset: int | None
+
+
+class DecodePlan(NamedTuple):
+    """The calls that say one message: what is missing, the decode, and its shadow, if it has one."""
+
+    missing: tuple[Needed, ...]
+    calls: tuple[Call, ...]
