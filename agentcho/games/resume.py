@@ -16,7 +16,8 @@ from agentcho.records.transcript import Entry
 
 Changed = Literal["refuse", "accept"]
 """What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
-MODEL = ("model", "model_type", "weights", "tokenizer", "dtype", "device", "adapter", "kind", "server", "vendor")
+LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", "device", "adapter")
+MODEL = (*LOADED, "kind", "server", "vendor")
 """Of an engine's fingerprint what decides what it says."""
 DTYPES = frozenset({"float32", "bfloat16", "float16"})
 

@@ -27,11 +27,13 @@ takes it."""
 
 
 class Place(NamedTuple):
-    """Where a model shall run, and in which numbers. With a `map`, `device` must be "auto"."""
+    """Where a model shall run, and in which numbers. With a `map`, `device` must be "auto". `bits`: in which
+    the weights of linear layers are; None: in those numbers too."""
 
     device: str = "auto"
     dtype: str = "auto"
     map: DeviceMap | None = None
+    bits: str | None = None
 
     def where(self) -> torch.device:
         """The device; with a map, the kind of most devices in it. `ModelError`: it is not on this machine, or both are

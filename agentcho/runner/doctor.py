@@ -14,6 +14,7 @@ from agentcho.runner.attention import Locality
 from agentcho.runner.device import DeviceMap
 from agentcho.runner.engine import Engine
 from agentcho.runner.gate import LayerProof
+from agentcho.runner.lighter import lightened
 from agentcho.runner.prepack import kernels
 
 
@@ -41,11 +42,14 @@ def doctor(
     context: int | None = None,
     device_map: DeviceMap | None = None,
     tell: Tell = unheard,
+    weights: str | None = None,
 ) -> DoctorReport:
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
-    engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell)
+    engine = Engine.load(model, device, dtype, context=context, device_map=device_map, weights=weights, tell=tell)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
+    if few := lightened(engine.network):
+        rows.append(Row("weights", None, engine.fingerprint["bits"], few))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
     rows.append(Row("framing", None, "functions", _functions(engine)))

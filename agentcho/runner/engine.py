@@ -79,6 +79,7 @@ class Engine(EngineCore):
         host_tokens: int | None = None,
         share: float = 1,
         device_map: DeviceMap | None = None,
+        weights: str | None = None,
         plain_markers: Markers = "accept",
         tell: Tell = unheard,
     ) -> Engine:
@@ -90,6 +91,7 @@ class Engine(EngineCore):
           layers over all GPUs; or what else transformers takes.
         - `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32, or bfloat16 where that is more than 64 MiB
           of weights and the processor has it. `fingerprint["dtype"]` says which was taken.
+        - `weights` "int8": linear layers, the head aside, in 8 bits with a scale a row; quick in bfloat16 on a CPU.
         - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
           of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
           `share`: of these defaults, where other processes on this machine load as much.
@@ -99,8 +101,8 @@ class Engine(EngineCore):
         Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError` (no place for it), `AdapterError`.
         """
         found = None if adapter is None else find_adapter(adapter)
-        weights = Weights(model, Place(device, dtype, device_map), found, merge)
-        parts = partial(load, weights, Sizes(context, store_tokens, host_tokens, share), plain_markers, tell)
+        wanted = Weights(model, Place(device, dtype, device_map, weights), found, merge)
+        parts = partial(load, wanted, Sizes(context, store_tokens, host_tokens, share), plain_markers, tell)
         # torch keeps a pool of compute threads for each thread that ever called it, and a second pool halves the speed
         # of the thread that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:

@@ -15,6 +15,7 @@ from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
 from agentcho.runner.device import Place, dtype_of
 from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config
+from agentcho.runner.lighter import check_bits
 from agentcho.runner.model import Model, Source, find, read_tokenizer
 from agentcho.runner.pages import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.prepack import pack
@@ -67,7 +68,7 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
     loaded = Model.load(source, weights.place, tell)
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
-    loaded.prepacked = pack(loaded.network, tell=tell) > 0
+    loaded.prepacked = pack(loaded.network, tell=tell) > 0 or loaded.bits is not None
     return proved(loaded, sizes, tell)
 
 
@@ -87,6 +88,7 @@ def checked(weights: Weights, markers: Markers, context: int | None = None) -> S
     """Where a model is, once all is known to be right with it that can be known before its weights are read."""
     if markers not in get_args(Markers):
         raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
+    check_bits(weights.place.bits, weights.merge)
     source = find(weights.model)
     check_config(source, context)
     dtype_of(weights.place.dtype, weights.place.where())

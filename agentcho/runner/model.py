@@ -37,6 +37,7 @@ from agentcho.progress import Tell, counted, unheard
 from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
 from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dtype_of
+from agentcho.runner.lighter import lighten
 from agentcho.runner.lora import TRAINING, Adapters
 from agentcho.runner.prepack import packed
 from agentcho.runner.shapes import PREFIX, SHAPES
@@ -151,6 +152,7 @@ class Model:
         self.adapter: str | None = None
         self.merged = self.prepacked = False
         self._weights: str | None = None
+        self.bits: str | None = None
         self.config: Any = source.config
         first = next(network.parameters())
         self.dtype, self.device = first.dtype, first.device
@@ -181,7 +183,16 @@ class Model:
             raise
         except Unreadable as error:
             raise _refusal(source, error) from error
-        return cls(source, network.eval(), tokenizer)
+        model = cls(source, network.eval(), tokenizer)
+        if place.bits is not None:
+            model._lighten(place.bits, tell)
+        return model
+
+    def _lighten(self, bits: str, tell: Tell) -> None:
+        """Bring weights into few bits. Their digest stays that of the whole ones, which adapters are made for."""
+        self._weights = self.weights
+        lighten(self.network, bits, self.source.name, tell)
+        self.bits, self.prepacked = bits, True
 
     def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
         """The same network through an adapter, or None: the base alone. Both can be used in turn. With `merge` the
@@ -209,7 +220,8 @@ class Model:
     @property
     def origin(self) -> str:
         """A name that is different for two models on one machine which compute different keys for the same words."""
-        return f"{self.source.name} {self.dtype} {self.adapter or ''} {'merged' if self.merged else ''}\0"
+        numbers = f"{self.dtype} {self.bits or ''}"
+        return f"{self.source.name} {numbers} {self.adapter or ''} {'merged' if self.merged else ''}\0"
 
     @property
     def weights(self) -> str:
@@ -268,7 +280,7 @@ class Model:
             "device": self.device.type,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-        } | ({} if self.adapter is None else {"adapter": self.adapter})
+        } | {key: value for key, value in (("adapter", self.adapter), ("bits", self.bits)) if value is not None}
 
 
 def weights_digest(network: nn.Module) -> str:

@@ -43,6 +43,11 @@ def packed() -> Iterator[None]:
         _use.on = before
 
 
+def in_use() -> bool:
+    """Whether this thread is within `packed`."""
+    return _use.on
+
+
 class Packed(nn.Linear):
     """A linear layer with a second copy of its weight. The copy is not used once the weight has changed. Copies of the
     layer have no second copy."""
@@ -118,7 +123,8 @@ def kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
     """Which kernels multiply by the linear layers of a network, in a word, and why."""
     if device.type != "cpu":
         return "plain", f"torch's own for {device.type}"
-    layers = [each for each in network.modules() if isinstance(each, nn.Linear)]
+    linear = [each for each in network.modules() if isinstance(each, nn.Linear)]
+    layers = [each for each in linear if each.weight.dtype.is_floating_point]
     done = [layer for layer in layers if isinstance(layer, Packed)]
     kinds = ", ".join(dict.fromkeys(_short(layer.weight.dtype) for layer in layers))
     if done:
