@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.engine.layout import Segment
 from agentcho.errors import ModelError
 from agentcho.runner.doctor import doctor
 from agentcho.runner.lighter import Lighter, quantised
@@ -92,6 +93,15 @@ def test_an_engine_says_the_same_alone_and_beside_others(folder: Path, dtype: st
             alone = engine.decode([call])[0]
             gap = (engine.logits(alone)[0] - engine.logits(beside)[0]).abs().max()
             assert float(gap) < (1e-3 if dtype == "float32" else 8e-2)
+
+
+def test_an_adapter_over_it_can_be_trained(folder: Path) -> None:
+    fields = {"peft_type": "LORA", "r": 4, "target_modules": ["q_proj", "v_proj"]}
+    with light(folder) as engine, engine.trained(fields) as trained:
+        trained.differentiable([Segment(tuple(range(5, 15)), 0, wanted=range(10))]).sum().backward()
+        found = {name: each.grad for name, each in trained.network.named_parameters() if "lora_B" in name}
+        assert len(found) == 8
+        assert all(grad is not None and grad.abs().sum() > 0 for grad in found.values())
 
 
 def test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded(folder: Path) -> None:
