@@ -51,6 +51,13 @@ Seen = set[tuple[int, int, int]]
 """Encodings that have a reading, by game, attempt and id: ids of different attempts are different encodings."""
 
 
+class Times(int):
+    """How often something was; `{times:reading}` is "1 reading", or "2 readings"."""
+
+    def __format__(self, noun: str) -> str:
+        return f"{int(self)} {noun}{'' if self == 1 else 's'}"
+
+
 def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Iterator[Finding]:
     """One finding for each key of the evidence; `say` has the sentence of each rule."""
     for who, shown in evidence.items():
@@ -63,7 +70,7 @@ def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Itera
             reader=reader,
             owner=owner,
             carrier=carrier,
-            message=say[rule].format(**names, times=len(shown), detail=worst.detail),
+            message=say[rule].format(**names, times=Times(len(shown)), detail=worst.detail),
             secrets=worst.secrets,
             path=worst.path,
             hops=max(len(worst.path) - 1, 0),
@@ -95,11 +102,11 @@ def leaks(scenario: str, readings: Iterable[Reading], verdicts: Sequence[GameVer
 
 
 _SAY = {
-    "AC001": "{reader} reads private messages of {owner}: {times} readings{detail}",
-    "AC002": "{reader} reads messages of {carrier} that carry private messages of {owner}: {times} readings{detail}",
-    "AC003": "{reader} can feel what {owner} kept private in where messages of {carrier} are placed: {times} readings",
-    "AC004": "it cannot be told what {reader} reads in messages of {carrier}: {detail} ({times} times)",
-    "AC009": "the prefix cache served {reader} what {owner} had encoded, {times} times: how long it took tells so",
+    "AC001": "{reader} reads private messages of {owner}: {times:reading}{detail}",
+    "AC002": "{reader} reads messages of {carrier} that carry private messages of {owner}: {times:reading}{detail}",
+    "AC003": "{reader} can feel what {owner} kept private in where messages of {carrier} are placed: {times:reading}",
+    "AC004": "it cannot be told what {reader} reads in messages of {carrier}: {detail} ({times:time})",
+    "AC009": "the prefix cache served {reader} what {owner} had encoded, {times:time}: how long it took tells so",
 }
 
 
@@ -145,7 +152,7 @@ def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
                 secrets = tuple(id for id in entry.act.tainted_by if authors.get(id, SCENARIO) == owner)
                 shown = Shown(game, (game,), secrets, (entry.message.id, *secrets[:1]), place)
                 evidence.setdefault(who, []).append(shown)
-    say = "the code had read private words of {owner} before {carrier} spoke to others: {times} messages"
+    say = "the code had read private words of {owner} before {carrier} spoke to others: {times:message}"
     return list(gathered(scenario, evidence, {"AC006": say}))
 
 
@@ -169,7 +176,7 @@ def released(
     for who, count in strange.items():
         ids = f"; the token ids of {count} are not those of their text and say more than it does" if count else ""
         evidence[who] = [shown._replace(detail=ids) for shown in evidence[who]]
-    say = "{carrier} spoke before others after reading private messages of {owner}: {times} releases{detail}"
+    say = "{carrier} spoke before others after reading private messages of {owner}: {times:release}{detail}"
     return list(gathered(scenario, evidence, {"AC007": say}))
 
 
@@ -186,13 +193,13 @@ def called(scenario: str, calls: Iterable[GameCalls]) -> list[Finding]:
 
 
 _CALLS = {
-    "AC012": "{carrier} told {detail}, by calls of {reader}, what {owner} keeps private: {times} times",
+    "AC012": "{carrier} told {detail}, by calls of {reader}, what {owner} keeps private: {times:time}",
     "AC013": "{carrier} had {reader} change something outside over words of {owner} that nobody vouches for: "
-    "{times} times",
-    "AC014": "it cannot be told what {carrier} called {reader} over: {detail} ({times} times)",
+    "{times:time}",
+    "AC014": "it cannot be told what {carrier} called {reader} over: {detail} ({times:time})",
     "AC015": "{reader} called the server of tools {detail} over one connection with {owner}, who had told it what "
-    "{reader} may not know: {times} times",
-    "AC016": "{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times} times",
+    "{reader} may not know: {times:time}",
+    "AC016": "{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times:time}",
 }
 
 
@@ -243,7 +250,7 @@ def told(subject: Subject, ledger: WordsLedger | None, games: Iterable[GameWords
         shown = Shown(doubt.game, (doubt.game,), (), (doubt.message,), doubt.place, doubt.why)
         evidence.setdefault(Who("AC018", carrier=doubt.author), []).append(shown)
     over = "{reader} can have been told more of the secrets of {owner} than the budget: {detail}"
-    unknown = "it cannot be told how much {times} messages of {carrier} tell: {detail}"
+    unknown = "it cannot be told how much {times:message} of {carrier} tell: {detail}"
     return list(gathered(subject.scenario, evidence, {"AC017": over, "AC018": unknown}))
 
 
@@ -254,7 +261,7 @@ def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[
         place = lines.get((each.game, each.call))
         shown = Shown(each.game, (-len(each.missing), each.game), (), (each.message,), place)
         evidence.setdefault(Who("AC008", each.reader), []).append(shown)
-    say = "{reader} reads messages that were not encoded over all that stands before them in its prompt: {times} times"
+    say = "{reader} reads messages that were not encoded over all that stands before them in its prompt: {times:time}"
     return list(gathered(scenario, evidence, {"AC008": say}))
 
 

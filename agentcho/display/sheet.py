@@ -26,14 +26,20 @@ class Sheet(NamedTuple):
 def plain(sheet: Sheet) -> str:
     """The sheet as lines of aligned text, numbers to the right."""
     lines = [tuple(inline(word.replace("\n", " ")) for word in row) for row in (sheet.columns, *sheet.rows)]
-    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(sheet.columns))]
+    widths = [max(_within(sheet, line[i], i) for line in lines) for i in range(len(sheet.columns))]
     lines = lines if any(sheet.columns) else lines[1:]
     body = ["  ".join(_pad(word, widths[i], i < sheet.words) for i, word in enumerate(line)) for line in lines]
     return "\n".join([inline(sheet.title), *("  " + line.rstrip() for line in body)])
 
 
+def _within(sheet: Sheet, word: str, column: int) -> int:
+    """The width that a word asks of its column: a very long one stands out of it, and moves its own line alone."""
+    width = cell_len(word)
+    return width if width <= SHORT or column >= sheet.words else 0
+
+
 def _pad(word: str, width: int, left: bool) -> str:
-    space = " " * (width - cell_len(word))
+    space = " " * max(0, width - cell_len(word))
     return word + space if left else space + word
 
 

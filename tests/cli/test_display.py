@@ -194,6 +194,11 @@ def test_sheets_align_wide_letters() -> None:
     assert "[b]x[/b]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_a_very_long_word_moves_its_own_line_alone() -> None:
+    sheet = Sheet("outcomes", ("", "", "games"), (("a", "x" * 90, "1"), ("b", "yes", "2")), words=2)
+    assert plain(sheet).splitlines()[2:] == [f"  a  {'x' * 90}      1", "  b  yes      2"]
+
+
 def test_what_is_too_long_for_a_number_takes_several_lines_beside_its_name() -> None:
     console = Console(file=io.StringIO(), width=50)
     console.print(table(Sheet("outcome", ("", ""), (("rewards", "word " * 30), ("moves", "14")))))

@@ -100,7 +100,7 @@ def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(ag
         (("max-tokens=1", "--grid", "max_tokens=2"), "max_tokens is in the grid twice"),
         (("seed=1,2", "--filter", "seed=3"), "--filter seed=3: the grid has 1, 2"),
         (("seed=1,2", "--filter", "lead=3"), "--filter lead=3: give OPTION=VALUE,VALUE or OPTION!=VALUE; axes: seed"),
-        (("seed=1,2", "--filter", "seed!=1,2"), "--filter leaves no cell of the grid"),
+        (("seed=1,2", "--filter", "seed!=1,2"), "--filter leaves no cell of the grid, which has seed=1|2"),
         (("models=none.toml",), "none.toml cannot be read"),
         (("tasks=facts",), "takes no tasks"),
         (("device=cpu", "--models", "fake"), "model is in the grid, and said for all cells too"),
@@ -172,7 +172,7 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Comman
     assert agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s").code == 0
     other = agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s", "--temperature", "0")
     assert one_line(other) == (
-        "error: s holds another sweep: temperature differ. Give another --out, or ask as before\n"
+        "error: s holds another sweep: temperature (0.7, not 0.0) differ. Give another --out, or ask as before\n"
     )
     compared = here / "c"
     compared.mkdir()

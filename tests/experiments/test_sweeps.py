@@ -20,7 +20,7 @@ from agentcho.lab.sweep.files import read_result
 from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import as_model
 from agentcho.lab.sweep.plan import planned
-from agentcho.records.record import SavedRun
+from agentcho.records.record import RunRecord, SavedRun
 from agentcho.testing import FakeEngine
 
 from .sweeps import Counts, Known, asked, sweep
@@ -146,9 +146,15 @@ def test_a_changed_grid_is_told(tmp_path: Path) -> None:
     assert change({"plus": [0, 2]}) == ((), ()), "what was told once is not told again"
 
 
+def test_a_folder_of_runs_is_no_sweep(tmp_path: Path) -> None:
+    RunRecord.create(tmp_path, "talk", {}, RunConfig(), {}).close("done")
+    with pytest.raises(ResumeMismatch, match=r"1 record of runs, such as .*-talk, and no sweep; give another --out"):
+        sweep(tmp_path, {"plus": [0, 1]}, games=1)
+
+
 def test_a_folder_is_of_one_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, {"plus": [0, 1]}, games=1)
-    with pytest.raises(ResumeMismatch, match=r"holds another sweep: seed differ. Give another --out"):
+    with pytest.raises(ResumeMismatch, match=r"holds another sweep: seed \(0, not 7\) differ. Give another --out"):
         sweep(tmp_path, {"plus": [0, 1]}, games=1, run={"seed": 7})
     with pytest.raises(ResumeMismatch, match="another sweep: plus differ"):
         sweep(tmp_path, {"plus": [5, 6]}, games=1)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from agentcho.audit.measurement import Frozen
+from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.games import library
 from agentcho.games.journal import BegunCalls
@@ -26,6 +27,8 @@ from agentcho.records.record import Over, SavedRun, runs
 from agentcho.records.transcript import Entry
 
 FILE, CELLS = "request.json", "cells"
+VALUES = 4
+"""So many values of an option are told."""
 
 
 class Settings(Frozen):
@@ -72,9 +75,12 @@ class Folder:
     path: Path
 
     def earlier(self) -> SweepRequest | None:
-        """What it was last claimed for. `RecordBroken`: it holds something else."""
+        """What it was last claimed for. `RecordBroken`, `ResumeMismatch`: it holds something else."""
         file = self.path / FILE
         if not file.exists():
+            if found := runs(self.path):
+                there = f"{len(found)} record{'s' if len(found) > 1 else ''} of runs, such as {found[0].path.name}"
+                raise ResumeMismatch(f"{self.path} holds {there}, and no sweep; give another --out")
             return None
         try:
             return SweepRequest.model_validate_json(file.read_bytes())
@@ -155,11 +161,24 @@ class Folder:
 
 
 def _apart(earlier: SweepRequest, cells: Sequence[Cell]) -> list[str]:
-    """The options of which no value is in both."""
-    before = [each.options | each.run for each in earlier.cells.values()]
-    now = [each["options"] | each["run"] for each in (settings(cell.scenario, cell.config) for cell in cells)]
+    """The options of which no value is in both; those of a run with their values."""
+    before, now = [*earlier.cells.values()], [Settings(values={}, **settings(c.scenario, c.config)) for c in cells]
+    own = _apart_in([each.options for each in before], [each.options for each in now])
+    run_before, run_now = [each.run for each in before], [each.run for each in now]
+    names = _apart_in(run_before, run_now)
+    return [*own, *(f"{name} ({_values(name, run_before)}, not {_values(name, run_now)})" for name in names)]
+
+
+def _apart_in(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> list[str]:
     names = sorted({name for each in (*before, *now) for name in each})
     return [name for name in names if not any(b.get(name) == n.get(name) for b in before for n in now)]
+
+
+def _values(name: str, cells: Sequence[Mapping[str, Any]]) -> str:
+    """The values of an option of a run, in words; those left out are the default."""
+    usual = RunConfig.model_fields[name].default if name in RunConfig.model_fields else None
+    words = [*dict.fromkeys(str(cell.get(name, usual)) for cell in cells)]
+    return " and ".join([*words[:VALUES], *([f"{len(words) - VALUES} more"] if len(words) > VALUES else [])])
 
 
 def _is_in(values: Mapping[str, str], axes: Mapping[str, Sequence[str]]) -> bool:

@@ -72,7 +72,8 @@ def cells(axes: Sequence[Axis], fixed: Fixed, make: Make, wanted: Wanted) -> tup
             raise ConfigError(f"two cells are the same: {other.name}, and {cell.name}; leave one out")
         found[cell.key] = cell
     if not found:
-        raise ConfigError("--filter leaves no cell of the grid")
+        there = ", ".join(f"{axis.name}={'|'.join(value.shown for value in axis.values)}" for axis in axes)
+        raise ConfigError(f"--filter leaves no cell of the grid, which has {there}; give values that are there")
     return tuple(found.values())
 
 
