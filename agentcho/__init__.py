@@ -13,6 +13,7 @@ from warnings import warn
 if TYPE_CHECKING:
     from agentcho.agent import Agent
     from agentcho.calls.call import Decode, First, Most, Prefill, Repair, Sampling
+    from agentcho.calls.corpus import Corpus
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.cli.comparing import compare
     from agentcho.cli.script import arun, run
@@ -43,6 +44,7 @@ __all__ = [
     "Audience",
     "Choreographer",
     "Concepts",
+    "Corpus",
     "Decode",
     "Engine",
     "First",
@@ -83,6 +85,7 @@ __all__ = [
 HOMES = {
     "agent": ["Agent"],
     "calls.call": ["Decode", "First", "Most", "Prefill", "Repair", "Sampling"],
+    "calls.corpus": ["Corpus"],
     "choreography.choreographer": ["Choreographer"],
     "cli.comparing": ["compare"],
     "cli.script": ["arun", "run"],

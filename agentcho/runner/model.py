@@ -220,7 +220,7 @@ class Model:
     @property
     def origin(self) -> str:
         """A name that is different for two models on one machine which compute different keys for the same words."""
-        numbers = f"{self.dtype} {self.bits or ''}"
+        numbers = str(self.dtype) if self.bits is None else f"{self.dtype} {self.bits}"
         return f"{self.source.name} {numbers} {self.adapter or ''} {'merged' if self.merged else ''}\0"
 
     @property
