@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from agentcho import Engine
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.engine.template import Framing
 from agentcho.message import Words
@@ -36,6 +37,9 @@ class Around:
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         self.engine.swap_out(ids)
+
+    def speculate(self, costs: Costs | None = None) -> Costs | None:
+        return self.engine.speculate(costs)
 
     def message(self, id: EncodingId) -> Words:
         return self.engine.message(id)
