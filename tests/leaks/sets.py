@@ -93,6 +93,9 @@ class Sets:
         """See `EnginePort.take_place`. Numbers go on where they are, and begin at a place's own at least."""
         self._last = max(self._last, place << 40)
 
+    def speculate(self, costs: object = None) -> None:
+        """See `EnginePort.speculate`: nothing is ever guessed."""
+
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`; what is wrong with a call shows when it runs."""
         first = self._last + 1
