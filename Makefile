@@ -10,10 +10,14 @@ export PYTHONDONTWRITEBYTECODE :=
 # A process a core, each of one thread.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8
 
+# What all tests passed with last: a release of another package breaks nothing overnight. NEWEST=1 takes the newest, as
+# does who installs agentcho; `make lock` writes down what is installed.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(NEWEST),--upgrade --upgrade-strategy eager,--constraint .ci/constraints.txt)
+
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo test quick test-doors test-plain test-slow clients load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-gpu
-.PHONY: mutants nightly dist clean
+.PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -107,6 +111,9 @@ dist: .venv/.tools                ## what would be published: the source distrib
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 
+lock: .venv/.tools .venv/.docs    ## what is installed now is what `make` installs from now on; after `make clean test NEWEST=1`
+	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' > .ci/constraints.txt
+
 clean:                            ## everything but runs
 	rm -rf .venv dist docs/_build .mypy_cache .ruff_cache .pytest_cache
 
@@ -115,17 +122,17 @@ clean:                            ## everything but runs
 	$(PYTHON) -m venv .venv
 	@touch $@
 
-.venv/.installed: pyproject.toml .venv/.python
+.venv/.installed: pyproject.toml .ci/constraints.txt .venv/.python
 	@echo 'installing into .venv (once; torch alone is some 200 MB)'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(PIP) --editable .
 	@touch $@
 
 .venv/.tools: pyproject.toml .venv/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --editable '.[dev]'
 	@touch $@
 
 .venv/.docs: pyproject.toml .venv/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 # What is never imported is never compiled. "-alone" is what comes without all that it asks for.

@@ -254,7 +254,6 @@ class Gate:
                 input_ids=batch.ids,
                 position_ids=batch.positions,
                 use_cache=False,
-                past_key_values=None,
                 output_hidden_states=True,
                 attending=batch,
                 chunks=self._model.chunks,

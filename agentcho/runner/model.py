@@ -247,7 +247,6 @@ class Model:
             input_ids=ids,
             position_ids=positions,
             use_cache=False,
-            past_key_values=None,
             logits_to_keep=keep,
             attending=attending,
             chunks=self.chunks,

@@ -9,6 +9,7 @@ layer types do. Knows no trick to turn keys, and imports nothing from agentcho.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -85,7 +86,8 @@ class Oracle:
         ids = torch.tensor([message.tokens])
         positions = torch.arange(start, start + ids.shape[1])[None]
         with torch.set_grad_enabled(self._gradients):
-            output = self._model(ids, position_ids=positions, past_key_values=cache, use_cache=True)
+            taken = "cache" if "cache" in signature(self._model.forward).parameters else "past_key_values"  # until 5.24
+            output = self._model(ids, position_ids=positions, use_cache=True, **{taken: cache})
         logits: Tensor = output.logits
         return logits[0].float()
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from agentcho.lab.bench.peers.prefixes import taking
+
 
 class StockRows:
     """Rows that all continue the same ids, one cached forward a step. Use under `stock_attention`, in one thread with
@@ -19,9 +21,9 @@ class StockRows:
         self._cache = DynamicCache()
         network(
             input_ids=torch.tensor([ids], device=network.device),
-            past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
+            **taking(network, self._cache),
         )
         self._cache.batch_repeat_interleave(rows)
         self._next = torch.full((rows, 1), ids[-1], device=network.device)
@@ -33,9 +35,9 @@ class StockRows:
         out = self._network(
             input_ids=self._next,
             position_ids=torch.full_like(self._next, self._place),
-            past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
+            **taking(self._network, self._cache),
         )
         out.logits[:, -1].argmax(-1).tolist()
         self._place += 1

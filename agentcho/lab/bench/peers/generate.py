@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from agentcho.lab.bench.peers.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side
+from agentcho.lab.bench.peers.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side, taking
 from agentcho.runner.device import synchronize
 from agentcho.runner.model import ATTENTION
 
@@ -133,9 +133,9 @@ class Generating:
         self._network.generate(
             ids,
             attention_mask=mask,
-            past_key_values=cache,
             generation_config=config,
             logits_processor=LogitsProcessorList([forcing]),
+            **taking(self._network, cache),
         )
 
     def _encode_shared(self, calls: Sequence[Forced]) -> None:
@@ -152,7 +152,7 @@ class Generating:
         """Encode these ids after their kept prefix, and keep the result."""
         cache, fresh = side_by_side([kept]), shared[kept.length :]
         ids = torch.tensor([fresh], device=self._network.device)
-        self._network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        self._network(input_ids=ids, use_cache=True, logits_to_keep=1, **taking(self._network, cache))
         self.encoded += len(fresh)
         self._shared += 1
         self._prefixes.keep(f"shared {self._shared}", shared, cache, 0, None)
@@ -166,9 +166,9 @@ class Generating:
             input_ids=ids,
             attention_mask=whole,
             position_ids=places,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            **taking(self._network, cache),
         )
 
     def _remember(self, calls: Sequence[Forced], cache: DynamicCache, mask: Tensor) -> None:

@@ -6,6 +6,7 @@ Does not know: models, what is generated.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -50,6 +51,13 @@ class Prefixes:
             for layer in cache.layers
         )
         self._kept[name] = Prefix(ids, layers, len(ids))
+
+
+def taking(network: Any, cache: DynamicCache) -> dict[str, DynamicCache]:
+    """The cache as the keyword by which the network takes it: ``cache`` since transformers 5.24, which warns of the
+    name that it had before."""
+    named = "cache" if "cache" in signature(network.forward).parameters else "past_key_values"
+    return {named: cache}
 
 
 def common(sequences: Sequence[Ids]) -> int:
