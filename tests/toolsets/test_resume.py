@@ -23,6 +23,7 @@ from agentcho.games.runtime import RunResult, play, resume
 from agentcho.lab.collect import Playing, completed
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Comparing, Effort
+from agentcho.lab.tune.sampling import beside, sample
 from agentcho.progress import unheard
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
@@ -232,6 +233,22 @@ def test_a_process_that_was_killed_while_a_tool_ran_goes_on_when_it_is_told_how(
     assert (tmp_path / "paid").read_text() == "xx"
 
 
+@pytest.mark.slow
+def test_a_process_that_was_killed_while_it_traced_a_tool_calls_nothing_twice(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    again = [sys.executable, "-c", "from agentcho.cli import main; main()"]
+    words = [*again, "trace", "killed.py", "--model", "fake", "-n", "1", "--out", "t.jsonl"]
+
+    def traced() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert traced().returncode == -signal.SIGKILL
+    stopped = traced()
+    assert stopped.returncode == 1
+    assert "0:ann.0" in stopped.stderr
+    assert (tmp_path / "paid").read_text() == "x"
+
+
 def test_each_column_of_a_comparison_calls_its_own_and_says_so(tmp_path: Path) -> None:
     bank = Bank()
     ways = columns("baseline,choreographed:enforce")
@@ -254,6 +271,27 @@ def test_a_game_of_a_comparison_that_called_tools_goes_on_where_it_was(tmp_path:
         completed(playing, tmp_path, {}, lambda event: None)
     assert len(completed(playing, tmp_path, {}, lambda event: None).finished) == 2
     assert len(bank.paid) == 4
+
+
+def test_a_sampled_game_that_called_tools_goes_on_where_it_was(tmp_path: Path) -> None:
+    bank, fail = Bank(), [True]
+
+    def after(game: int) -> None:
+        if game == 1 and fail and fail.pop():
+            raise ValueError("later")
+
+    playing, file = Playing(Paying(bank, after), CONFIG, FakeEngine()), tmp_path / "t.jsonl"
+    with pytest.raises(GamesFailed):
+        sample(playing, range(2), file, unheard)
+    assert beside(file).is_dir()
+    other = playing._replace(config=CONFIG.model_copy(update={"seed": 7}))
+    file.rename(tmp_path / "away")
+    with pytest.raises(ResumeMismatch, match="seed"):
+        sample(other, range(2), file, unheard)
+    (tmp_path / "away").rename(file)
+    assert sample(playing, range(2), file, unheard).games == 2
+    assert len(bank.paid) == 4
+    assert not beside(file).exists()
 
 
 def test_a_recorded_game_is_replayed_without_a_call(tmp_path: Path) -> None:

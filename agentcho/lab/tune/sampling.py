@@ -6,6 +6,8 @@ Does not know: training, the command line.
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +18,11 @@ from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
 from agentcho.games.turn import Forced
 from agentcho.lab.collect import Playing, check_same
 from agentcho.progress import Tell
-from agentcho.records.files import Lines, read_lines
+from agentcho.records.files import Lines, read_lines, replace_whole, writing
 from agentcho.records.trace import Workflow, exported, read_traces, workflow, write_traces
 from agentcho.records.transcript import Entry, carry
+
+ASKED = "asked.json"
 
 
 class Sampled(NamedTuple):
@@ -47,14 +51,34 @@ def sample(
         if missing := [number for number in left if finals is not None and number not in forced]:
             raise TuneError("--final-of", f"has no workflow of game {missing[0]}")
         counting = Counting(tell, len(numbers), len(numbers) - len(left))
-        played = playing.play(left, forced, _both(writing, counting)) if left else None
+        played = playing.play(left, forced, _both(writing, counting), _records(file, writing.asked)) if left else None
     if played is not None:
         if isinstance(played.error, TuneError):
             raise played.error
         played.check(len(left))
     found = sorted(read_traces(file), key=lambda each: int(each.meta["game"]))
     write_traces(file, found)
+    if {each.meta["game"] for each in found}.issuperset(numbers):
+        shutil.rmtree(beside(file), ignore_errors=True)
     return Sampled(len(found), writing.without, played is not None and played.interrupted)
+
+
+def beside(file: Path) -> Path:
+    """Where the games of a file of traces are recorded while it lacks some."""
+    return file.with_name(f".{file.name}.games")
+
+
+def _records(file: Path, asked: Mapping[str, Any]) -> Path:
+    """The folder, made where there is none, in which games are recorded while they are played: one that has called
+    tools is gone on with, not begun again. `ResumeMismatch`: it is that of another sampling."""
+    folder, question = beside(file), json.loads(json.dumps(asked))
+    with writing(folder):
+        folder.mkdir(exist_ok=True)
+    if (there := folder / ASKED).exists():
+        check_same(folder, "games that were begun for other traces", json.loads(there.read_text()), question)
+    else:
+        replace_whole(there, json.dumps(question))
+    return folder
 
 
 def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
