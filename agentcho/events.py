@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from agentcho.flow.views import ToolUse
 from agentcho.message import Audience, Kind
 from agentcho.progress import Tell
 from agentcho.records.record import Over as Over
@@ -79,11 +80,13 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """An agent's call of a tool, message `id`, is about to be made, the `attempt`th time that its game is begun."""
+    """An agent's call of a tool, message `id`, is about to be made, the `attempt`th time that its game is begun.
+    `release`: it is let run whatever its arguments were made from."""
 
     game: int
     id: str
-    tool: str
+    use: ToolUse
+    release: bool
     idempotent: bool
     attempt: int
 

@@ -6,6 +6,7 @@ Does not know: how games were played, what a leak does, how a report is drawn.
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
@@ -21,9 +22,14 @@ from agentcho.audit.rules import RULES
 from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import GameVerdict, Reading, line_of
 from agentcho.audit.words import GameWords, attempts, ledger
+from agentcho.records.calls import CallLine, begun_lines
 from agentcho.records.models import LOCAL, Models
+from agentcho.records.names import CALLS
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, by_attempt
+
+BegunLines = Mapping[tuple[int, int], Sequence[CallLine]]
+"""The lines of calls of tools before they were made, by game and attempt."""
 
 
 class Refused(NamedTuple):
@@ -62,7 +68,10 @@ def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> 
     texts into the report. Raises `RecordBroken` where a line is none."""
     seal = Seal(key or run.info.key.encode() or new_key(), reveal)
     games = run.attempts()
-    return audit_entries(of_run(run, games, seal), games, seal, models=run.info.models)
+    begun = defaultdict[tuple[int, int], list[CallLine]](list)
+    for line in begun_lines(run.path / CALLS):
+        begun[line.game, line.attempt].append(line)
+    return audit_entries(of_run(run, games, seal), games, seal, models=run.info.models, begun=begun)
 
 
 def audit_entries(
@@ -71,9 +80,11 @@ def audit_entries(
     seal: Seal,
     planned: Planned = PLAYED,
     models: Models = LOCAL,
+    begun: BegunLines = MappingProxyType({}),
 ) -> AuditReport:
-    """Audit transcripts by game, of a run with these models. Reads nothing but its arguments."""
-    judged = _judge(subject, games, seal, planned, models)
+    """Audit transcripts by game, of a run with these models, in which calls of tools were `begun`. Reads nothing but
+    its arguments."""
+    judged = _judge(subject, games, seal, planned, models, begun)
     readings = judged.readings
     unclean = tuple(reading.edge for reading in readings if reading.edge.verdict != "clean")
     drawn = tables.worst_game([*games, *planned.refused], readings)
@@ -104,12 +115,20 @@ def new_key() -> bytes:
 
 
 def _judge(
-    subject: Subject, games: Mapping[int, Sequence[Entry]], seal: Seal, planned: Planned, models: Models
+    subject: Subject,
+    games: Mapping[int, Sequence[Entry]],
+    seal: Seal,
+    planned: Planned,
+    models: Models,
+    begun: BegunLines,
 ) -> Judged:
-    begun = ((game, said) for game, entries in games.items() for said in by_attempt(entries))
-    verdicts = tuple(GameVerdict(game, said, planned.places.get(game), models) for game, said in begun)
+    played = [(game, said) for game, entries in games.items() for said in by_attempt(entries)]
+    verdicts = tuple(GameVerdict(game, said, planned.places.get(game), models) for game, said in played)
     readings = chain.from_iterable(verdict.readings() for verdict in verdicts)
-    calls = tuple(map(GameCalls, verdicts))
+    calls = tuple(
+        GameCalls(verdict, begun.get((game, said[0].attempt if said else 1), ()))
+        for verdict, (game, said) in zip(verdicts, played, strict=True)
+    )
     released = (*(notes.releases(verdict, seal) for verdict in verdicts), *(game.releases(seal) for game in calls))
     return Judged(
         verdicts,

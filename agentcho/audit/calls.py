@@ -1,13 +1,14 @@
 """The calls of tools of one game: what their arguments were made from, held against what each tool declares.
 
-From the transcript alone: the line of a result says which call it came of and what its tool declares, and the receipt
-of that call what its arguments were made from. A result is the proof that its call ran: a refused call has none. Does
+The line of a result says which call it came of and what its tool declares, and the receipt of that call what its
+arguments were made from. A result is the proof that its call ran: a refused call has none. One that was begun and
+cancelled has none either; its line in `calls.jsonl` says what its tool declares, and it counts as one that ran. Does
 not know: how a game refuses a call, how findings are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from agentcho.audit.notes import Seal
@@ -16,6 +17,7 @@ from agentcho.audit.verdict import GameVerdict
 from agentcho.flow.sinks import NOBODY, in_the_way
 from agentcho.flow.views import ToolUse
 from agentcho.message import SCENARIO, Audience
+from agentcho.records.calls import CallLine, tool_use
 from agentcho.records.transcript import Entry
 
 
@@ -27,7 +29,7 @@ class Called(NamedTuple):
 
     game: int
     call: str
-    result: str
+    result: str | None
     caller: str
     use: ToolUse | None
     readers: Audience
@@ -53,15 +55,29 @@ class Unknown(Exception):
     """It cannot be told what a call was made from; the text says why."""
 
 
-class GameCalls:
-    """Those of one attempt at a game, in the order of their results."""
+class Made(NamedTuple):
+    """A call as it is on record: by the line of its `result`, or, without one, by its line before it was made."""
 
-    def __init__(self, verdict: GameVerdict) -> None:
+    call: str | None
+    use: ToolUse | None
+    release: bool
+    result: Entry | None = None
+
+    @property
+    def named(self) -> str:
+        """What is on record of it, in words."""
+        return f"the call {self.call}" if self.result is None else f"the result {self.result.message.id}"
+
+
+class GameCalls:
+    """Those of one attempt at a game, in the order of their results; then those in `begun` that have none."""
+
+    def __init__(self, verdict: GameVerdict, begun: Iterable[CallLine] = ()) -> None:
         self._verdict, self._entries = verdict, verdict.cones.entries
-        results = [entry for entry in self._entries.values() if _is_result(entry)]
-        self._told = _told(results)
+        made = _made(self._entries.values(), begun)
+        self._told = _told(made)
         self._trust = _trust(self._entries)
-        self.calls = tuple(map(self._judged, results))
+        self.calls = tuple(map(self._judged, made))
 
     def known_to(self, id: str) -> Audience:
         """Who may know what a message says: who may read it, and of a call that ran who learned of its arguments."""
@@ -99,7 +115,8 @@ class GameCalls:
         messages = self._verdict.cones.messages
         for call in self.calls:
             told = None if call.use is None or not call.release else (call.call, call.use.audience, call.secret)
-            for id, before, sources in filter(None, (told, (call.result, call.readers, call.wide))):
+            read = None if call.result is None else (call.result, call.readers, call.wide)
+            for id, before, sources in filter(None, (told, read)):
                 if sources:
                     yield Release(
                         game=call.game,
@@ -111,14 +128,15 @@ class GameCalls:
                         canonical=messages[id].canonical,
                     )
 
-    def _judged(self, result: Entry) -> Called:
-        call, use = self._entries.get(result.act.call or ""), result.act.use
+    def _judged(self, made: Made) -> Called:
+        call, result = self._entries.get(made.call or ""), made.result
         caller = SCENARIO if call is None else call.message.author or SCENARIO
-        said, place = result.message, self._verdict.asked(result if call is None else call)
-        named = result.act.call or "", said.id, caller, use
-        found = Called(self._verdict.game, *named, said.audience, release=result.act.release, place=place)
+        id, readers = (None, NOBODY) if result is None else (result.message.id, result.message.audience)
+        place = None if (asked := call or result) is None else self._verdict.asked(asked)
+        named = made.call or "", id, caller, made.use
+        found = Called(self._verdict.game, *named, readers, release=made.release, place=place)
         try:
-            return self._held(found, *self._accounted(result, call))
+            return self._held(found, *self._accounted(made, call))
         except Unknown as why:
             return found._replace(fault=str(why))
 
@@ -135,13 +153,13 @@ class GameCalls:
             wide=in_the_way(behind, found.readers, self.known_to),
         )
 
-    def _accounted(self, result: Entry, call: Entry | None) -> tuple[Set[str], ToolUse]:
-        """All that the arguments of a call were made from, and what its tool declares. `Unknown`: the transcript does
-        not say."""
-        if result.act.use is None:
-            raise Unknown(f"the result {result.message.id} does not say what its tool declares")
+    def _accounted(self, made: Made, call: Entry | None) -> tuple[Set[str], ToolUse]:
+        """All that the arguments of a call were made from, and what its tool declares. `Unknown`: the record does not
+        say."""
+        if made.use is None:
+            raise Unknown(f"{made.named} does not say what its tool declares")
         if call is None or call.message.author is None:
-            raise Unknown(f"the result {result.message.id} does not say which call it came of")
+            raise Unknown(f"{made.named} does not say which call it came of")
         cones, id = self._verdict.cones, call.message.id
         if call in self._verdict.texts:
             cone: Set[str] = {id, *call.message.parents}
@@ -153,7 +171,7 @@ class GameCalls:
             cone = cones.cones[call.own.id]
         if lost := [each for each in cone if cones.lines[each] != 1]:
             raise Unknown(f"message {min(lost)} has {cones.lines[min(lost)] or 'no'} lines")
-        return cone, result.act.use
+        return cone, made.use
 
 
 def _is_result(entry: Entry) -> bool:
@@ -162,12 +180,20 @@ def _is_result(entry: Entry) -> bool:
     return known or entry.act.call is not None or entry.act.use is not None
 
 
-def _told(results: list[Entry]) -> dict[str, Audience]:
+def _made(entries: Iterable[Entry], begun: Iterable[CallLine]) -> list[Made]:
+    """The calls with a result, and then those that were begun, that say what their tool declares, and have none."""
+    found = [Made(one.act.call, one.act.use, one.act.release, one) for one in entries if _is_result(one)]
+    ended = {made.call for made in found}
+    cut = {line.call: line for line in begun if line.call not in ended}
+    return found + [Made(id, tool_use(line.use), line.release) for id, line in cut.items() if line.use is not None]
+
+
+def _told(calls: Iterable[Made]) -> dict[str, Audience]:
     """Who learned of the arguments of each call."""
     found: dict[str, Audience] = {}
-    for entry in results:
-        if entry.act.call is not None and entry.act.use is not None:
-            found[entry.act.call] = _either(found.get(entry.act.call, NOBODY), entry.act.use.audience)
+    for made in calls:
+        if made.call is not None and made.use is not None:
+            found[made.call] = _either(found.get(made.call, NOBODY), made.use.audience)
     return found
 
 

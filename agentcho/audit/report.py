@@ -88,8 +88,8 @@ class Release(Frozen):
 
 
 class Call(Frozen):
-    """`caller` called a tool by `message`, and `result` came of it. The tool told the arguments to `audience`
-    (everyone: the world); with `effect` it changed something outside.
+    """`caller` called a tool by `message`, and `result` came of it (None: it was cancelled). The tool told the
+    arguments to `audience` (everyone: the world); with `effect` it changed something outside.
 
     told: not all of that audience may know `secrets`, of which the arguments were made. untrusted: the call had an
     effect, and in `untrusted` words of results may stand that nobody vouches for. released: that was let pass.
@@ -98,7 +98,7 @@ class Call(Frozen):
 
     game: int
     message: str
-    result: str
+    result: str | None
     caller: str
     tool: str
     audience: str | list[str]

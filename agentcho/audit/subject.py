@@ -13,8 +13,9 @@ from typing import Any
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
 from agentcho.config import RunConfig, again
+from agentcho.records.calls import begun_lines
 from agentcho.records.environment import machine, versions
-from agentcho.records.names import HEARD, LINES
+from agentcho.records.names import CALLS, HEARD, LINES
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry
@@ -78,9 +79,9 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
     for game in sorted({*games, *run.info.config.numbers} - finished.keys()):
         yield f"game {game} has no outcome"
     yield from (f"game {game} has an outcome and no message" for game in sorted(finished) if not games.get(game))
-    for game, calls in sorted(run.begun_calls(every=True).items()):
-        known = {entry.act.call for entry in games.get(game, ())}
-        yield from (f"call {id} of game {game} was begun, and has no result" for id in sorted(calls - known))
+    for game, id in sorted({(line.game, line.call) for line in begun_lines(run.path / CALLS) if line.use is None}):
+        if all(entry.act.call != id for entry in games.get(game, ())):
+            yield f"call {id} of game {game} was begun, and has no result"
     if run.status != "done":
         yield f"the run's status is {run.status}"
     for name, always in LINES.items():

@@ -25,7 +25,8 @@ from agentcho.events import (
     Typed,
     Watching,
 )
-from agentcho.records.calls import CallLine
+from agentcho.records.calls import CallLine, use_line
+from agentcho.records.lines import UsePart
 from agentcho.records.record import RunRecord
 
 GAME = logging.getLogger("agentcho.game")
@@ -79,12 +80,25 @@ def write(record: RunRecord, event: Event) -> None:
             record.said(entry)
         case Encoded(encodings=encodings):
             record.encoded(encodings)
-        case Calling(game=game, id=id, tool=tool, idempotent=idempotent, attempt=attempt):
-            record.called(CallLine(game=game, call=id, tool=tool, idempotent=idempotent, attempt=attempt))
+        case Calling():
+            record.called(begun_line(event))
         case Called(game=game, id=id, how=how, seconds=seconds, attempt=attempt):
             record.called(CallLine(game=game, call=id, ended=how, seconds=seconds, attempt=attempt))
         case Over():
             record.over(event)
+
+
+def begun_line(call: Calling) -> CallLine:
+    """The line of a call before it is made."""
+    return CallLine(
+        game=call.game,
+        call=call.id,
+        tool=call.use.name,
+        idempotent=call.idempotent,
+        use=UsePart(**use_line(call.use)),
+        release=call.release,
+        attempt=call.attempt,
+    )
 
 
 def log(event: Event) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import anyio
 
 from agentcho.events import Called, Calling, Sink
+from agentcho.flow.views import ToolUse
 from agentcho.games.journal import Recorded
 from agentcho.games.limits import Meter
 from agentcho.toolsets import running
@@ -22,12 +23,15 @@ SKIPPED = "this call was begun before and broken off. Nobody knows whether it wa
 
 
 class Making(NamedTuple):
-    """A call that is to be made: of which tool, with which arguments, by which message of whom."""
+    """A call that is to be made: of which tool, with which arguments, by which message of whom; how the tool is used,
+    and whether the call is a release."""
 
     tool: Tool
     arguments: str
     id: str
     author: str
+    use: ToolUse
+    release: bool
 
 
 class ToolCalls:
@@ -51,7 +55,7 @@ class ToolCalls:
         if self._recorded.skips(making.id):
             return running.failed("skipped", SKIPPED)
         tool, attempt = making.tool, self._recorded.attempt
-        self._sink(Calling(self._index, making.id, tool.name, tool.declared.idempotent, attempt))
+        self._sink(Calling(self._index, making.id, making.use, making.release, tool.declared.idempotent, attempt))
         how, seconds, began = "failed", 0.0, anyio.current_time()
         try:
             with self._meter.deadline(making.author):

@@ -220,7 +220,9 @@ class _Talk:
         messages, writer, of = self._game.messages, self._offer.writer, f"{come.call}.result"
         written = messages.recorded.result(of)
         if written is None:
-            returned = await self._game.calls.make(Making(tool, call.arguments, come.call, self._author))
+            release = self._speech.asked.release
+            making = Making(tool, call.arguments, come.call, self._author, come.use, release)
+            returned = await self._game.calls.make(making)
             written = writer.result(returned.text, name=tool.name)
         told = Telling(SCENARIO, "tool", come.to, written[0], UNREAD, self._speech.model, written[1], id=of)
         told = told._replace(called=(come.call, come.use, self._speech.asked.release), charge=come.charge)

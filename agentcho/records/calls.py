@@ -1,6 +1,6 @@
 """Calls of tools on disk: a line before each is made, and one when it has ended.
 
-    calls.jsonl  {"game": 0, "call": "alice.3", "tool": "pay"}                           it is about to be made
+    calls.jsonl  {"game": 0, "call": "alice.3", "tool": "pay", "use": {…}}               it is about to be made
                  {"game": 0, "call": "alice.3", "ended": "returned", "seconds": 0.2}     it has ended
 
 A call without a second line was under way when the process died, or when it was cancelled. Its arguments and its result
@@ -10,23 +10,29 @@ are messages of the transcript. Does not know: what tools do.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from agentcho.errors import RecordBroken
+from agentcho.flow.views import ToolUse
+from agentcho.message import audience
 from agentcho.records.files import Lines, read_lines
-from agentcho.records.lines import Attempt, Count, Line, read
+from agentcho.records.lines import Attempt, Count, Line, UsePart, read
 
 
 class CallLine(Line):
-    """A call before it is made, or once it has `ended`. `idempotent`: it may be made twice."""
+    """A call before it is made, or once it has `ended`. `idempotent`: it may be made twice. `use` is what its tool
+    declares (in records of before, None), `release` whether it is let run whatever its arguments were made from."""
 
     game: Count
     call: str
     tool: str | None = None
     idempotent: bool = False
+    use: UsePart | None = None
+    release: bool = False
     ended: str | None = None
     seconds: float | None = None
     attempt: Attempt = 1
@@ -60,11 +66,28 @@ class CallLines:
 def begun_calls(path: Path, every: bool = False) -> dict[int, frozenset[str]]:
     """The calls that were begun, by game, but for those that may be made twice; with `every` these too."""
     found = defaultdict[int, set[str]](set)
+    for call in begun_lines(path):
+        if every or not call.idempotent:
+            found[call.game].add(call.call)
+    return {game: frozenset(calls) for game, calls in found.items()}
+
+
+def begun_lines(path: Path) -> Iterator[CallLine]:
+    """The lines of calls before they were made. Without the file there are none."""
     for number, line in read_lines(path) if path.exists() else ():
         try:
             call = read(LINE, line)
         except ValueError as error:
             raise RecordBroken(f"{path}:{number}", f"not the line of a call ({error})") from None
-        if call.tool is not None and (every or not call.idempotent):
-            found[call.game].add(call.call)
-    return {game: frozenset(calls) for game, calls in found.items()}
+        if call.tool is not None:
+            yield call
+
+
+def use_line(use: ToolUse) -> dict[str, Any]:
+    """What a tool declares, as JSON."""
+    return use._asdict() | {"audience": use.audience.to_json()}
+
+
+def tool_use(line: UsePart) -> ToolUse:
+    """What a tool declares, from its part of a line."""
+    return ToolUse(**dict(line) | {"audience": audience(line.audience)})

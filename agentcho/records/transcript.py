@@ -37,8 +37,9 @@ from agentcho.calls.call import ContextEntry, EncodingId, Receipt
 from agentcho.calls.texts import Spent
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
-from agentcho.flow.views import Act, Charge, ToolUse
+from agentcho.flow.views import Act, Charge
 from agentcho.message import Message, Words, audience
+from agentcho.records.calls import tool_use, use_line
 from agentcho.records.files import Lines, read_lines, written
 from agentcho.records.lines import (
     ActPart,
@@ -185,7 +186,7 @@ class Entry(NamedTuple):
 def _act_line(act: Act) -> dict[str, Any]:
     """Optional fields at their defaults are left out."""
     line = {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices}
-    use = None if act.use is None else act.use._asdict() | {"audience": act.use.audience.to_json()}
+    use = None if act.use is None else use_line(act.use)
     charge = None if act.charge is None else _charge_line(act.charge)
     more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
     shown = {"shown": act.shown} if act.shown else {}
@@ -193,7 +194,7 @@ def _act_line(act: Act) -> dict[str, Any]:
 
 
 def _act(line: ActPart) -> Act:
-    use = None if line.use is None else ToolUse(**dict(line.use) | {"audience": audience(line.use.audience)})
+    use = None if line.use is None else tool_use(line.use)
     act = Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
     act = act._replace(shown=line.shown)
     return act if line.charge is None else act._replace(charge=_charge(line.charge))

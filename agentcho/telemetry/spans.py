@@ -103,9 +103,9 @@ class Telemetry:
                     turn.add_event(names.FIRST_TOKEN)
             case Ended(entry=entry):
                 self._said(entry)
-            case Calling(game=game, id=id, tool=tool):
-                about: Attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_CALL: id}
-                self._calls[game, id] = self._span(f"{names.EXECUTE_TOOL} {tool}", about, _in(self._game(game)))
+            case Calling(game=game, id=id, use=use):
+                about: Attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: use.name, names.TOOL_CALL: id}
+                self._calls[game, id] = self._span(f"{names.EXECUTE_TOOL} {use.name}", about, _in(self._game(game)))
             case Called(game=game, id=id, how=how):
                 self._called(game, id, how)
             case Over():

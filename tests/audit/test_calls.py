@@ -12,6 +12,8 @@ from agentcho.audit.sarif import sarif
 from agentcho.audit.wording import headline
 from agentcho.flow.views import Act, ToolUse
 from agentcho.message import EVERYONE, Audience
+from agentcho.records.calls import CallLine, use_line
+from agentcho.records.lines import UsePart
 
 from .transcripts import Talk, audited
 
@@ -98,6 +100,48 @@ def test_who_learned_of_a_call_knows_it() -> None:
     assert audited(talk).conclusion == "clean"
     talk.change("scenario.0", act=Act(call="alice.0", use=LOOK))
     assert found(audited(talk), "AC012")[0].secrets == ("alice.0",)
+
+
+# -- calls without a result ----------------------------------------------------------------------------------
+
+
+def cut(use: ToolUse, secret_to: Any = ("alice", "bob"), call: str = "alice.0", **more: Any) -> AuditReport:
+    """Alice's call over one message, which was begun and cancelled."""
+    talk = Talk()
+    talk.say("alice.0", ["alice"], [talk.say("bob.0", list(secret_to))])
+    line = CallLine(game=0, call=call, tool=use.name, use=UsePart(**use_line(use)), **more)
+    return audited(talk, begun={(0, 1): [line]})
+
+
+def test_a_call_that_was_cancelled_told_what_one_that_ended_would_have() -> None:
+    report = cut(POST)
+    [finding] = found(report, "AC012")
+    assert (finding.reader, finding.owner, finding.carrier, finding.secrets) == ("post", "bob", "alice", ("bob.0",))
+    assert [(call.message, call.result, call.verdict) for call in report.calls] == [("alice.0", None, "told")]
+    assert report.conclusion == "findings"
+
+
+def test_a_call_that_was_cancelled_and_told_nobody_anything_new_is_clean() -> None:
+    report = cut(LOOK)
+    assert (report.conclusion, [call.verdict for call in report.calls]) == ("clean", ["clean"])
+
+
+def test_a_call_that_was_cancelled_may_have_been_a_release() -> None:
+    report = cut(POST, release=True)
+    assert [(each.message, each.audience, each.sources) for each in report.releases] == [
+        ("alice.0", "everyone", ("bob.0",))
+    ]
+
+
+def test_a_call_that_was_begun_by_no_message_cannot_be_accounted_for() -> None:
+    report = cut(LOOK, call="alice.7")
+    assert [call.verdict for call in report.calls] == ["unlabelled"]
+    assert "the call alice.7 does not say which call it came of" in found(report, "AC014")[0].message
+
+
+def test_a_call_with_a_result_is_judged_once() -> None:
+    line = CallLine(game=0, call="alice.0", tool="post", use=UsePart(**use_line(POST)))
+    assert len(audited(call_over("everyone", POST), begun={(0, 1): [line]}).calls) == 1
 
 
 # -- trust ---------------------------------------------------------------------------------------------------

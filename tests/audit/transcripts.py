@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agentcho.audit.audit import audit_entries
+from agentcho.audit.audit import BegunLines, audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Edge, Subject
 from agentcho.audit.verdict import GameVerdict, Reading
@@ -17,6 +17,7 @@ from agentcho.records.transcript import Entry, Usage
 from tests.said import message as said
 
 LENGTH = 3
+NONE_BEGUN: BegunLines = {}
 KEY = b"k" * 32
 Over = Iterable[int | tuple[int, int]]
 
@@ -110,10 +111,12 @@ def subject(**changes: Any) -> Subject:
     return Subject(**(fields | changes))
 
 
-def audited(*talks: Talk, reveal: bool = False, key: bytes = KEY, **changes: Any) -> AuditReport:
+def audited(
+    *talks: Talk, reveal: bool = False, key: bytes = KEY, begun: BegunLines = NONE_BEGUN, **changes: Any
+) -> AuditReport:
     """The report on these games."""
     games: Mapping[int, Sequence[Entry]] = {talk.game: talk.entries for talk in talks}
-    return audit_entries(subject(**({"games": len(talks)} | changes)), games, Seal(key, reveal))
+    return audit_entries(subject(**({"games": len(talks)} | changes)), games, Seal(key, reveal), begun=begun)
 
 
 def chain(game: int = 0) -> Talk:

@@ -51,15 +51,17 @@ def test_a_matrix_is_rounded_row_by_row_as_by_hand() -> None:
 def test_both_products_are_that_by_hand(rows: int, bias: bool, dtype: torch.dtype) -> None:
     layer = nn.Linear(64, 48, bias=bias, dtype=dtype)
     given = torch.randn(2, rows, 64, dtype=dtype)
-    wanted = given.float() @ by_hand(layer.weight.detach().float()).T + (layer.bias.detach().float() if bias else 0)
+    weight = by_hand(layer.weight.detach().float())
+    wanted = given.float() @ weight.T + (layer.bias.detach().float() if bias else 0)
+    # What a sum in the type may be off by grows with the sizes of its terms; a machine may add in bfloat16 itself.
+    bound = (1e-5 if dtype == torch.float32 else 2**-6) * (given.float().abs() @ weight.abs().T + 1)
     Lighter.make(layer)
     with torch.no_grad():
         plain = layer(given).float()
         with packed():
             quick = layer(given).float()
-    bound = (1e-5 if dtype == torch.float32 else 1e-2) * float(wanted.abs().max())
-    assert float((plain - wanted).abs().max()) < bound
-    assert float((quick - wanted).abs().max()) < bound
+    assert bool(((plain - wanted).abs() < bound).all())
+    assert bool(((quick - wanted).abs() < bound).all())
 
 
 def test_a_row_is_what_it_is_alone() -> None:

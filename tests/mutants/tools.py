@@ -13,8 +13,8 @@ TOOLS = (
         "a call that is on no record before it is made",
         "after a kill nobody would know that it may have been made",
         "agentcho/games/tool_calls.py",
-        "self._sink(Calling(self._index, making.id, tool.name, tool.declared.idempotent, attempt))",
-        "_ = Calling(self._index, making.id, tool.name, tool.declared.idempotent, attempt)",
+        "self._sink(Calling(self._index, making.id, making.use, making.release, tool.declared.idempotent, attempt))",
+        "_ = Calling(self._index, making.id, making.use, making.release, tool.declared.idempotent, attempt)",
         (f"{RESUME}::test_a_call_is_on_record_before_it_is_made_and_after",),
     ),
     Mutant(

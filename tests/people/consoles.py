@@ -34,11 +34,16 @@ class Opens:
 
 @contextmanager
 def consoles(folder: Path) -> Iterator[Opens]:
-    """A context in which terminals can be opened. Their processes are gone at its end."""
+    """A context in which terminals can be opened. Their processes are gone at its end.
+
+    A closed terminal ends them, also where what runs the tests goes on after that of its own (`nohup`).
+    """
     opens = Opens(folder)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         yield opens
     finally:
+        signal.signal(signal.SIGHUP, before)
         for each in opens.opened:
             try:
                 signal.pidfd_send_signal(os.pidfd_open(each.pid), signal.SIGKILL)

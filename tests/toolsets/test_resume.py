@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
+from agentcho.audit.audit import audit_run
 from agentcho.display.compared import text
 from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
 from agentcho.games.parts import merge
@@ -101,7 +103,8 @@ def test_a_call_is_on_record_before_it_is_made_and_after(tmp_path: Path) -> None
     run = saved(play(One(bank), CONFIG.model_copy(update={"games": 1}), engine=FakeEngine(), out=tmp_path))
     assert seen == [1]
     first, second = lines(run)
-    assert first == {"game": 0, "call": "ann.0", "tool": "pay"}
+    declared = {"name": "pay", "audience": [], "effect": False, "trusted": False}
+    assert first == {"game": 0, "call": "ann.0", "tool": "pay", "use": declared}
     assert (second["call"], second["ended"]) == ("ann.0", "returned")
 
 
@@ -302,6 +305,36 @@ def test_a_recorded_game_is_replayed_without_a_call(tmp_path: Path) -> None:
         replayed = agentcho.replay(workflow, FakeEngine(), logits=False)
         assert replayed
     assert len(bank.paid) == paid
+
+
+def test_a_call_that_lost_a_race_is_judged_like_one_that_ended(tmp_path: Path) -> None:
+    begun = anyio.Event()
+
+    @agentcho.tool(audience="nobody")
+    async def forever() -> str:
+        begun.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    class Race(Scenario):
+        name = "race"
+
+        async def play(self, game: Game) -> Scenario.Outcome:
+            ann, bob = game.cast(Agent, "ann", tools=[forever]), game.cast(Agent, "bob")
+
+            async def late() -> None:
+                await begun.wait()
+                await bob.say("everyone")
+
+            await game.first(ann.say("everyone", tool_choice="required", max_calls=1), late())
+            return self.Outcome()
+
+    one = CONFIG.model_copy(update={"games": 1})
+    run = saved(play(Race(), one, engine=FakeEngine(), out=tmp_path))
+    assert [line.get("ended") for line in lines(run)] == [None, "cancelled"]
+    report = audit_run(run)
+    assert [(call.message, call.result, call.verdict) for call in report.calls] == [("ann.0", None, "clean")]
+    assert report.conclusion == "clean"
 
 
 def test_parts_are_merged_with_their_calls(tmp_path: Path) -> None:
