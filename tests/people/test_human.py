@@ -362,6 +362,10 @@ def test_a_game_that_is_played_again_asks_nobody_twice() -> None:
 
 
 def test_its_time_is_a_limit_as_anybodys() -> None:
+    class Alone(Open):
+        async def play(self, game: Game) -> Scenario.Outcome:
+            return self.Outcome(bob=(await game.cast(Agent, "bob", audience="everyone").say()).text)
+
     class Asleep(Scripted):
         async def ask(self, asked: Asked) -> str:
             self.asked.append(asked)
@@ -370,7 +374,7 @@ def test_its_time_is_a_limit_as_anybodys() -> None:
 
     bob = Asleep()
     config = RunConfig(model="fake", limits=Limits(agent_seconds=0.05))
-    played = play_run(Open(), config, engine=FakeEngine(), people={"bob": bob})
+    played = play_run(Alone(), config, engine=FakeEngine(), people={"bob": bob})
     assert played.games[0].ended == "limit: bob 0.05 seconds"
     assert [over.ended for over in bob.ends] == ["limit: bob 0.05 seconds"]
     assert bob.asked[0].deadline < float("inf")
