@@ -416,7 +416,8 @@ class EnginePort(FramePort, Protocol):
     told of in the result (`CallFailed`, or what says more), and dropped with its rows and pages. It raises
     `EngineFailed` when a device fails: all calls are dropped, and stored encodings are untouched. With nothing to do it
     returns an empty result.
-    `deterministic` gives each call a forward of its own, whose bits depend on that call alone.
+    `deterministic` makes the bits of each call depend on that call alone: calls go through forwards of their own, and
+    rows together only where it was proved that they have the bits that they have alone.
     `take_place` gives the engine a place among those of a run: ids of different places are different numbers.
     `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
     no-op. `release` gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves

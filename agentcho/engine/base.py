@@ -148,6 +148,11 @@ class Runner(Protocol):
     @property
     def owner(self) -> Owner: ...
 
+    @property
+    def block(self) -> int:
+        """How many tokens of rows that are `Segment.alone` one forward of `run` takes so that no bit of one row depends
+        on another; 0: each has a forward of its own."""
+
     costs: Costs | None
     """What forwards take, by which guesses are weighed; None: it was not measured, and nothing is guessed."""
 
@@ -163,7 +168,8 @@ class Runner(Protocol):
         """Run one forward of a step by the fastest way there is, and store its results."""
 
     def run(self, segments: Sequence[Segment]) -> Ran:
-        """Run one forward and store its results. The same segments give the same bits."""
+        """Run one forward and store its results. The same segments give the same bits, and rows that are
+        `Segment.alone`, at most `block` tokens together, give those that each gives by itself."""
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
         """Choose which tokens of these repairs are encoded anew, in one forward a group; returns the number of tokens

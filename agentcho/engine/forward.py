@@ -113,28 +113,66 @@ class Trial:
         log.warning("a forward of %d calls failed (%s); each is tried by itself", count, type(error).__name__)
 
     def apart(self, plan: Plan) -> Ran:
-        """Run the segments of a plan in one forward each, every segment after those that it reads. If the segment that
-        would gather a shared context fails, the next segment over that context gathers it. Returns the segments in the
-        order of their rows of logits, and these rows."""
-        order, rows = list[Segment](), list[Row]()
-        lost = {call for call, _ in plan.failed}
-        left: set[SharedContext] = set()
-        for call, segment in zip(plan.sequences, plan.segments, strict=True):
-            if segment.shared in left:
+        """Run the segments of a plan in forwards that no bit of another call depends on, every segment after those that
+        it reads: one each, and rows of exact calls together, as far as the runner takes them. If the segment that would
+        gather a shared context fails, the next segment over that context gathers it. Returns the segments in the order
+        of their rows of logits, and these rows."""
+        return _Apart(self._runner, self._blame, plan).run()
+
+
+class _Apart:
+    """The forwards of one plan. `_block`: rows that wait to go into one forward. `_left`: the shared contexts that
+    nobody has gathered, because who was to do it failed."""
+
+    def __init__(self, runner: Runner, blame: Blame, plan: Plan) -> None:
+        self._runner, self._blame, self._plan = runner, blame, plan
+        self._order, self._rows = list[Segment](), list[Row]()
+        self._block, self._left = list[Fed](), set[SharedContext]()
+
+    def run(self) -> Ran:
+        """See `Trial.apart`."""
+        lost = {call for call, _ in self._plan.failed}
+        for call, segment in zip(self._plan.sequences, self._plan.segments, strict=True):
+            if segment.shared in self._left:
                 segment.pieces = call.context.pieces
             if call in lost or not all(piece.entry.ready for piece in segment.pieces):
-                left |= _gathering(segment)
-                continue
-            try:
-                ran = self._runner.run([segment])
-            except Exception as error:
-                plan.failed.append((call, self._blame.of(error)))
-                left |= _gathering(segment)
+                self._left |= _gathering(segment)
+            elif self._plan.exact and segment.alone and len(segment.ids) <= self._runner.block:
+                self._join(call, segment)
             else:
-                left -= _gathering(segment)
-                order += ran[0]
-                rows += ran[1]
-        return order, rows
+                self._forward([(call, segment)])
+        self._close()
+        return self._order, self._rows
+
+    def _join(self, call: Sequence, segment: Segment) -> None:
+        if sum(len(each.ids) for _, each in self._block) + len(segment.ids) > self._runner.block:
+            self._close()
+        self._block.append((call, segment))
+
+    def _close(self) -> None:
+        block, self._block = self._block, []
+        if block:
+            self._forward(block)
+
+    def _forward(self, fed: list[Fed]) -> None:
+        """One forward. Of several calls that fail together each is tried by itself, and has the bits that it would have
+        had."""
+        segments = [segment for _, segment in fed]
+        gathering = set[SharedContext]().union(*map(_gathering, segments))
+        try:
+            ran = self._runner.run(segments)
+        except Exception as error:
+            failure = self._blame.of(error)
+            if len(fed) > 1:
+                for each in fed:
+                    self._forward([each])
+                return
+            self._plan.failed.append((fed[0][0], failure))
+            self._left |= gathering
+        else:
+            self._left -= gathering
+            self._order += ran[0]
+            self._rows += ran[1]
 
 
 def _gathering(segment: Segment) -> set[SharedContext]:

@@ -240,6 +240,11 @@ class Segment:
         return None if self.slot is None else self.slot.pool.shared
 
     @property
+    def alone(self) -> bool:
+        """Whether it is of a decode or a shadow whose bits are to depend on that alone."""
+        return self.slot is not None and self.entry is None and bool(self.slot.pool.kind.alone)
+
+    @property
     def gathered(self) -> int:
         """How many tokens are gathered into its own slot."""
         return 0 if self.shared is not None else sum(piece.entry.length for piece in self.pieces) + self.copied

@@ -142,6 +142,7 @@ class VirtualRunner(ABC):
     origin: str = "virtual"
     vocabulary: int | None = None
     asynchronous = False
+    block = 0
     costs: Costs | None = None
 
     def __init__(self, limit: int = 1 << 62) -> None:

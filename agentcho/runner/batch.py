@@ -60,6 +60,8 @@ class Batch:
     - `segments` are in the order of their tokens and of their rows of logits.
     - With `grad` nothing is stored and gradients are kept. The entry of every piece must then name its segment, which
       stands earlier in `segments`, or the entry must be in `made`, to which the forward adds its own.
+    - With a `size` the forward has so many tokens, the last of which are nobody's, and makes logits of all if of any,
+      so that its shapes do not say how many it was made for. `asked`: which of these rows are wanted.
     - A `table` `[4, tokens]` replaces the columns of ids, positions, slots and lengths, where all segments are single
       tokens of running rows.
     """
@@ -71,6 +73,7 @@ class Batch:
         grad: bool = False,
         made: Made | None = None,
         table: Tensor | None = None,
+        size: int | None = None,
     ) -> None:
         spans, pools = split(segments)
         columns, wanted = _Columns([], [], [], []), list[int]()
@@ -80,6 +83,13 @@ class Batch:
         for pool, rows in pools.items():
             groups.append(DecodeGroup(pool, rows, columns, wanted))
             self.segments += groups[-1].segments
+        self.asked: list[int] | None = None
+        spare = 0
+        if size is not None:
+            spare, self.asked = size - len(columns.ids), wanted
+            wanted = [*range(size)] if wanted else []
+            for column in columns:
+                column.extend([0] * spare)
         all_wanted = table is not None or len(wanted) == len(columns.ids)
         there = torch.tensor(columns, device=layers.device) if table is None else table
         self.ids, self.positions = there[:1], there[1:2]
@@ -90,7 +100,7 @@ class Batch:
         )
         self._devices = layers.pages.devices
         part = _GradPart if grad else _Part
-        forward = _Forward(spans, groups, layers, table is not None, made)
+        forward = _Forward(spans, groups, layers, table is not None, made, spare)
         self._parts = {layers.device: part(forward, there)}
         for device in layers.others:
             self._parts[device] = part(forward, there.to(device))
@@ -170,20 +180,22 @@ def grouped(pools: dict[SlotPool, list[Segment]]) -> tuple[list[DecodeGroup], li
 
 
 class _Forward(NamedTuple):
-    """What the parts of a batch share. `fixed`: another step of the same shape may be computed by the same forward."""
+    """What the parts of a batch share. `fixed`: another step of the same shape may be computed by the same forward.
+    `spare`: how many tokens at its end are nobody's."""
 
     spans: list[Segment]
     groups: list[DecodeGroup]
     layers: Layers
     fixed: bool
     made: Made | None
+    spare: int = 0
 
 
 class _Part:
     """The attention of a batch on one device, where `table` holds its columns."""
 
     def __init__(self, forward: _Forward, table: Tensor) -> None:
-        self._layers, self._spans = forward.layers, forward.spans
+        self._layers, self._spans, self._spare = forward.layers, forward.spans, forward.spare
         self._rows = list[DecodeAttention]()
         for group in forward.groups:
             self._rows.append(DecodeAttention(group, table, forward.fixed))
@@ -209,6 +221,8 @@ class _Part:
                 parts.append(context.attend(source, queries, locality, scoring))
         for rows in self._rows:
             parts.append(rows.attend(layer, queries, keys, values, locality, scoring))
+        if self._spare:
+            parts.append(values.new_zeros(1, self._spare, queries.shape[1], values.shape[3]))
         return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, dim=1)
 
 

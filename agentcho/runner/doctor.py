@@ -48,6 +48,7 @@ def doctor(
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map, weights=weights, tell=tell)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
+    rows.append(Row("exact", None, *_together(engine)))
     if few := lightened(engine.network):
         rows.append(Row("weights", None, engine.fingerprint["bits"], few))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
@@ -60,6 +61,14 @@ def doctor(
 def _numbers(engine: Engine) -> str:
     print_ = engine.fingerprint
     return f"{len(engine.proofs)} layers, {engine.context} positions, {print_['dtype']} on {print_['device']}"
+
+
+def _together(engine: Engine) -> tuple[str, str]:
+    """How those who speak are computed in the deterministic profile."""
+    if not engine.sizes:
+        return "apart", "rows of one forward change each other's last bits: each has a forward of its own"
+    sizes = ", ".join(map(str, engine.sizes))
+    return "together", f"rows have the same bits at every place of a forward of {sizes} tokens"
 
 
 def _framing(engine: Engine, role: str) -> str:

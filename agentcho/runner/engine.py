@@ -146,6 +146,13 @@ class Engine(EngineCore):
         return self._room
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many tokens a forward of several speakers has in the deterministic profile; empty: each has its own. It
+        is proved when it is first asked for, or needed (see `invariance`)."""
+        with self.owner.acting(None, "sizes"):
+            return self._runner.sizes
+
+    @property
     def adapters(self) -> Adapters:
         """The adapters on the network."""
         return self._model.adapters

@@ -144,7 +144,8 @@ def _first_line(error: BaseException) -> str:
 class Model:
     """An unchanged causal language model and its tokenizer, in evaluation mode. `chunks`: the attention chunk of each
     layer that only the config tells of (llama4). `packed`: how many tokens one forward takes at most. `prepacked`:
-    forwards go through weights in the order of the processor's kernels."""
+    forwards go through weights in the order of the processor's kernels. `sizes`: those of forwards in which rows do not
+    depend on each other, by adapter and number of threads, as they are proved."""
 
     def __init__(self, source: Source, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
@@ -152,6 +153,7 @@ class Model:
         self.adapter: str | None = None
         self.merged = self.prepacked = False
         self._weights: str | None = None
+        self.sizes: dict[tuple[str | None, int], tuple[int, ...]] = {}
         self.bits: str | None = None
         self.config: Any = source.config
         first = next(network.parameters())

@@ -31,6 +31,7 @@ from agentcho.runner.constraint import Constraints
 from agentcho.runner.costs import measure
 from agentcho.runner.device import synchronize
 from agentcho.runner.graphs import Graphs
+from agentcho.runner.invariance import proved
 from agentcho.runner.model import Model
 from agentcho.runner.pages import PagePool
 from agentcho.runner.rope import Rotation
@@ -71,15 +72,35 @@ class TorchRunner:
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
         """One forward, whose results are stored; returns the segments in the order of their rows of logits, and these
-        rows. The same segments give the same bits."""
+        rows. The same segments give the same bits, and rows that are alone those that each gives by itself."""
         self._make_room(segments)
-        return self._forward(segments)
+        return self._forward(segments, self._size(segments))
 
-    def _forward(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
-        batch = Batch(segments, self.layers)
+    @property
+    def block(self) -> int:
+        """See `base.Runner.block`. It is proved when it is first asked for, by some twenty forwards."""
+        return max(self.sizes, default=0)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many tokens a forward of rows that are alone can have: see `invariance.proved`."""
+        known, threads = self._model.sizes, (self._model.adapter, torch.get_num_threads())
+        if threads not in known:
+            known[threads] = proved(self._forward, self.slots)
+        return known[threads]
+
+    def _size(self, segments: Sequence[Segment]) -> int | None:
+        """How many tokens the forward of rows that are alone is filled up to; None: to none."""
+        if not all(segment.alone for segment in segments):
+            return None
+        tokens = sum(len(segment.ids) for segment in segments)
+        return next((size for size in self.sizes if size >= tokens), None)
+
+    def _forward(self, segments: Sequence[Segment], size: int | None = None) -> tuple[list[Segment], Tensor]:
+        batch = Batch(segments, self.layers, size=size)
         logits = self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
         batch.commit()
-        return batch.segments, logits
+        return batch.segments, logits if batch.asked is None else logits[batch.asked]
 
     def _make_room(self, segments: Sequence[Segment]) -> None:
         """Move slots that are too narrow for the tokens that are fed now to wider pools."""

@@ -111,6 +111,8 @@ def test_the_small_ones_have_theirs() -> None:
     seconds = {"1 row": {"agentcho": 0.11, "stock": 0.1}, "8 rows": {"agentcho": 0.22, "stock": 0.3}}
     step = {(rows, arm): {"seconds": [one]} for rows, arms in seconds.items() for arm, one in arms.items()}
     assert [each.verdict for each in result(step, bench="step").targets] == ["met", "missed by 54%"]
+    step |= {("8 rows", "deterministic"): {"seconds": [0.33]}}
+    assert [each.verdict for each in result(step, bench="step").targets][2:] == ["met"]
     own = {
         ("64 agents", "choreographer"): {"share": [0.02]},
         ("fake", "choreographer"): {"requests a second": [4000.0]},

@@ -36,8 +36,8 @@ def quiet(what: str, done: int, of: int) -> None:
 
 def test_steps_of_both_are_timed_over_the_same_context(engine: Engine) -> None:
     found = {(each.subject, each.arm): each.values["seconds"] for each in step(engine, 40, 2, 1)}
-    both = {(rows, arm) for rows in ("1 row", "8 rows") for arm in ("agentcho", "stock")}
-    assert set(found) == both | {("8 rows apart", "agentcho")}
+    both = {(rows, arm) for rows in ("1 row", "8 rows") for arm in ("agentcho", "deterministic", "stock")}
+    assert set(found) == both | {("8 rows apart", arm) for arm in ("agentcho", "deterministic")}
     assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found.values())
 
 

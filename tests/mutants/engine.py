@@ -17,6 +17,7 @@ GATE = "tests/engine/test_gate.py"
 GUESSING, GUESSES = "tests/engine/test_guessing.py", "tests/leaks/test_guesses.py"
 GATHER = "tests/engine/test_gather.py"
 GRAPHS = "tests/engine/test_graphs.py"
+INVARIANCE = "tests/engine/test_invariance.py"
 IN_PLACE = "tests/engine/test_in_place.py"
 SLOTS = "tests/engine/test_slots.py"
 LOGPROBS = "tests/engine/test_logprobs.py"
@@ -55,6 +56,30 @@ EXACT = (
         "            if exact and call.divisible:\n                self._afresh(call)\n",
         "",
         (f"{SCHEDULING}::test_parts_that_were_encoded_beside_others_do_not_show_in_the_deterministic_profile",),
+    ),
+    Mutant(
+        "put rows together unproved",
+        "in the deterministic profile the last bits of a message would depend on who speaks beside it",
+        "agentcho/runner/invariance.py",
+        "if all(trial.agrees(rows, size, alone) for rows in trial.mixed(size)):",
+        "if all(trial.agrees(rows, size, alone) or True for rows in trial.mixed(size)):",
+        (f"{INVARIANCE}::test_where_rows_change_each_other_each_has_a_forward_of_its_own",),
+    ),
+    Mutant(
+        "a forward of as many tokens as there are rows",
+        "how many speak beside a row would choose the kernels that it goes through",
+        "agentcho/runner/runner.py",
+        "next((size for size in self.sizes if size >= tokens), None)",
+        "None",
+        (f"{INVARIANCE}::test_no_bit_of_a_message_depends_on_who_comes_and_goes_beside_it",),
+    ),
+    Mutant(
+        "trust what was proved with other threads",
+        "products are divided among threads, and rows would be put together that were never compared so",
+        "agentcho/runner/runner.py",
+        "(self._model.adapter, torch.get_num_threads())",
+        "(self._model.adapter, 0)",
+        (f"{INVARIANCE}::test_another_number_of_threads_is_proved_anew",),
     ),
     Mutant(
         "postpone a shadow in an exact step",

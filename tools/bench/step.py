@@ -1,4 +1,5 @@
-"""One decode step, one row and eight, against a stock cached forward over a context of the same length.
+"""One decode step, one row and eight, against a stock cached forward over a context of the same length, and in the
+deterministic profile.
 
 Eight rows read the same message, and eight messages of their own. All take turns step by step, in one thread. Does not
 know: choreographers.
@@ -36,22 +37,28 @@ class Kind(NamedTuple):
 
 
 KINDS = (*map(Kind, ROWS), Kind(ROWS[-1], apart=True))
+ARMS = ("agentcho", "deterministic", "stock")
 
 
 @alone
 def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unheard) -> list[Figures]:
-    """Figures of `KINDS`, arms "agentcho" and "stock", in "seconds" a step; a warm-up comes before. Stock rows
-    take the same time whichever messages they read."""
+    """Figures of `KINDS`, arms `ARMS`, in "seconds" a step; a warm-up comes before. Stock rows take the same time
+    whichever messages they read."""
     from agentcho.lab.bench.peers.generate import stock_attention
     from tools.bench.stock import StockRows
 
     told = tokens_of(engine, context, seed)
-    ours = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}
+    steps = (repeats + 1) * STEPS
+    ours = {kind: OurRows(engine, told, kind, steps) for kind in KINDS}
+    exact = {kind: OurRows(engine, told, kind, steps, deterministic=True) for kind in KINDS}
     with stock_attention(engine.network):
         stock = {kind: StockRows(engine.network, ours[kind].context, kind.rows) for kind in KINDS if not kind.apart}
 
     def take_ours() -> dict[tuple[str, str], float]:
         return {("agentcho", kind.name): rows.step() for kind, rows in ours.items()}
+
+    def take_exact() -> dict[tuple[str, str], float]:
+        return {("deterministic", kind.name): rows.step() for kind, rows in exact.items()}
 
     def take_stock() -> dict[tuple[str, str], float]:
         with stock_attention(engine.network):
@@ -60,12 +67,12 @@ def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unhear
     found: list[dict[tuple[str, str], float]] = []
     for number in range(repeats + 1):
         tell("repeats", number, repeats + 1)
-        found.append(_repeat(number, take_ours, take_stock))
+        found.append(_repeat(number, take_ours, take_exact, take_stock))
     del found[0]
     return [
         Figures(subject=name, arm=arm, values={"seconds": tuple(one[arm, name] for one in found)})
         for name in (kind.name for kind in KINDS)
-        for arm in ("agentcho", "stock")
+        for arm in ARMS
         if (arm, name) in found[0]
     ]
 
@@ -73,11 +80,11 @@ def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unhear
 Takes = Callable[[], Mapping[tuple[str, str], float]]
 
 
-def _repeat(number: int, *both: Takes) -> dict[tuple[str, str], float]:
-    """The medians of `STEPS` steps of both; they take turns in beginning."""
+def _repeat(number: int, *arms: Takes) -> dict[tuple[str, str], float]:
+    """The medians of `STEPS` steps of all arms; they take turns in beginning."""
     found: dict[tuple[str, str], list[float]] = {}
     for turn in range(STEPS):
-        for take in turns(both, number + turn):
+        for take in turns(arms, number + turn):
             for what, seconds in take().items():
                 found.setdefault(what, []).append(seconds)
     return {what: median(seconds) for what, seconds in found.items()}
@@ -92,13 +99,13 @@ class OurRows:
     """Rows that decode forced words over messages of known tokens, on an engine of their own. `context` are the token
     ids that the first row attends to, its own first ids included. At most `steps` steps."""
 
-    def __init__(self, engine: Any, told: tuple[int, ...], kind: Kind, steps: int) -> None:
-        self._engine = engine.adapted(None)
+    def __init__(self, engine: Any, told: tuple[int, ...], kind: Kind, steps: int, deterministic: bool = False) -> None:
+        self._engine, self._deterministic = engine.adapted(None), deterministic
         messages = [Prefill("", tokens=told[k:] + told[:k]) for k in range(kind.rows if kind.apart else 1)]
         read = self._engine.prefill(messages)
         forced = tuple(told[place % len(told)] for place in range(steps + 2))
         self._engine.submit([Decode(parents=[read[k % len(read)]], forced=forced) for k in range(kind.rows)])
-        self._engine.step()
+        self._engine.step(deterministic)
         framing = self._engine.framing
         start = () if framing.bos is None else (framing.bos,)
         words = self._engine.message(read[0]).tokens
@@ -107,5 +114,5 @@ class OurRows:
     def step(self) -> float:
         """Seconds of one step of the engine."""
         began = perf_counter()
-        self._engine.step()
+        self._engine.step(self._deterministic)
         return perf_counter() - began

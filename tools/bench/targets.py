@@ -22,6 +22,8 @@ FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRAC
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
 OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
 STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2.0
+EXACT = 1.5
+"""A step of eight rows in the deterministic profile over one in the fast profile."""
 NO_LATER = 1.0
 STREAMED, FASTER = 1.4, 1.0
 """On a GPU: a decode step over the time to stream its weights, and continuous batching over each way of ours."""
@@ -146,6 +148,9 @@ def _step(result: Result) -> Iterator[Target]:
             pairs = zip(*(result.values(subject, "agentcho", "seconds") for subject in (rows, "1 row")), strict=True)
             reached = spread([many / one for many, one in pairs], result.seed)
             yield Target(what=f"a decode step: {what} ÷ 1 row", bound=ROWS, most=True, reached=reached)
+        if result.has(rows, "deterministic", "agentcho"):
+            reached = result.ratio([rows], "deterministic", "agentcho", "seconds")
+            yield Target(what=f"a decode step, {what}: deterministic ÷ fast", bound=EXACT, most=True, reached=reached)
 
 
 def _overhead(result: Result) -> Iterator[Target]:
