@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
 CONNECTING = 30.0
-"""Seconds that a server may take to answer when it is connected."""
+"""Seconds in which a server must be connected and have said which tools it has. How long a call may take is declared of
+its tool, and nothing else bounds it."""
 PAGES = 100
 
 
@@ -87,28 +89,31 @@ class MCPServer:
 
         there, under_way = False, set[anyio.CancelScope]()
         try:
-            async with self._transport() as transport, Client(transport, read_timeout_seconds=CONNECTING) as client:
-                tools = await self._tools(client, agent, under_way)
-                there = True
-                yield tools
+            with anyio.fail_after(CONNECTING) as connecting:
+                async with self._transport() as transport, Client(transport) as client:
+                    tools = await self._tools(client, agent, under_way)
+                    there, connecting.deadline = True, inf
+                    yield tools
         except Exception as error:  # of the library, in groups; their words may be secret
             first = _first(error)
             if isinstance(first, AgentchoError):
                 raise first from error
-            what = "is gone" if there else "cannot be reached"
-            raise ToolFailed(f"the MCP server {self.name} {what} ({type(first).__name__}){self._look()}") from error
+            what = f"is gone ({type(first).__name__})" if there else _unreached(first)
+            raise ToolFailed(f"the MCP server {self.name} {what}{self._look()}") from error
         finally:
             for scope in under_way:  # the library may leave calls waiting for a server that is gone
                 scope.cancel()
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[Transport]:
+        from httpx2 import Timeout
         from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
 
         if self._url is not None:
-            async with create_mcp_http_client(headers=self._headers) as http:
+            bounds = Timeout(CONNECTING, read=None)  # an answer is waited for as long as its call may take
+            async with create_mcp_http_client(headers=self._headers, timeout=bounds) as http:
                 yield streamable_http_client(self._url, http_client=http)
             return
         start = StdioServerParameters(
@@ -195,6 +200,13 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _unreached(error: BaseException) -> str:
+    """Why a server cannot be connected."""
+    if isinstance(error, TimeoutError):
+        return f"has not said within {CONNECTING:g} seconds which tools it has"
+    return f"cannot be reached ({type(error).__name__})"
 
 
 def _text(result: CallToolResult) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+import anyio
 from mcp.server.mcpserver import MCPServer
 
 server = MCPServer("tests")
@@ -33,6 +34,13 @@ def fail() -> str:
 def long() -> str:
     """A megabyte."""
     return "x" * 1_000_000
+
+
+@server.tool()
+async def wait() -> str:
+    """Half a second."""
+    await anyio.sleep(0.5)
+    return "waited"
 
 
 @server.tool()

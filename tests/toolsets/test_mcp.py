@@ -6,18 +6,27 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
+import trio.testing
 
 import agentcho
-from agentcho import Agent, Game
+from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.errors import ExtraMissing, RequestError, ToolFailed
+from agentcho.games import runtime
 from agentcho.message import EVERYONE
-from agentcho.testing import Rehearsal, play
+from agentcho.testing import FakeEngine, Rehearsal, play
+from agentcho.toolsets import running
+from agentcho.toolsets.mcp_server import CONNECTING
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
 
 FILE = str(Path(__file__).with_name("server.py"))
 
@@ -43,6 +52,72 @@ def asking(tools: list[Any], *lines: str, backend: str = "asyncio") -> Rehearsal
 
 def results(played: Rehearsal) -> list[str]:
     return [entry.message.text for entry in played.entries if entry.origin == "tool"]
+
+
+class Here(agentcho.MCPServer):
+    """A server in this process; None: one that never answers."""
+
+    def __init__(self, there: MCPServer | None, **declaring: Any) -> None:
+        super().__init__("here", name="here", audience="nobody", **declaring)
+        self._there = there
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        from mcp.client._memory import InMemoryTransport
+
+        yield _silent() if self._there is None else InMemoryTransport(self._there)
+
+
+@asynccontextmanager
+async def _silent() -> AsyncIterator[Any]:
+    from mcp.shared.memory import create_client_server_memory_streams
+
+    async with create_client_server_memory_streams() as (ours, _):
+        yield ours
+
+
+def slow(seconds: float) -> MCPServer:
+    """A server with one tool, which takes so long."""
+    from mcp.server.mcpserver import MCPServer
+
+    made = MCPServer("slow")
+
+    @made.tool()
+    async def wait() -> str:
+        await anyio.sleep(seconds)
+        return "waited"
+
+    return made
+
+
+def on_a_clock_of_its_own(toolset: agentcho.MCPServer) -> running.Returned:
+    """What its one tool returns; where all wait, the time of the next is there at once."""
+
+    async def ask() -> running.Returned:
+        async with toolset.connected("ann") as tools:
+            return await running.call(tools[0], "{}")
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    return anyio.run(ask, backend="trio", backend_options={"clock": clock})
+
+
+@pytest.mark.slow  # to import the server takes seconds
+@pytest.mark.parametrize(
+    ("timeout", "seconds", "told"),
+    [
+        (60, CONNECTING + 3, "waited"),
+        (None, 100 * CONNECTING, "waited"),
+        (60, 61, "Error: wait took longer than 60 seconds, and was given up"),
+    ],
+)
+def test_a_call_may_take_as_long_as_is_declared_of_its_tool(timeout: float | None, seconds: float, told: str) -> None:
+    assert on_a_clock_of_its_own(Here(slow(seconds), timeout=timeout)).text == told
+
+
+@pytest.mark.slow
+def test_a_server_that_never_answers_is_given_up() -> None:
+    with pytest.raises(ToolFailed, match="here has not said within 30 seconds which tools it has; give log=FILE"):
+        on_a_clock_of_its_own(Here(None))
 
 
 def test_an_mcp_server_is_started_or_reached_and_declared_like_a_tool() -> None:
@@ -125,6 +200,59 @@ def test_a_server_that_dies_ends_the_game() -> None:
         asking([server()], call("die"))
 
 
+class Apart(Scenario):
+    """Game 0 needs a server, and game 1 does not."""
+
+    name = "apart"
+
+    def __init__(self, server: agentcho.MCPServer) -> None:
+        super().__init__()
+        self._server = server
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
+        await bob.say("everyone")
+        if game.index == 0:
+            await ann.say("everyone", tools=[self._server], tool_choice="required")
+        await bob.say("everyone")
+        return self.Outcome()
+
+
+def check_the_game_beside(server: agentcho.MCPServer, told: str) -> None:
+    """One game ends with an error, and the other as ever."""
+    config = RunConfig(model="fake", games=2, max_tokens=64)
+    both = runtime.play(Apart(server), config, engine=FakeEngine())
+    assert {game: type(failed.error) for game, failed in both.errors.items()} == {0: ToolFailed}
+    assert told in str(both.errors[0].error)
+    assert [over.ended for over in both.games if over.game == 1] == [None]
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Where connections are taken, and nothing is said."""
+    with socket.socket() as heard:
+        heard.bind(("127.0.0.1", 0))
+        heard.listen()
+        yield f"http://127.0.0.1:{heard.getsockname()[1]}/mcp"
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_ends_no_other_game() -> None:
+    check_the_game_beside(server(only=["die"]), "is gone")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("over", ["streams", "http"])
+def test_one_that_never_answers_is_given_up_and_ends_no_other_game(
+    monkeypatch: pytest.MonkeyPatch, silent: str, over: str
+) -> None:
+    monkeypatch.setattr("agentcho.toolsets.mcp_server.CONNECTING", 0.3)
+    mute = agentcho.MCPServer(sys.executable, "-c", "import sys; sys.stdin.read()")
+    began = monotonic()
+    check_the_game_beside(mute if over == "streams" else agentcho.MCPServer(url=silent), "has not said within 0.3 s")
+    assert monotonic() - began < 20
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     with socket.socket() as found:
@@ -150,3 +278,17 @@ def test_over_http_agents_may_share_it_and_a_server_that_dies_ends_the_game(port
     assert {entry.act.use.client for entry in played.entries if entry.act.use is not None} == {f"127.0.0.1.{port}"}
     with pytest.raises(ToolFailed, match="is gone"):
         asking([web], call("die"))
+
+
+@pytest.mark.server
+def test_over_http_one_that_dies_ends_no_other_game(port: int) -> None:
+    check_the_game_beside(agentcho.MCPServer(url=f"http://127.0.0.1:{port}/mcp", only=["die"]), "is gone")
+
+
+@pytest.mark.server
+def test_over_http_an_answer_is_waited_for_as_long_as_its_call_may_take(
+    monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    monkeypatch.setattr("mcp.shared._httpx_utils.MCP_DEFAULT_SSE_READ_TIMEOUT", 0.1)
+    web = agentcho.MCPServer(url=f"http://127.0.0.1:{port}/mcp", audience="nobody", timeout=20)
+    assert results(asking([web], call("wait"))) == ["waited", "waited"]
