@@ -1,8 +1,9 @@
 """One call of a tool, from the arguments that a model wrote to the text of its result, in bounds of time and size.
 
 What goes wrong with one call is a result too, which says so to the model: the arguments do not fit, the function
-raises, takes too long, returns what is no JSON or too much of it. What ends the game instead: errors of this package's
-own, such as a server that is gone (`ToolFailed`) or a limit of the game. Does not know: agents, games, records.
+raises, whatever it is, takes too long, returns what is no JSON or too much of it. What ends the game instead: a server
+that is gone (`ToolFailed`), and what a game in which the function itself speaks ends by, a limit or a leak. Does not
+know: agents, games, records.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextvars import copy_context
 from inspect import iscoroutinefunction
 from math import inf
 from time import perf_counter
+from traceback import format_exception_only
 from typing import Any, Literal, NamedTuple
 
 import anyio
@@ -22,7 +24,8 @@ import anyio.from_thread
 import anyio.lowlevel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from agentcho.errors import AgentchoError, RequestError
+from agentcho.choreography.quiescence import ended_from_outside
+from agentcho.errors import LeakageError, LimitReached, RequestError, ToolFailed
 from agentcho.toolsets.isolated import in_process
 from agentcho.toolsets.tool import Tool, ToolRaised
 
@@ -60,13 +63,27 @@ async def _called(tool: Tool, arguments: str) -> Returned:
         scope.deadline = inf if limit is None else anyio.current_time() + limit
         try:
             return _written(tool, await _run(tool, arguments, given))
-        except AgentchoError:
-            raise
         except ToolRaised as error:
             return failed("raised", str(error))
-        except (Exception, SystemExit) as error:
-            return failed("raised", f"{type(error).__name__}: {error}")
+        except BaseException as error:
+            if _ends_game(error):
+                raise
+            return failed("raised", _told(error))
     return failed("timeout", f"{tool.name} took longer than {limit:g} seconds, and was given up")
+
+
+def _ends_game(error: BaseException) -> bool:
+    """Whether what came out of a function is more than what is wrong with one call of it. A cancellation that nobody
+    asked for is not, and neither is an error of this package that the function met with on its own."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_ends_game(each) for each in error.exceptions)
+    ending = ToolFailed, LimitReached, LeakageError, KeyboardInterrupt
+    return isinstance(error, ending) or ended_from_outside(error)
+
+
+def _told(error: BaseException) -> str:
+    """The class of an error and what it says, whatever it makes of being asked."""
+    return "".join(format_exception_only(error)).strip().removeprefix(f"{type(error).__module__}.")
 
 
 async def _run(tool: Tool, arguments: str, given: dict[str, Any]) -> Any:
@@ -94,9 +111,11 @@ async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
 
     threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
     await done.wait()
-    if error is not None:
+    if error is None:
+        return value
+    if isinstance(error, Exception):
         raise error
-    return value
+    raise ToolRaised(_told(error)) from error  # Ctrl-C, and the end of a task, come to no thread of a tool
 
 
 def _written(tool: Tool, value: Any) -> Returned:

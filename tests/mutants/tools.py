@@ -26,6 +26,14 @@ TOOLS = (
         (f"{IN_GAMES}::test_what_the_world_learns_is_checked_before_the_call_runs",),
     ),
     Mutant(
+        "a leak that a tool meets told to its agent",
+        "an agent would be told which message another may not read, and the game would go on",
+        "agentcho/toolsets/running.py",
+        "    ending = ToolFailed, LimitReached, LeakageError, KeyboardInterrupt\n",
+        "    ending = ToolFailed, LimitReached, KeyboardInterrupt\n",
+        (f"{IN_GAMES}::test_a_leak_of_an_agent_that_a_tool_lets_speak_is_told_to_nobody_and_ends_the_game",),
+    ),
+    Mutant(
         "recorded results that are not taken",
         "a retry would call again what was called",
         "agentcho/games/tool_turn.py",

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import agentcho
-from agentcho import Agent, Game, Limits, RunConfig
+from agentcho import Agent, Game, Limits, RunConfig, View
 from agentcho.calls.call import Decode
 from agentcho.errors import LeakageError, RequestError, ToolFailed
 from agentcho.events import Called, Calling, Ended
@@ -143,6 +143,32 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model() -> None:
     broken = '{"name": "fail", "arguments": {"why": "no such city"}}'
     said = by_id(asking([broken, "Sorry."], tools=[fail]))
     assert said["ann.3.result"].message.text == "Error: ValueError: no such city"
+
+
+def test_an_error_of_ours_that_a_tool_meets_is_told_like_any_other_and_the_call_is_over() -> None:
+    @agentcho.tool(audience="nobody")
+    async def look() -> str:
+        return str(agentcho.load("no-such-run"))
+
+    played = asking(['{"name": "look", "arguments": {}}', "Sorry."], tools=[look])
+    assert by_id(played)["ann.3.result"].message.text.startswith("Error: RecordNotFound: no run 'no-such-run'")
+    assert [event.how for event in played.events if isinstance(event, Called)] == ["raised"]
+    assert played.said("ann")[-1].text == "Sorry."
+
+
+def test_a_leak_of_an_agent_that_a_tool_lets_speak_is_told_to_nobody_and_ends_the_game() -> None:
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
+        secret = await bob.say("bob")
+
+        @agentcho.tool(audience="nobody")
+        async def ask() -> str:
+            return (await ann.say("everyone", view=View.of([secret.id]))).text
+
+        await ann.say("everyone", tools=[ask], tool_choice="required")
+
+    with pytest.raises(LeakageError, match=r"ann may not read message bob\.0"):
+        play(script)
 
 
 def test_a_result_that_does_not_fit_the_context_is_told_too() -> None:

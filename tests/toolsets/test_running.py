@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ import anyio
 import pytest
 
 import agentcho
-from agentcho.errors import ToolFailed
+from agentcho.errors import EngineClosed, LeakageError, LimitReached, RecordNotFound, ToolFailed
 from agentcho.toolsets.running import Returned, call
 from agentcho.toolsets.tool import Tool, ToolRaised
 
@@ -37,9 +38,55 @@ def fail(how: str) -> str:
     raise ToolRaised("no such city") if how == "told" else ValueError("no such city " + "x" * 600)
 
 
+class Mute(ValueError):
+    """An error that fails where it is asked what it says."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+OTHERS: dict[str, BaseException] = {
+    "record": RecordNotFound("last", Path("runs")),
+    "engine": EngineClosed(),
+    "cancelled": asyncio.CancelledError("broken"),
+    "close": GeneratorExit("broken"),
+    "exit": SystemExit("broken"),
+    "interrupt": KeyboardInterrupt("broken"),
+    "mute": Mute(),
+    "stop": StopIteration(),
+}
+
+
 @agentcho.tool
-async def gone() -> str:
-    raise ToolFailed("its server is gone")
+def thread(how: str) -> str:
+    raise OTHERS[how]
+
+
+@agentcho.tool
+async def coroutine(how: str) -> str:
+    raise OTHERS[how]
+
+
+@agentcho.tool
+async def own(how: str) -> str:
+    """Cancels what it has begun itself, and awaits it."""
+    task = asyncio.create_task(asyncio.sleep(0))
+    task.cancel()
+    await task
+    return how
+
+
+@agentcho.tool
+async def ends(how: str) -> str:
+    """What ends a game, alone or in a group."""
+    error = {
+        "server": ToolFailed("gone"),
+        "limit": LimitReached("tokens", "bob", 1),
+        "leak": LeakageError("bob", ["ann.0"]),
+    }[how]
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.lowlevel.checkpoint)
+        raise error
 
 
 @agentcho.tool(most=100)
@@ -107,6 +154,18 @@ def test_a_call_returns_a_text_or_json(backend: str) -> None:
         (opaque, "{}", "invalid", "no JSON"),
         (infinite, "{}", "invalid", "no JSON"),
         (never, "{}", "timeout", "longer than 0.01 seconds"),
+        (thread, '{"how": "record"}', "raised", "RecordNotFound: no run 'last'"),
+        (thread, '{"how": "cancelled"}', "raised", "CancelledError: broken"),
+        (thread, '{"how": "close"}', "raised", "GeneratorExit: broken"),
+        (thread, '{"how": "exit"}', "raised", "SystemExit: broken"),
+        (thread, '{"how": "interrupt"}', "raised", "KeyboardInterrupt: broken"),
+        (thread, '{"how": "mute"}', "raised", "Mute: <exception str() failed>"),
+        (thread, '{"how": "stop"}', "raised", "StopIteration"),
+        (coroutine, '{"how": "record"}', "raised", "RecordNotFound: no run 'last'"),
+        (coroutine, '{"how": "engine"}', "raised", "EngineClosed: the choreographer"),
+        (coroutine, '{"how": "cancelled"}', "raised", "CancelledError: broken"),
+        (coroutine, '{"how": "exit"}', "raised", "SystemExit: broken"),
+        (own, '{"how": ""}', "raised", "CancelledError"),
     ],
 )
 def test_what_is_wrong_with_a_call_is_its_result(tool: Tool, arguments: str, how: str, told: str) -> None:
@@ -117,9 +176,24 @@ def test_what_is_wrong_with_a_call_is_its_result(tool: Tool, arguments: str, how
     assert len(found.text) < 600
 
 
-def test_what_is_wrong_with_all_calls_is_raised() -> None:
-    with pytest.raises(ToolFailed):
-        called(gone, "{}")
+@pytest.mark.parametrize(("how", "ending"), [("server", ToolFailed), ("limit", LimitReached), ("leak", LeakageError)])
+def test_what_is_more_than_one_call_is_raised(how: str, ending: type[Exception]) -> None:
+    with pytest.raises(ExceptionGroup) as found:
+        called(ends, f'{{"how": "{how}"}}')
+    assert isinstance(found.value.exceptions[0], ending)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ctrl_c_in_a_coroutine_and_a_cancellation_from_outside_are_no_results(backend: str) -> None:
+    with pytest.raises((KeyboardInterrupt, BaseExceptionGroup)):
+        called(coroutine, '{"how": "interrupt"}', backend)
+
+    async def cancelled() -> object:
+        with anyio.move_on_after(0):
+            return await call(never, "{}")
+        return None
+
+    assert anyio.run(cancelled, backend=backend) is None
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
