@@ -14,7 +14,7 @@ from types import TracebackType
 
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
-from opentelemetry.trace import ProxyTracerProvider, Span, Status, StatusCode
+from opentelemetry.trace import NonRecordingSpan, ProxyTracerProvider, Span, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from agentcho.audit.report import AuditReport
@@ -56,6 +56,7 @@ class Telemetry:
         self._leaks = meter.create_counter(names.LEAKS, "{finding}", "What an audit of the run found, by its rule.")
         self._games: dict[int, Span] = {}
         self._turns: dict[tuple[int, str], Span] = {}
+        self._spoken: dict[int, dict[str, Span]] = {}
         self._calls: dict[tuple[int, str], Span] = {}
         self._common: Attributes = {names.PROVIDER: names.SCOPE, names.MODEL: config.model}
         self._clock = time.time_ns() - time.perf_counter_ns()
@@ -103,9 +104,8 @@ class Telemetry:
                     turn.add_event(names.FIRST_TOKEN)
             case Ended(entry=entry):
                 self._said(entry)
-            case Calling(game=game, id=id, use=use):
-                about: Attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: use.name, names.TOOL_CALL: id}
-                self._calls[game, id] = self._span(f"{names.EXECUTE_TOOL} {use.name}", about, _in(self._game(game)))
+            case Calling():
+                self._calling(event)
             case Called(game=game, id=id, how=how):
                 self._called(game, id, how)
             case Over():
@@ -167,6 +167,7 @@ class Telemetry:
         if entry.ended is not None:
             _fail(turn, entry.ended)
         turn.end()
+        self._spoken.setdefault(message.game, {})[message.id] = NonRecordingSpan(turn.get_span_context())
         labels = about | {names.OPERATION: names.INVOKE_AGENT}
         self._first.record(entry.usage.ttft, labels)
         self._seconds.record(entry.usage.seconds, labels)
@@ -174,6 +175,13 @@ class Telemetry:
         self._tokens.record(said, labels | {names.TOKEN_TYPE: "output"})
         if asked:
             self._reuse.record(min(1.0, cached / asked), labels)
+
+    def _calling(self, event: Calling) -> None:
+        """A call begins, within the turn that says it, which has ended by then."""
+        use, id = event.use, event.id
+        turn = self._spoken.get(event.game, {}).get(id) or self._game(event.game)
+        about: Attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: use.name, names.TOOL_CALL: id}
+        self._calls[event.game, id] = self._span(f"{names.EXECUTE_TOOL} {use.name}", about, _in(turn))
 
     def _called(self, game: int, id: str, how: str) -> None:
         span = self._calls.pop((game, id), None)
@@ -192,6 +200,7 @@ class Telemetry:
         if event.failed:
             _fail(span, (event.error or "error").partition(":")[0])
         del self._games[event.game]
+        self._spoken.pop(event.game, None)
         span.end()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from opentelemetry import trace
@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.semconv._incubating.attributes import error_attributes, gen_ai_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 
+import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.errors import ExtraMissing
@@ -43,16 +44,34 @@ class Talk(Scenario):
         return self.Outcome()
 
 
+@agentcho.tool(audience="nobody")
+def look(where: Literal["here"]) -> str:
+    """Looks."""
+    return f"a {SECRET}"
+
+
+class Leaky(Scenario):
+    """Ann looks with a tool and speaks; Bob reads what she said over what she alone may know."""
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
+        await ann.say("everyone", tools=[look], tool_choice="required", max_calls=1)
+        await bob.say("everyone")
+        return self.Outcome()
+
+
 class Told:
     """A run with its spans and metrics."""
 
-    def __init__(self, out: Path | None = None, content: bool = False, games: int = 2) -> None:
+    def __init__(
+        self, out: Path | None = None, content: bool = False, games: int = 2, scenario: Scenario | None = None
+    ) -> None:
         self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
         tracers, meters = TracerProvider(), MeterProvider([self._reader])
         tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
         config = RunConfig(model="fake", games=games, seed=2, leakage="audit")
         with Telemetry("talk", config, content, tracers, meters) as telemetry:
-            self.played: RunResult = play(Talk(), config, sink=telemetry.heard(None), out=out)
+            self.played: RunResult = play(scenario or Talk(), config, sink=telemetry.heard(None), out=out)
             if self.played.record is not None:
                 telemetry.audited(audit_run(SavedRun(self.played.record)))
 
@@ -128,8 +147,8 @@ def test_errors_are_told_by_their_class() -> None:
     assert bad.attributes[names.ERROR] == "LookupError"
 
 
-def test_metrics_count_tokens_reuse_and_leaks(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+def test_metrics_count_tokens_and_reuse() -> None:
+    told = Told()
     metrics = told.metrics
     tokens = {point.attributes[names.TOKEN_TYPE]: point.sum for point in metrics[names.TOKENS].data_points}
     turns = [span.attributes or {} for span in told.named("invoke_agent")]
@@ -138,19 +157,32 @@ def test_metrics_count_tokens_reuse_and_leaks(tmp_path: Path) -> None:
     assert sum(point.count for point in metrics[names.TIME_TO_FIRST_TOKEN].data_points) == 4
     assert all(0 <= point.max <= 1 for point in metrics[names.REUSE].data_points)
     assert all(0 <= point.value <= 1 for point in metrics[names.STORE].data_points)
+
+
+def test_leaks_are_counted_by_the_rule_that_finds_them(tmp_path: Path) -> None:
+    told = Told(tmp_path, games=1, scenario=Leaky())
     assert told.played.record is not None
     report = audit_run(SavedRun(told.played.record))
-    found = {point.attributes[names.RULE]: point.value for point in metrics.get(names.LEAKS, EMPTY).data_points}
+    found = {point.attributes[names.RULE]: point.value for point in told.metrics[names.LEAKS].data_points}
     assert found == Counter(finding.rule for finding in report.findings)
+    assert found["AC002"] > 0
     [run] = told.named("invoke_workflow")
     assert run.attributes is not None
-    assert run.attributes[names.CONCLUSION] == report.conclusion
+    assert run.attributes[names.CONCLUSION] == report.conclusion == "findings"
 
 
-class EMPTY:
-    """A metric that nothing was added to."""
-
-    data_points: tuple[Any, ...] = ()
+def test_a_call_of_a_tool_is_in_the_turn_that_says_it() -> None:
+    told = Told(games=1, scenario=Leaky())
+    [call] = told.named("execute_tool")
+    assert call.parent is not None
+    assert call.attributes is not None
+    [turn] = [span for span in told.named("invoke_agent ann") if (span.attributes or {})[names.MESSAGE] == "ann.0"]
+    assert turn.context is not None
+    assert call.parent.span_id == turn.context.span_id
+    assert (call.attributes[names.TOOL], call.attributes[names.TOOL_CALL]) == ("look", "ann.0")
+    assert call.attributes[names.ENDED] == "returned"
+    assert (turn.end_time or 0) <= (call.start_time or 0) <= (call.end_time or 0)
+    assert SECRET not in "".join(span.to_json() for span in told.spans)
 
 
 def test_names_are_those_of_the_conventions() -> None:
@@ -166,7 +198,6 @@ def test_names_are_those_of_the_conventions() -> None:
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import agentcho
     from agentcho import extras
 
     monkeypatch.setattr(extras, "_installed", lambda module: module != "opentelemetry")
