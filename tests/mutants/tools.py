@@ -34,6 +34,15 @@ TOOLS = (
         (f"{IN_GAMES}::test_a_leak_of_an_agent_that_a_tool_lets_speak_is_told_to_nobody_and_ends_the_game",),
     ),
     Mutant(
+        "a result encoded over what its caller had read",
+        "who reads the result would read through it what its caller alone may",
+        "agentcho/games/tool_turn.py",
+        'told = Telling(SCENARIO, "tool", come.to, written[0], UNREAD, self._speech.model, written[1], id=of)',
+        "reads = self._speech.reads\n"
+        '        told = Telling(SCENARIO, "tool", come.to, written[0], reads, self._speech.model, written[1], id=of)',
+        ("tests/toolsets/test_real.py::test_a_result_is_on_weights_what_it_is_when_it_is_encoded_alone",),
+    ),
+    Mutant(
         "recorded results that are not taken",
         "a retry would call again what was called",
         "agentcho/games/tool_turn.py",
