@@ -53,7 +53,9 @@ class Case:
         config = self.config
         shadow = "deterministic" if config.deterministic else f"shadow {config.shadow}"
         kind = f"{config.mode} {config.leakage}"
-        return kind, self.change, f"repair {config.repair}", shadow, f"room {self.room}", f"beside {self.beside}"
+        calls, comes = any(act.calls for act in self.acts), any(act.kind == "streamed" for act in self.acts)
+        more = f"room {self.room}", f"beside {self.beside}", f"calls {calls}", f"streamed {comes}"
+        return kind, self.change, f"repair {config.repair}", shadow, *more
 
 
 class Verdict(NamedTuple):

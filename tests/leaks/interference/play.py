@@ -12,21 +12,25 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
+from unittest.mock import patch
 
 import anyio
 from pydantic import BaseModel
 
+import agentcho
 from agentcho import Agent, Choreographer, Game, RunConfig, Scenario
 from agentcho.calls.call import EnginePort
 from agentcho.events import Began, Ended, Event
 from agentcho.flow.views import After, Read, View
+from agentcho.games import streamed
+from agentcho.games.streamed import Streamed
 from agentcho.message import Audience, Message, Metadata
 
 from ..looks import Look
-from .port import Journal, Port
+from .port import TOOL, Journal, Port
 from .workflows import Act
 
-ID = re.compile(r"\b(?:scenario|alice|bob|carol|dave)\.\d+\b")
+ID = re.compile(r"\b(?:scenario|alice|bob|carol|dave)\.\d+(?:\.result)?\b")
 
 
 class Plan(BaseModel):
@@ -75,6 +79,7 @@ class Stage(Scenario):
         self._ids, self._names = dict[int, str](), dict[str, str]()
         self._said = dict[int, Message]()
         self._ended = set[str]()
+        self._doing = dict[str, int]()
 
     @property
     def out(self) -> frozenset[int]:
@@ -85,8 +90,12 @@ class Stage(Scenario):
     def hear(self, event: Event) -> None:
         """Generated messages are named as they begin: one may come out whose call was given up at its last token."""
         if isinstance(event, Began):
-            self._names[event.id] = f"#{event.header.removesuffix('. ')}"
+            number = event.header.removesuffix(". ")
+            self._names[event.id] = f"#{number}" if number else f"#{self._doing[event.author]}.call"
         if isinstance(event, Ended):
+            called = event.entry.act.call
+            if called is not None:
+                self._names[event.entry.message.id] = f"{self._names[called]}.result"
             self._ended.add(self._names.get(event.entry.message.id, ""))
 
     async def play(self, game: Game) -> Scenario.Outcome:
@@ -104,6 +113,7 @@ class Stage(Scenario):
     async def _do(self, game: Game, act: Act) -> None:
         """One act; what the reader's own code is told of it is noted."""
         mine = act.who == self._reader
+        self._doing[act.who] = act.number  # of those in a round each is another's
         try:
             told = await self._act(game, act)
         except Exception as error:
@@ -123,12 +133,25 @@ class Stage(Scenario):
         to = "everyone" if act.to is None else act.to
         if act.kind == "announce":
             return game.announce(act.words, to)
+        if act.kind == "streamed":
+            return self._stream(game, act)
         if act.kind == "join":
             return self._join(game, act)
         agent = self._agent(game, act)
         if act.kind == "tell":
             return agent.tell(act.words, to)
         return self._release(agent, act) if act.kind == "release" else self._say(agent, act)
+
+    async def _stream(self, game: Game, act: Act) -> str | None:
+        to = "everyone" if act.to is None else act.to
+        with patch.object(streamed, "LEAST", 1):  # else so few letters are encoded at the close alone
+            async with game.streamed(to) as page:
+                await self._write(page, act.words)
+        return page.id
+
+    async def _write(self, page: Streamed, words: str) -> None:
+        for piece in re.findall(r"\S+\s*", words):
+            await page.write(piece)
 
     async def _join(self, game: Game, act: Act) -> str | None:
         agent = game.cast(Player, act.who, system=act.words or None)
@@ -159,6 +182,8 @@ class Stage(Scenario):
                     async for text in pieces:
                         self.note("heard", text)
                 return pieces.message
+        if act.calls:
+            return await agent.say(to, **asked, tools=[_tool(act)], tool_choice="required", max_calls=1)
         return await agent.say(to, **asked)
 
     async def _fail(self, agent: Player, act: Act) -> Message | None:
@@ -216,6 +241,17 @@ class Stage(Scenario):
     def _plain(self, text: str) -> str:
         """A text with the names of acts in the place of ids."""
         return ID.sub(lambda found: self._names.get(found[0], found[0]), text)
+
+
+def _tool(act: Act) -> agentcho.Tool:
+    """One that says the words of an act to who hears the act."""
+    results = "everyone" if act.to is None else act.to
+
+    @agentcho.tool(name=TOOL, audience="nobody", results=results)
+    async def look() -> str:
+        return act.words
+
+    return look
 
 
 def _audience(audience: Audience) -> object:

@@ -19,6 +19,8 @@ from tests.leaks.sets import Sets
 
 Journal = list[tuple[object, ...]]
 Words = Mapping[str, tuple[int, ...]]
+TOOL = "look"
+"""What the tool is called that is called without arguments."""
 
 
 class Port:
@@ -51,9 +53,16 @@ class Port:
     def _changed(self, call: Decode, first: bool) -> Decode:
         if call.name == self._reader and first:
             if isinstance(self._engine, Sets):
-                return replace(call, forced=tuple(self._engine.framing.content.encode(_obliging(call))))
+                well = tuple(self._engine.framing.content.encode(_obliging(call)))
+                return replace(call, forced=self._called if call.forms else well)
             return replace(call, logits=True)
-        return replace(call, forced=self._words.get(call.header))
+        return replace(call, forced=self._called if call.forms else self._words.get(call.header))
+
+    @property
+    def _called(self) -> tuple[int, ...]:
+        """A call of the tool, as the engine's framing writes it."""
+        _, ids = self._engine.framing.tools.called(TOOL, "{}")
+        return tuple(ids)
 
     def _follow(self, call: Call, decodes: Mapping[int, Decode]) -> Call:
         if isinstance(call, Shadow):

@@ -81,7 +81,8 @@ def test_what_is_drawn_covers_all_ways_of_playing() -> None:
     kinds = Counter(what.split(" ")[0] for what in covered)
     assert kinds["repair"] == 4
     assert kinds["choreographed"] + kinds["baseline"] == 4
-    assert {*CHANGES, "shadow auto", "shadow always", "shadow never", "deterministic", "beside True"} <= covered.keys()
+    shadows = {"shadow auto", "shadow always", "shadow never", "deterministic"}
+    assert {*CHANGES, *shadows, "beside True", "calls True", "streamed True"} <= covered.keys()
 
 
 # -- single workflows that were told apart once ----------------------------------------------------------------
@@ -125,6 +126,26 @@ def test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret(models: Mode
 def test_an_error_about_what_was_not_said_names_nothing_hidden(change: Change) -> None:
     acts = (*told(), Act(4, "say", "bob", None, "", (Look(2),), trouble="unsaid"))
     assert pair(sets, acts, change, RunConfig(leakage="enforce", max_tokens=3)).apart == ""
+
+
+def calling() -> tuple[Act, ...]:
+    """Alice calls with a secret of hers in mind, for herself and before all; bob reads what is for all."""
+    return (
+        *told()[:2],
+        Act(2, "streamed", "scenario", ("alice",), "red oak sun ice"),
+        Act(3, "say", "alice", ("alice",), "ice fox", (Look(0), Look(2)), calls=True),
+        Act(4, "say", "alice", None, "sun ice fox", (Look(0), Look(3)), calls=True),
+        Act(5, "streamed", "scenario", None, "sea fox red"),
+        Act(6, "say", "bob", None, "", (Look(4), Look(5)), calls=True),
+    )
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_what_was_called_and_what_came_in_pieces(engine: Callable[[Room], Any], change: Change) -> None:
+    found = pair(engine, calling(), change, RunConfig(leakage="enforce", max_tokens=3))
+    assert (found.apart, found.entries) == ("", 4)
+    assert pair(engine, calling(), change, RunConfig(leakage="audit", max_tokens=3)).apart
 
 
 # -- the pairs themselves --------------------------------------------------------------------------------------

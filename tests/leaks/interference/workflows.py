@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..looks import Look, Odds, looks
 
-Kind = Literal["join", "announce", "tell", "say", "release"]
+Kind = Literal["join", "announce", "streamed", "tell", "say", "release"]
 Trouble = Literal["cancelled", "left", "refused", "forbidden", "faulty", "unsaid"]
 Verb = Literal["say", "think", "choose", "answer", "stream"]
 Change = Literal["swapped", "lengthened", "shortened", "absent"]
@@ -30,7 +30,8 @@ ODDS = Odds(read=0.7, gap=0.15, plus=3, constant=0.03, at=(20, 60), rightmost=0.
 @dataclass(frozen=True)
 class Act:
     """One message to be. `to` None is everyone. `prompt` is a private question before it; acts of one `round` are
-    simultaneous; a release is `of` another act's words. With a `trouble` its call comes to nothing."""
+    simultaneous; a release is `of` another act's words. With a `trouble` its call comes to nothing. One that `calls`
+    does so first: the result has its words and is for its audience. What is streamed comes in pieces."""
 
     number: int
     kind: Kind
@@ -43,6 +44,7 @@ class Act:
     of: int | None = None
     verb: Verb = "say"
     trouble: Trouble | None = None
+    calls: bool = False
 
     def heard_by(self, agent: str) -> bool:
         """Whether the agent is in the audience."""
@@ -87,7 +89,8 @@ class Writer:
         who = self.random.choice((*self.cast, self.reader if self.reader in self.cast else self.cast[0]))
         mine = [act for act in self.out if act.who == who and act.kind == "say"]
         if kind == "announce":
-            self.out.append(self._put("announce", SCENARIO, self._audience()))
+            way: Kind = "streamed" if self.random.random() < 0.3 else "announce"
+            self.out.append(self._put(way, SCENARIO, self._audience()))
         elif kind == "tell":
             self.out.append(self._put("tell", who, self._audience(), self._view(who)))
         elif kind == "round":
@@ -124,7 +127,8 @@ class Writer:
         prompt = f"{number}? {self.random.choice(WORDS)} {self.random.choice(WORDS)}"
         asked = kind == "say" and self.random.random() < 0.25
         verb = self.random.choice(VERBS) if who == self.reader and kind == "say" and trouble is None else "say"
-        act = Act(number, kind, who, to, words, view, prompt if asked else None, round, of, verb, trouble)
+        calls = kind == "say" and verb == "say" and trouble is None and self.random.random() < 0.15
+        act = Act(number, kind, who, to, words, view, prompt if asked else None, round, of, verb, trouble, calls)
         if verb in ("think", "choose", "answer"):
             act = replace(act, to=(who,))
         self.acts.append(act)
