@@ -106,14 +106,13 @@ class MCPServer:
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[Transport]:
-        from httpx2 import Timeout
         from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
 
         if self._url is not None:
-            bounds = Timeout(CONNECTING, read=None)  # an answer is waited for as long as its call may take
-            async with create_mcp_http_client(headers=self._headers, timeout=bounds) as http:
+            async with create_mcp_http_client(headers=self._headers) as http:
+                http.timeout = CONNECTING, None, CONNECTING, CONNECTING  # an answer may take as long as its call
                 yield streamable_http_client(self._url, http_client=http)
             return
         start = StdioServerParameters(

@@ -87,6 +87,7 @@ async def ends(how: str) -> str:
     async with anyio.create_task_group() as group:
         group.start_soon(anyio.lowlevel.checkpoint)
         raise error
+    return how
 
 
 @agentcho.tool(most=100)
