@@ -20,6 +20,9 @@ Leakage = Literal["audit", "enforce", "deny"]
 Markers = Literal["refuse", "accept"]
 Shadowing = Literal["auto", "always", "never"]
 WordsRule = Literal["track", "refuse"]
+Bits = Literal["int8"]
+"""In how many bits the weights of linear layers can be kept."""
+FEW_BITS = "Keep the linear layers in so many bits, embeddings and head aside.  [default: as --dtype says]"
 RepairBy = First | Most | Literal["full"]
 
 
@@ -84,8 +87,12 @@ API = "openai:"
 SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
 SERVED |= {"requests_per_minute", "tokens_per_minute", "timeout", "price_in", "price_cached", "price_out"}
 """Options of a model behind an API."""
-LOADED = ("device", "device_map", "dtype", "adapter", "merge")
+LOADED = ("device", "device_map", "dtype", "weights", "adapter", "merge")
 """Options of a model that is loaded here."""
+WEIGHED = ("adapter", "weights")
+"""Options that say something of weights."""
+FAKE = "fake"
+"""The engine without a model, as the name of one."""
 
 
 def served(model: str) -> bool:
@@ -101,6 +108,8 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
         raise ValueError(
             f"{wrong[0]} is of a model that is loaded here; leave it out, for {model} is one behind an API"
         )
+    if model == FAKE and (said := [name for name in WEIGHED if name in given]):
+        raise ValueError(f"{said[0]} needs a model with weights, and the fake one has none")
     if wrong:
         raise ValueError(f"{wrong[0]} is of a model behind an API: call it {API}NAME, not {model!r}, or leave it out")
     if served(model) and not model.removeprefix(API).strip():
@@ -117,13 +126,13 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
 class ModelConfig(BaseModel):
     """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
 
-    `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `device`, `dtype` and
-    `adapter` are for a model that is loaded here. All else is for a server: what `server` it is, which says what it can
-    be asked, and `can` where that is not so; where its key is, in the environment variable `key_env` (by default
-    OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`; `vendor`, who sees what is sent (by
-    default the address); `context`, its number of positions. Of all games together: at most `concurrency` requests at a
-    time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout` seconds, and is sent again at most
-    `retries` times. `price_in`, `price_cached` and `price_out` are per million tokens.
+    `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `device`, `dtype`,
+    `weights` and `adapter` are for a model that is loaded here. All else is for a server: what `server` it is, which
+    says what it can be asked, and `can` where that is not so; where its key is, in the environment variable `key_env`
+    (by default OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`; `vendor`, who sees what is
+    sent (by default the address); `context`, its number of positions. Of all games together: at most `concurrency`
+    requests at a time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout` seconds, and is sent again
+    at most `retries` times. `price_in`, `price_cached` and `price_out` are per million tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -131,6 +140,7 @@ class ModelConfig(BaseModel):
     model: str
     device: str = "auto"
     dtype: str = "auto"
+    weights: Bits | None = None
     adapter: str | None = None
     base_url: str | None = None
     server: Server = "openai"
@@ -167,7 +177,7 @@ ENCODED = {
     "speculate": "its server guesses, or does not",
 }
 """Options of a run that a model behind an API cannot take, and why."""
-OWN = ("model", "device", "dtype", "adapter", "base_url", "server", "key_env", "key_file")
+OWN = ("model", "device", "dtype", "weights", "adapter", "base_url", "server", "key_env", "key_file")
 """What a run says of its own model."""
 
 
@@ -196,12 +206,12 @@ class RunConfig(BaseModel):
     A field with a description is an option of the commands that play, and its description the help. Beyond that:
     `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
     `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
-    who may see what is private; `device`, `device_map` and `dtype` are as in `Engine.load`; `in_place` reads encodings
-    at the positions where they were made; `tasks` are as in `task_set`; `temperature`, `top_p` and `max_tokens` are the
-    defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and deny; `models` are those that
-    agents may speak through beside the run's own, by name, and `own_model` has of that what no other option says: see
-    `of_own`; `people` are the agents that people play. Raises pydantic's `ValidationError` for values out of their
-    bounds, or that contradict each other.
+    who may see what is private; `device`, `device_map`, `dtype` and `weights` are as in `Engine.load`; `in_place` reads
+    encodings at the positions where they were made; `tasks` are as in `task_set`; `temperature`, `top_p` and
+    `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and deny;
+    `models` are those that agents may speak through beside the run's own, by name, and `own_model` has of that what no
+    other option says: see `of_own`; `people` are the agents that people play. Raises pydantic's `ValidationError` for
+    values out of their bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -227,6 +237,7 @@ class RunConfig(BaseModel):
     )
     device_map: str | None = Field(default=None, description="auto: layers over all GPUs, for --device.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
+    weights: Bits | None = Field(default=None, description=FEW_BITS)
     mode: Mode = Field(default="choreographed", description="Which encodings a call reads.")
     leakage: Leakage = Field(default="enforce", description="What choreographed mode does about leaks.")
     words: WordsRule | None = Field(
@@ -318,10 +329,10 @@ class RunConfig(BaseModel):
             parsed_repair(self.repair)
         if self.repair is not None and (self.mode == "baseline" or self.in_place):
             raise ValueError("repair goes with choreographed mode alone, and not with in_place")
-        if self.adapter is not None and self.model == "fake":
-            raise ValueError("adapter needs a model with weights, and the fake one has none")
         if self.merge and self.adapter is None:
             raise ValueError("merge says nothing without an adapter; give one, or leave merge out")
+        if self.merge and self.weights is not None:
+            raise ValueError(f"an adapter cannot be merged into weights in {self.weights}; leave out merge, or weights")
         if self.leak_budget is not None and self.words is None:
             raise ValueError("leak_budget says nothing without words; give words=refuse or words=track with it")
         if self.in_place and self.mode == "baseline":

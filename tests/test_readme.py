@@ -112,5 +112,12 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[Any] = []
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: asked.append((args, options))))
     load_engine(RunConfig(model="some/model", dtype="bfloat16"))
-    options = {"merge": False, "device_map": None, "plain_markers": "refuse", "share": 1, "tell": unheard}
+    options = {
+        "merge": False,
+        "device_map": None,
+        "weights": None,
+        "plain_markers": "refuse",
+        "share": 1,
+        "tell": unheard,
+    }
     assert asked == [(("some/model", "auto", "bfloat16", None), options)]

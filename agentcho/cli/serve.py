@@ -81,7 +81,7 @@ def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
     """The model, and each of its adapters on an engine of its own."""
     from agentcho.serve.sharing.served import ServedModel
 
-    run = RunConfig(model=config.model, device=config.device, dtype=config.dtype, leakage=config.leakage)
+    run = RunConfig(**{name: getattr(config, name) for name in ("model", "device", "dtype", "weights", "leakage")})
     found = list[ServedModel]()
     for name, adapter in {"": None, **config.adapters}.items():
         how = run if adapter is None else run.model_copy(update={"adapter": str(adapter)})

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from agentcho.cli.outputs import drawable, writable
+from agentcho.config import FEW_BITS, Bits
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.progress import Tell
@@ -32,6 +33,8 @@ Model = Annotated[str, typer.Option(help=NAMED)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
 Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
+
+Weights = Annotated[Bits | None, typer.Option(help=FEW_BITS, show_default=False)]
 
 
 def _countable(repeats: int) -> int:
@@ -56,6 +59,10 @@ Json = Annotated[Path | None, JSON]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False, callback=drawable)]
 
 
+Where = Mapping[str, str | None]
+"""A model, its dtype, its weights if these are in few bits, and its device."""
+
+
 class Files(NamedTuple):
     """Where the figures go, and a picture of them."""
 
@@ -74,6 +81,7 @@ class Benchmark(NamedTuple):
     files: Files
     device: str = "auto"
     program: str = "agentcho bench"
+    weights: Bits | None = None
 
     def measured(self, measure: Callable[[Any, Tell], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
@@ -86,16 +94,16 @@ class Benchmark(NamedTuple):
         from agentcho.runner.engine import Engine
 
         dtype = "bfloat16" if self.dtype == "auto" and self.model.startswith("shape:") else self.dtype
-        return Engine.load(self.model, self.device, dtype, tell=tell)
+        return Engine.load(self.model, self.device, dtype, weights=self.weights, tell=tell)
 
     def _result(self, engine: Any, found: list[Figures], how: dict[str, Any]) -> Result:
         from agentcho.runner.device import hardware
 
-        where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
+        where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")} | {"weights": self.weights}
         return self.result(where, hardware(engine.network.device), found, **how)
 
-    def result(self, where: dict[str, str], there: dict[str, str], found: list[Figures], **how: Any) -> Result:
-        """What was found, `where` (model, dtype and device), on this machine: `there` beside what every result says."""
+    def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
+        """What was found, on this machine: `there` beside what every result says."""
         from agentcho.lab.bench.result import Result
         from agentcho.records.environment import machine, versions
 
@@ -129,6 +137,7 @@ def workflows(
     model: Model = UNDERSTUDY,
     shape: Shape = None,
     dtype: Dtype = "auto",
+    weights: Weights = None,
     workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
     traces: Annotated[
@@ -154,7 +163,7 @@ def workflows(
         subjects = traced(traces, limit, scale)
     else:
         subjects = paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
-    asked = Benchmark("workflows", named(model, shape), dtype, repeats, seed, Files(json_, plot))
+    asked = Benchmark("workflows", named(model, shape), dtype, repeats, seed, Files(json_, plot), weights=weights)
     found = asked.measured(
         lambda engine, tell: play(engine, subjects, arm or USUAL, repeats, not first, tell),
         scale=scale,

@@ -58,7 +58,7 @@ Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 HERE = {"model": "'understudy', a folder, or a Hugging Face id."}
 SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 """Options of a run whose model is behind an API."""
-LOADING = ("model", "device", "device_map", "dtype")
+LOADING = ("model", "device", "device_map", "dtype", "weights")
 REUSE = ("mode", "leakage", "shadow", "deterministic", "repair", "adapter", "merge")
 """Options that say how messages are read."""
 Where = Annotated[Given, From(ClusterConfig)]

@@ -18,7 +18,7 @@ from agentcho.lab.bench.serving import PLAIN
 
 def workflows(result: Result) -> Iterator[Sheet]:
     """A table a subject, a row an arm."""
-    label = f"{result.model}, {result.dtype}"
+    label = f"{result.model}, {result.numbers}"
     for subject in result.subjects:
         rows = tuple(row(result, subject, arm) for arm in result.arms)
         heads = ("", "first token", "baseline/it", "end to end", "baseline/it", "waiting", "tokens")
@@ -51,7 +51,7 @@ def serving(result: Result) -> Iterator[Sheet]:
     counts = ("prompts", "reused", "exactly", "by message", "words as plain")
     for subject in result.subjects:
         rows = tuple(served(result, subject, arm) for arm in result.arms)
-        yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *times, *counts), rows)
+        yield Sheet(f"{result.model}, {result.numbers}: {subject}", ("", *times, *counts), rows)
 
 
 def served(result: Result, subject: str, arm: str) -> tuple[str, ...]:

@@ -16,14 +16,13 @@ from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
 from agentcho.calls.costs import Costs
 from agentcho.calls.texts import TextPort, is_engine
-from agentcho.config import DEFAULT_MODEL, Markers, ModelConfig, RunConfig
+from agentcho.config import DEFAULT_MODEL, FAKE, Markers, ModelConfig, RunConfig
 from agentcho.errors import ConfigError, of_model
 from agentcho.flow.markers import required_markers
 from agentcho.games.models import Engines
 from agentcho.progress import Tell
 
 ENGINE = logging.getLogger("agentcho.engine")
-FAKE = "fake"
 
 
 CostsByModel = dict[str, Costs]
@@ -164,4 +163,5 @@ def _weights(source: Source) -> Any:
 
     model = source.model
     adapter = None if model.adapter is None else find_adapter(model.adapter)
-    return Weights(model.model, Place(model.device, model.dtype, source.device_map), adapter, source.merge)
+    place = Place(model.device, model.dtype, source.device_map, model.weights)
+    return Weights(model.model, place, adapter, source.merge)

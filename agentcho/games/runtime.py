@@ -365,6 +365,7 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         config.adapter,
         merge=config.merge,
         device_map=config.device_map,
+        weights=config.weights,
         plain_markers=required_markers(config.reuse, config.plain_markers),
         share=share,
         tell=tell,

@@ -112,7 +112,7 @@ def plot_result(result: Result, file: Path) -> None:
     flows = result.halves[0] if result.bench == "gpu" else result
     played = result.bench in ("workflows", "gpu")
     figure = _ratios(flows, result.sweep is not None) if played else _values(result)
-    figure.suptitle(f"{result.model}, {result.dtype}, {result.repeats} repeats", fontsize=10)
+    figure.suptitle(f"{result.model}, {result.numbers}, {result.repeats} repeats", fontsize=10)
     save(figure, file)
 
 

@@ -8,16 +8,16 @@ attention, models.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
+from agentcho.config import Bits
 from agentcho.errors import ModelError
 from agentcho.progress import Tell, counted, unheard
 from agentcho.runner.prepack import in_use
 
-KINDS = ("int8",)
 TOP = 127
 """The largest of 8 bits that is used, on both sides of zero."""
 
@@ -26,8 +26,9 @@ def check_bits(bits: str | None, merge: bool) -> None:
     """Refuse unknown names, and an adapter that is to be added to weights in few bits. `ModelError`."""
     if bits is None:
         return
-    if bits not in KINDS:
-        raise ModelError(f"unknown weights {bits!r}; give {', '.join(KINDS)}, or leave it out for those of the model")
+    if bits not in get_args(Bits):
+        known = ", ".join(get_args(Bits))
+        raise ModelError(f"unknown weights {bits!r}; give {known}, or leave it out for those of the model")
     if merge:
         raise ModelError(f"an adapter cannot be merged into weights in {bits}; leave out merge, or weights={bits}")
 

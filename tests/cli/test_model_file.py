@@ -73,7 +73,7 @@ WRONG = {
     "['a b']\nmodel = 'fake'": "'a b' names no model",
     "[small]\nmodel = 'fake'\nbase_url = 'http://127.0.0.1:1'": "models small: base_url is of a model behind",
     "[small]\nmodel = 'openai:x'": "models small: openai:x is a model behind an API",
-    "[small]\nmodel = 'fake'\nadapter = 'a'": "the model 'small': adapter needs a model with weights",
+    "[small]\nmodel = 'fake'\nadapter = 'a'": "models small: adapter needs a model with weights",
     "[small]\nmodel = 'no/such/model'": "the model 'small': no model 'no/such/model'",
     "[small]\nmodel = 'understudy'\ndevice = 'abacus'": "the model 'small': unknown device 'abacus'",
     "[small]\nmodel = 'understudy'\ndtype = 'int3'": "the model 'small': unknown dtype 'int3'",

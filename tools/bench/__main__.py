@@ -30,6 +30,7 @@ from agentcho.cli.speed import (
     Scale,
     Seed,
     Shape,
+    Weights,
     Workflows,
     named,
     paper,
@@ -64,7 +65,8 @@ def app() -> typer.Typer:
 def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]], Callable[..., Measure]]:
     """A command with the options of all benchmarks (`usual`: how many repeats; `plot`: whether there is a picture) and
     those of a function, which is given `repeats` and `seed` too, and returns the function that measures."""
-    before = {"model": (Model, UNDERSTUDY), "shape": (Shape, None), "dtype": (Dtype, "auto")}
+    before: dict[str, tuple[Any, Any]] = {"model": (Model, UNDERSTUDY), "shape": (Shape, None)}
+    before |= {"dtype": (Dtype, "auto"), "weights": (Weights, None)}
     after = {"repeats": (Repeats, usual), "seed": (Seed, 1), "json_": (Json, None)}
     after |= {"plot": (Plot, None)} if plot else {}
 
@@ -73,11 +75,12 @@ def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]
         own = {name: (hints[name], each.default) for name, each in given.items() if name not in after}
 
         def command(**words: Any) -> None:
-            model, shape, dtype, json = (words.pop(name) for name in ("model", "shape", "dtype", "json_"))
+            model, shape, dtype, weights = (words.pop(name) for name in before)
+            json = words.pop("json_")
             files, repeats, seed = Files(json, words.pop("plot", None)), words["repeats"], words["seed"]
             measure = function(**words)
             bench = cast(Kind, function.__name__)
-            asked = Benchmark(bench, named(model, shape), dtype, repeats, seed, files, program=PROGRAM)
+            asked = Benchmark(bench, named(model, shape), dtype, repeats, seed, files, program=PROGRAM, weights=weights)
             _finish(asked, asked.measured(measure, scale=words.get("scale", 1.0)))
 
         options = before | own | after

@@ -48,7 +48,7 @@ def rows(result: Result) -> Iterator[tuple[str, ...]]:
 def sentence(result: Result) -> str:
     """The README's sentence about whole workflows."""
     machine = "a CPU" if result.device == "cpu" else "a GPU"
-    model = f"{result.model.removeprefix('shape:')} in {result.dtype}"
+    model = f"{result.model.removeprefix('shape:')} in {result.numbers}"
     enforced, exact = _range(result, ENFORCED), _range(result, EXACT_ENFORCE)
     return (
         f"Measured on {machine} with {model}, {len(result.subjects)} workflows from beginning to end: enforcing took "

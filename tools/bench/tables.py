@@ -35,18 +35,18 @@ def _gpu(result: Result) -> Iterator[Sheet]:
     where = result.machine.get("gpu", result.device)
     ratios = ("baseline/it", f"{CONTINUOUS}/it")
     heads = ("", "", "first token", *ratios, "end to end", *ratios, "tokens")
-    yield Sheet(f"{result.model}, {result.dtype}, {where}", heads, rows, words=2)
+    yield Sheet(f"{result.model}, {result.numbers}, {where}", heads, rows, words=2)
     yield from _plain(rest)
 
 
 def _cost(result: Result) -> Iterator[Sheet]:
-    yield Sheet(f"{result.model}, {result.dtype}", ("", "", *cost.HEADS), tuple(cost.rows(result)), words=2)
+    yield Sheet(f"{result.model}, {result.numbers}", ("", "", *cost.HEADS), tuple(cost.rows(result)), words=2)
 
 
 def _talk(result: Result) -> Iterator[Sheet]:
     for subject in result.subjects:
         rows = tuple(talk_row(result, subject, arm) for arm in result.arms)
-        yield Sheet(f"{result.model}, {result.dtype}: {subject}", ("", *TALK), rows)
+        yield Sheet(f"{result.model}, {result.numbers}: {subject}", ("", *TALK), rows)
 
 
 def talk_row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _plain(result: Result) -> Iterator[Sheet]:
     rows = tuple(
         (each.subject, each.arm, what, shown(result, each, what)) for each in result.figures for what in each.values
     )
-    yield Sheet(f"{result.model}, {result.dtype}", ("", "", "", "median and interval"), rows, words=3)
+    yield Sheet(f"{result.model}, {result.numbers}", ("", "", "", "median and interval"), rows, words=3)
 
 
 def shown(result: Result, each: Figures, what: str) -> str:

@@ -65,7 +65,7 @@ def _workflows(result: Result) -> Iterator[Target]:
 
 def _aimed_at(result: Result) -> bool:
     """Whether the result is of the model that most targets are of."""
-    return (result.model, result.dtype) == (SHAPE, DTYPE)
+    return (result.model, result.numbers) == (SHAPE, DTYPE)
 
 
 def _first(result: Result) -> Iterator[Target]:

@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from agentcho.audit.measurement import Frozen
+from agentcho.config import Bits
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import Spread, spread
 
@@ -63,6 +64,7 @@ class Result(Frozen):
     bench: Kind
     model: str
     dtype: str
+    weights: Bits | None = None
     device: str
     seed: int
     repeats: int
@@ -73,6 +75,11 @@ class Result(Frozen):
     machine: dict[str, str]
     figures: tuple[Figures, ...]
     targets: tuple[Target, ...] = ()
+
+    @property
+    def numbers(self) -> str:
+        """In which numbers the model is: its dtype, and the bits of its linear layers where these are few."""
+        return self.dtype if self.weights is None else f"{self.dtype} {self.weights}"
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -1,0 +1,70 @@
+"""`--weights`: on record, taken again, and refused where there are no weights, before anything is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agentcho.cluster.worker import NETWORK
+from agentcho.config import ModelConfig, RunConfig, again
+from agentcho.games.loading import check_loadable
+from agentcho.games.resume import differences, engine_differences
+from agentcho.lab.sweep.plan import network
+from agentcho.records.record import find
+from agentcho.serve.config import ServeConfig
+from tests.engines import Engines
+
+from .conftest import Command
+
+API = {"model": "openai:m", "base_url": "http://127.0.0.1:1/v1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"model": "fake"}, "weights needs a model with weights, and the fake one has none"),
+        ({"models": {"a": {"model": "fake", "weights": "int8"}}}, "models a: weights needs a model with weights"),
+        (API, "weights is of a model that is loaded here; leave it out"),
+        ({"merge": True, "adapter": "there"}, "cannot be merged into weights in int8; leave out merge, or weights"),
+        ({"weights": "int3"}, "Input should be 'int8'"),
+    ],
+)
+def test_what_does_not_go_with_few_bits_is_refused_at_once(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        RunConfig(**{"weights": "int8", **options})
+
+
+def test_a_server_of_the_fake_model_has_no_weights() -> None:
+    with pytest.raises(ValidationError, match="weights needs a model with weights"):
+        ServeConfig(model="fake", weights="int8")
+
+
+def test_every_model_of_a_run_is_loaded_in_its_own_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = list[Any]()
+    monkeypatch.setattr("agentcho.runner.loading.checked", lambda weights, markers: places.append(weights.place))
+    asked = {"b": ModelConfig(model="x", weights="int8"), "c": ModelConfig(model="x")}
+    check_loadable(RunConfig(model="y", weights="int8", models=asked), "accept")
+    assert [place.bits for place in places] == ["int8", "int8", None]
+
+
+def test_a_network_in_other_bits_is_another_one() -> None:
+    assert network(RunConfig(model="x", weights="int8")) != network(RunConfig(model="x"))
+    assert "weights" in NETWORK
+
+
+def test_what_was_asked_for_is_on_record_and_is_not_changed_on_the_way(
+    agentcho: Command, engines: Engines, here: Path
+) -> None:
+    words = ("--model", str(engines.folder()), "--device", "cpu", "--weights", "int8", "--max-tokens", "2")
+    assert agentcho("run", "direct", *words).code == 0
+    info = find("last", here / "runs").info
+    assert (info.config.weights, info.engine["bits"]) == ("int8", "int8")
+    assert differences(info, info.scenario, info.options, info.config, info.tasks) == []
+    changed = info.config.model_copy(update={"weights": None})
+    assert differences(info, info.scenario, info.options, changed, info.tasks) == ["weights (int8, not None)"]
+    whole = {name: value for name, value in info.engine.items() if name != "bits"}
+    assert engine_differences(info.engine, whole) == ["the model's bits (int8, not none)"]
+    assert again(["agentcho", "run"], info.config, ["weights"]) == "agentcho run --weights int8"
