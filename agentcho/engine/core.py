@@ -31,8 +31,9 @@ from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
+from agentcho.engine.assembly import Assembly, common
 from agentcho.engine.base import Constraint, Ran, Runner, Template
-from agentcho.engine.cache import Assembly, Encoding, Fullness, KVEntry, Prefix, Tiers, common
+from agentcho.engine.cache import Encoding, Fullness, KVEntry, Prefix, Tiers
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
 from agentcho.engine.forward import Blame, Plan, Trial

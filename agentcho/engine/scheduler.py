@@ -12,8 +12,9 @@ from collections.abc import Sequence as Listed
 
 from agentcho.calls.call import EncodingId, Failure, StepResult, Turn
 from agentcho.calls.costs import Costs
+from agentcho.engine.assembly import Assembly
 from agentcho.engine.base import Row, Runner
-from agentcho.engine.cache import Assembly, Encoding, KVEntry
+from agentcho.engine.cache import Encoding, KVEntry
 from agentcho.engine.forward import Blame, Plan
 from agentcho.engine.guessing import worthwhile
 from agentcho.engine.layout import Recipe, Segment

@@ -304,7 +304,7 @@ SHADOWS = (
     Mutant(
         "words are taken over from another context",
         "keys that were made over what somebody else had read would stand for those of this message",
-        "agentcho/engine/cache.py",
+        "agentcho/engine/assembly.py",
         'if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):',
         "if other.salt != recipe.salt:",
         (EXTENDS,),
@@ -312,7 +312,7 @@ SHADOWS = (
     Mutant(
         "words are taken over from another class of readers",
         "how long a message takes would tell a reader what another class of readers had begun to read",
-        "agentcho/engine/cache.py",
+        "agentcho/engine/assembly.py",
         'if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):',
         'if other.context.key((), "", "whole") != recipe.context.key((), "", "whole"):',
         (EXTENDS,),
