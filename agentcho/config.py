@@ -87,7 +87,7 @@ API = "openai:"
 SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
 SERVED |= {"requests_per_minute", "tokens_per_minute", "timeout", "price_in", "price_cached", "price_out"}
 """Options of a model behind an API."""
-LOADED = ("device", "device_map", "dtype", "weights", "adapter", "merge")
+LOADED = ("device", "device_map", "dtype", "weights", "adapter", "merge", "disk_tokens")
 """Options of a model that is loaded here."""
 WEIGHED = ("adapter", "weights")
 """Options that say something of weights."""
@@ -272,6 +272,12 @@ class RunConfig(BaseModel):
     )
     merge: bool = Field(
         default=False, description="Add the adapter to the weights, instead of going through it in each forward."
+    )
+    disk_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="Of what no longer fits in memory, keep so many tokens' keys and values on disk.",
+        json_schema_extra={"metavar": "TOKENS"},
     )
     seed: int = Field(default=0, description="Of every coin and choice of the run.")
     games: int = Field(default=1, ge=1, le=1_000_000, description="How many to play, side by side on one engine.")

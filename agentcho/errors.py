@@ -61,8 +61,7 @@ class AgentchoError(Exception):
 
     def __init__(self, what: str = "", code: int | None = None) -> None:
         super().__init__(what)
-        if code is not None:
-            self.code = code
+        self.code = self.code if code is None else code
 
 
 def shown(value: object) -> str:
@@ -211,10 +210,12 @@ class StoreFull(AgentchoError):
 
 
 class StoreDamaged(AgentchoError):
-    """Stored keys, their labels or their counts are not what they were: nothing computed from them can be trusted."""
+    """Stored keys, labels or counts are not what they were. `file`: a copy on disk is not, and nothing of it is read."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"the store is damaged: {what}. Load the engine anew; if it comes again, report it")
+    def __init__(self, what: str, file: Path | None = None) -> None:
+        new, again = "Load the engine anew; if it comes again, report it", "It is made again; see who else writes there"
+        super().__init__(f"the store is damaged: {what}. {new if file is None else again}")
+        self.file = file
 
 
 class EngineFailed(AgentchoError):
@@ -394,8 +395,7 @@ class TaskError(ScenarioError, ValueError):
     """Tasks that cannot be read, or not be played; `line` counts from 1, None: the whole set."""
 
     def __init__(self, source: str, line: int | None, what: str) -> None:
-        where = f"{source}:{line}" if line else source
-        super().__init__(f"tasks {where}: {what}")
+        super().__init__(f"tasks {source}{f':{line}' if line else ''}: {what}")
 
 
 class RecordError(AgentchoError):

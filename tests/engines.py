@@ -14,6 +14,7 @@ from tempfile import mkdtemp
 from transformers import PreTrainedModel
 
 from agentcho import Engine
+from agentcho.engine.cache import NO_DISK, DiskRoom
 
 from .engine.families import Family, llama_family
 
@@ -36,10 +37,11 @@ class Engines:
         store_tokens: Room = None,
         host_tokens: Room = None,
         context: Room = None,
+        disk: DiskRoom = NO_DISK,
     ) -> Engine:
         """An engine of its own on the network of a family, a small llama if none is named."""
         folder = self.folder(family)
-        return self._view(str(folder), dtype, store_tokens, host_tokens, context)
+        return self._view(str(folder), dtype, store_tokens, host_tokens, context, disk)
 
     def understudy(self, *, store_tokens: Room = None) -> Engine:
         """An engine of its own on the embedded model, in float32."""
@@ -66,9 +68,10 @@ class Engines:
         """Remove the folders."""
         shutil.rmtree(self._root)
 
-    def _view(self, model: str, dtype: str, store: Room, host: Room, context: Room) -> Engine:
+    def _view(self, model: str, dtype: str, store: Room, host: Room, context: Room, disk: DiskRoom = NO_DISK) -> Engine:
         if (model, dtype) not in self._loaded:
             self._loaded[model, dtype] = Engine.load(model, device="cpu", dtype=dtype)
         base = self._loaded[model, dtype]
         given = (store, base._room[0]), (host, base._room[1]), (context, base.context)
-        return Engine(base._model.adapted(None), base.framing, base.proofs, *(b if a is None else a for a, b in given))
+        room, outside, positions = (b if a is None else a for a, b in given)
+        return Engine(base._model.adapted(None), base.framing, base.proofs, room, outside, positions, disk)

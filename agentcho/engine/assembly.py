@@ -1,8 +1,9 @@
 """Brings together in the store all that a call gathers: what was moved out, and what was dropped, which is made again.
 
 Whether all of it fits is settled before anything is moved, by counting pages. After that only a failing forward or a
-damaged copy can stop it. An entry that is made again gathers exactly what it gathered the first time, so its label
-stays true. Does not know: calls, guards, how a forward computes, where an entry is while nobody reads it.
+damaged copy in memory can stop it; what is damaged on disk is dropped, and it begins anew. An entry that is made again
+gathers exactly what it gathered the first time, so its label stays true. Does not know: calls, guards, how a forward
+computes, where an entry is while nobody reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 
 from agentcho.engine.cache import KVEntry, Prefix, Tiers
 from agentcho.engine.layout import Recipe, in_common
-from agentcho.errors import StoreFull
+from agentcho.errors import StoreDamaged, StoreFull
 
 
 class Assembly:
@@ -62,14 +63,32 @@ class Assembly:
         here = prefix.entry.pages is not None and self.fits((*entries, prefix.entry), own)
         return prefix.tokens if here else 0
 
+    def expect(self, entries: Sequence[KVEntry]) -> None:
+        """Have the system read ahead what is on disk of all that these entries need, before a call gathers them."""
+        files = self.tiers.files
+        if files is not None and self.tiers.beneath.used:
+            for entry in {*entries, *(source for each in lacking(entries) for source in each.sources)}:
+                if entry.file is not None:
+                    files.expect(entry.file)
+
     def begin(
         self, owner: Hashable, entries: Sequence[KVEntry], own: KVEntry | None = None, prefix: Prefix | None = None
     ) -> None:
         """Bring all of `entries` into the store, pinned for `owner` until `Tiers.unpin`, and give `own` its pages,
         pinned too, with what it has in common with a `prefix` that is in the store.
 
-        They must fit (see `fits`). Raises what a forward raises, or `StoreDamaged`; nothing is pinned for `owner` then.
+        They must fit (see `fits`). What is damaged on disk is made again. Raises what a forward raises, or
+        `StoreDamaged`; nothing is pinned for `owner` then.
         """
+        gathered = entries if prefix is None else (*entries, prefix.entry)
+        while True:
+            try:
+                return self._gather(owner, gathered, own, prefix)
+            except StoreDamaged as error:  # the entry is dropped now
+                if error.file is None or not self.fits(gathered, 0 if own is None else own.length):
+                    raise
+
+    def _gather(self, owner: Hashable, entries: Sequence[KVEntry], own: KVEntry | None, prefix: Prefix | None) -> None:
         dropped = lacking(entries)
         users = Counter(entries)
         for entry in dropped:
@@ -80,9 +99,8 @@ class Assembly:
             for entry in dropped:
                 self._again(entry)
                 self.tiers.release(_used_up(users, entry.sources))
-            begun = () if prefix is None else (prefix.entry,)
-            self.tiers.pin(owner, (*entries, *begun) if own is None else (*entries, *begun, own))
-            self.tiers.bring((*entries, *begun))
+            self.tiers.pin(owner, entries if own is None else (*entries, own))
+            self.tiers.bring(entries)
             if own is not None:
                 self.tiers.allocate(own)
                 if prefix is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Row = Any
 """One row of logits `[vocab]`, or what stands for one. Only the runner that made it looks inside."""
 Stored = Any
-"""The pages of one encoding, or a copy of them in host memory. Only the runner that made it looks inside."""
+"""The pages of one encoding, or a copy of them outside. Only the runner that made it looks inside."""
 Slot = Any
 """The place where one running decode keeps the keys and values that it attends to. `slot.pool.shared` is the context
 that it shares with other slots, or None; `slot.pool.kind.alone` says whether its decode runs in forwards of its own."""
@@ -112,6 +112,12 @@ class Pool(Protocol):
 
     def checksum(self, copy: Stored) -> int:
         """A checksum of all that a copy holds."""
+
+    def packed(self, copy: Stored) -> bytes:
+        """A copy as the bytes of a file."""
+
+    def unpacked(self, data: bytes) -> Stored:
+        """The copy that these bytes were made from, to the bit."""
 
     def check(self, stored: Sequence[tuple[Stored, int]]) -> None:
         """Raise `StoreDamaged` unless each page is free or in one of these, each of so many tokens."""

@@ -1,23 +1,33 @@
-"""Keeps encodings: in the store, in host memory, or only as a recipe.
+"""Keeps encodings: in the store, in host memory, on disk, or only as a recipe.
 
 An entry is *held* while an id or a call can still ask for it, and *pinned* while a call gathers or makes it. Pinned
 entries stay in the store. The others leave it when room is needed, the least recently used first: to host memory, where
-the oldest copies make room for new ones, and from there to their recipe alone. Does not know: calls, guards, how an
-entry is made (again), which ones are needed together (`assembly`).
+the oldest copies make room for new ones, from there to disk in the same way, and from there to their recipe alone. Does
+not know: calls, guards, how an entry is made (again), which ones are needed together (`assembly`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentcho.calls.call import EncodingId, Receipt
 from agentcho.engine.base import Pool, Row, Stored
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.errors import StoreDamaged, StoreFull
 from agentcho.message import Words
+from agentcho.records.files import check_folder
+
+if TYPE_CHECKING:
+    from agentcho.engine.disk import File, Files
+
+ENGINE = logging.getLogger("agentcho.engine")
+FULL = "cannot write to %s: %s. From now on %d tokens are kept there, and all else that leaves memory is made again"
 
 
 @dataclass(eq=False)
@@ -25,8 +35,8 @@ class KVEntry:
     """The keys and values of `length` tokens. Calls with the same `key` (tokens, context, positions) share one entry.
 
     - `position`: where its first token was encoded. `written`: how many of its tokens were computed so far.
-    - An entry that is `ready` was computed whole. It is in one of three tiers: in `pages` of the store, in a `host`
-      copy, or dropped, to be made again by its `recipe`.
+    - An entry that is `ready` was computed whole. It is in one of four tiers: in `pages` of the store, in a `host`
+      copy, in a `file` on disk, or dropped, to be made again by its `recipe`.
     - Before that, only segments of the forward that completes it (`segment`) can attend to it.
     - `holders`: how many ids, unfinished calls and (for the BOS) engines can still ask for it.
     - `digest`: the checksum of its content, once one was taken.
@@ -38,6 +48,7 @@ class KVEntry:
     recipe: Recipe | None = field(default=None, repr=False)
     pages: Stored | None = field(default=None, repr=False)
     host: Stored | None = field(default=None, repr=False)
+    file: File | None = field(default=None, repr=False)
     written: int = 0
     segment: Segment | None = field(default=None, repr=False)
     holders: int = 0
@@ -62,7 +73,7 @@ class KVEntry:
     @property
     def dropped(self) -> bool:
         """Whether it was computed, and only its recipe is left."""
-        return self.ready and self.pages is None and self.host is None
+        return self.ready and self.pages is None and self.host is None and self.file is None
 
     @property
     def sources(self) -> tuple[KVEntry, ...]:
@@ -97,8 +108,8 @@ class Encoding:
 
 class Fullness(NamedTuple):
     """How full the store is, in pages of `page_tokens`: used, promised to running calls and not yet written, allowed,
-    and the most ever used. Then host memory, in tokens: used, allowed, the most ever used. Then what happened so far:
-    encodings that left the store, that were dropped to their recipes, that were made again."""
+    and the most ever used. Then host memory, and then the disk, in tokens: used, allowed, the most ever used. Then what
+    happened so far: encodings that left the store, that were dropped to their recipes, that were made again."""
 
     used: int
     reserved: int
@@ -108,26 +119,88 @@ class Fullness(NamedTuple):
     host_used: int
     host_limit: int
     host_high_water: int
+    disk_used: int
+    disk_limit: int
+    disk_high_water: int
     evicted: int
     dropped: int
     remade: int
 
 
-class Tiers:
-    """All entries of one store, and up to `host_limit` tokens of copies in host memory.
+class DiskRoom(NamedTuple):
+    """How many `tokens` of copies may be on disk, and in which `folder` an engine makes one for them (None: the
+    system's for temporary files)."""
 
-    `resident` (in the store) and `outside` (in host memory) are in the order of last use, the least recent first.
-    Entries in `wanted` are never dropped: they go to host memory even beyond its limit.
+    tokens: int = 0
+    folder: Path | None = None
+
+    @property
+    def place(self) -> Path:
+        """The folder in which engines make their own."""
+        return Path(gettempdir()) if self.folder is None else self.folder
+
+    def check(self) -> None:
+        """`CannotWrite`: nothing can be written there."""
+        if self.tokens:
+            check_folder(self.place)
+
+    def files(self) -> Files | None:
+        """The files of one engine; None: it may have none. `CannotWrite`: there can be none in that folder."""
+        if not self.tokens:
+            return None
+        from agentcho.engine.disk import Files
+
+        return Files(self.place)
+
+
+NO_DISK = DiskRoom()
+
+
+class Shelf:
+    """The entries with a copy at one place outside the store, up to `limit` tokens, the least recently used first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used, self.high_water = limit, 0, 0
+        self.entries: dict[KVEntry, None] = {}
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self.entries
+
+    def put(self, entry: KVEntry) -> None:
+        """Count an entry in, as the one that was used last."""
+        self.entries[entry] = None
+        self.used += entry.length
+        self.high_water = max(self.high_water, self.used)
+
+    def take(self, entry: KVEntry) -> None:
+        """Count an entry out."""
+        del self.entries[entry]
+        self.used -= entry.length
+
+    def surplus(self, tokens: int, wanted: Container[KVEntry]) -> Iterator[KVEntry]:
+        """The entries that have to go so that there is room for so many tokens more, the oldest first, and none of
+        those `wanted`. Each must be gone before the next is asked for."""
+        for entry in list(self.entries) if self.used + tokens > self.limit else ():
+            if self.used + tokens > self.limit and entry not in wanted:
+                yield entry
+
+
+class Tiers:
+    """All entries of one store, up to `host_limit` tokens of copies in host memory, and as many on `disk` as may be
+    there. `CannotWrite`: none can.
+
+    `resident` (in the store), `outside` (in host memory) and `beneath` (on disk) are in the order of last use, the
+    least recent first. Entries in `wanted` are never dropped: they go to host memory even beyond its limit.
     """
 
-    def __init__(self, store: Pool, host_limit: int) -> None:
-        self.store, self._host_limit = store, host_limit
+    def __init__(self, store: Pool, host_limit: int, disk: DiskRoom = NO_DISK) -> None:
+        self.store, self.outside, self.beneath = store, Shelf(host_limit), Shelf(disk.tokens)
+        self.files = disk.files()
         self.resident: dict[KVEntry, None] = {}
-        self.outside: dict[KVEntry, None] = {}
         self.pins: dict[Hashable, tuple[KVEntry, ...]] = {}
         self.pinned: Counter[KVEntry] = Counter()
         self.wanted: Container[KVEntry] = ()
-        self._pinned_pages = self.host_used = self._host_high_water = 0
+        self._pinned_pages = 0
         self.evicted = self.dropped = self.remade = 0
 
     @property
@@ -135,8 +208,13 @@ class Tiers:
         """See `Fullness`."""
         store = self.store
         stored = (store.used, store.reserved, store.limit, store.page_tokens, store.high_water)
-        copied = (self.host_used, self._host_limit, self._host_high_water)
-        return Fullness(*stored, *copied, self.evicted, self.dropped, self.remade)
+        copied = [(shelf.used, shelf.limit, shelf.high_water) for shelf in (self.outside, self.beneath)]
+        return Fullness(*stored, *copied[0], *copied[1], self.evicted, self.dropped, self.remade)
+
+    def close(self) -> None:
+        """Remove all that is on disk."""
+        if self.files is not None:
+            self.files.close()
 
     # -- holding and pinning -----------------------------------------------------------------------------
 
@@ -155,7 +233,7 @@ class Tiers:
                 self.discard(entry)
 
     def discard(self, entry: KVEntry) -> None:
-        """Give up an entry's pages and its copy."""
+        """Give up an entry's pages and its copy, wherever it is."""
         self._leave(entry)
         self._forget_copy(entry)
         entry.segment = entry.digest = None
@@ -210,36 +288,55 @@ class Tiers:
     # -- moving ------------------------------------------------------------------------------------------
 
     def bring(self, entries: Iterable[KVEntry]) -> None:
-        """Copy those of these entries that are in host memory back into the store, and note that all of them are in
-        use. They must be pinned, and none dropped. `StoreDamaged`: a copy is not what it was."""
+        """Copy those of these entries that are in host memory or on disk back into the store, and note that all of them
+        are in use. They must be pinned and wanted, and none dropped. `StoreDamaged`: a copy is not what it was, and is
+        dropped; with a `file` where that was found on disk."""
         for entry in entries:
-            if entry.host is not None:
-                if self.store.checksum(entry.host) != entry.digest:
+            if (copy := self._copy(entry)) is not None:
+                if self.store.checksum(copy) != entry.digest:
                     self.drop(entry)  # the next call that reads it encodes it again
                     raise StoreDamaged("a copy in host memory has changed")
                 self.allocate(entry)
-                self.store.copy_in(entry.block, entry.host)
+                self.store.copy_in(entry.block, copy)
                 self._forget_copy(entry)
             assert entry.pages is not None
             del self.resident[entry]
             self.resident[entry] = None
 
-    def move_out(self, entry: KVEntry) -> None:
-        """Move an entry out of the store: to host memory if there is room, else it is dropped. `StoreDamaged`: its
-        content is not what it was."""
-        self.evicted += 1
-        if entry in self.wanted or self._room_outside(entry.length):
-            copy = self.store.copy_out(entry.block)
-            digest = self.store.checksum(copy)
-            if entry.digest not in (None, digest):
-                raise StoreDamaged("keys or values in the store have changed")
-            entry.host, entry.digest = copy, digest
-            self.outside[entry] = None
-            self.host_used += entry.length
-            self._host_high_water = max(self._host_high_water, self.host_used)
-            self._leave(entry)
-        else:
+    def read(self, file: File) -> Stored:
+        """The copy in a file. `StoreDamaged`: it is gone, or not what it was."""
+        assert self.files is not None
+        return self.store.unpacked(self.files.read(file))
+
+    def _copy(self, entry: KVEntry) -> Stored | None:
+        """The copy of an entry, from host memory or from disk; None: it has none."""
+        if entry.file is None:
+            return entry.host
+        try:
+            return self.read(entry.file)
+        except StoreDamaged as error:
+            ENGINE.warning("%s", error)
             self.drop(entry)
+            raise
+
+    def move_out(self, entry: KVEntry) -> None:
+        """Move an entry out of the store: to host memory if there is room, else to disk, else it is dropped.
+        `StoreDamaged`: its content is not what it was."""
+        self.evicted += 1
+        near = entry in self.wanted or self._room_outside(entry.length)
+        if not near and entry.length > self.beneath.limit:
+            return self.drop(entry)
+        copy = self.store.copy_out(entry.block)
+        digest = self.store.checksum(copy)
+        if entry.digest not in (None, digest):
+            raise StoreDamaged("keys or values in the store have changed")
+        entry.digest = digest
+        if near:
+            entry.host = copy
+            self.outside.put(entry)
+        elif not self._write(entry, copy):
+            return self.drop(entry)
+        return self._leave(entry)
 
     def drop(self, entry: KVEntry) -> None:
         """Drop an entry: keep its recipe alone."""
@@ -252,14 +349,32 @@ class Tiers:
             if entry.pages is not None and not self.pinned[entry]:
                 self.move_out(entry)
 
-    def trim(self, bound: int | None = None) -> None:
-        """Drop the oldest copies until no more than `bound` tokens (None: the limit) are in host memory."""
-        bound = self._host_limit if bound is None else bound
-        for entry in list(self.outside) if self.host_used > bound else ():
-            if self.host_used <= bound:
-                return
-            if entry not in self.wanted:
+    def trim(self, tokens: int = 0) -> None:
+        """Move the oldest copies to disk, or drop them, until there is room in host memory for so many tokens more."""
+        for entry in self.outside.surplus(tokens, self.wanted):
+            copy = entry.host
+            if self._write(entry, copy):
+                self.outside.take(entry)
+                entry.host = None
+            else:
                 self.drop(entry)
+
+    def _write(self, entry: KVEntry, copy: Stored) -> bool:
+        """Write a copy to disk; False: there is no room. A disk that takes no more than it has is not asked to."""
+        if self.files is None or entry.length > self.beneath.limit:
+            return False
+        for oldest in self.beneath.surplus(entry.length, self.wanted):
+            self.drop(oldest)
+        if self.beneath.used + entry.length > self.beneath.limit:
+            return False
+        try:
+            entry.file = self.files.write(self.store.packed(copy))
+        except OSError as error:
+            self.beneath.limit = self.beneath.used
+            ENGINE.warning(FULL, self.files.folder, error.strerror or error, self.beneath.limit)
+            return False
+        self.beneath.put(entry)
+        return True
 
     def _pages(self, entry: KVEntry) -> int:
         return self.store.pages_for(entry.length)
@@ -272,10 +387,10 @@ class Tiers:
             self.move_out(victim)
 
     def _room_outside(self, tokens: int) -> bool:
-        if tokens > self._host_limit:
+        if tokens > self.outside.limit:
             return False
-        self.trim(self._host_limit - tokens)
-        return self.host_used + tokens <= self._host_limit
+        self.trim(tokens)
+        return self.outside.used + tokens <= self.outside.limit
 
     def _leave(self, entry: KVEntry) -> None:
         if entry.pages is not None:
@@ -285,6 +400,10 @@ class Tiers:
 
     def _forget_copy(self, entry: KVEntry) -> None:
         if entry.host is not None:
-            del self.outside[entry]
-            self.host_used -= entry.length
+            self.outside.take(entry)
             entry.host = None
+        if entry.file is not None:
+            assert self.files is not None
+            self.beneath.take(entry)
+            self.files.remove(entry.file)
+            entry.file = None

@@ -33,7 +33,7 @@ from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
 from agentcho.engine.assembly import Assembly, common
 from agentcho.engine.base import Constraint, Ran, Runner, Template
-from agentcho.engine.cache import Encoding, Fullness, KVEntry, Prefix, Tiers
+from agentcho.engine.cache import NO_DISK, DiskRoom, Encoding, Fullness, KVEntry, Prefix, Tiers
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
 from agentcho.engine.forward import Blame, Plan, Trial
@@ -93,13 +93,15 @@ class Ids:
 
 class EngineCore(Direct):
     """Keeps what a runner computes under ids: at most `context` positions, in the words of `template`. Up to
-    `host_tokens` tokens of what leaves the runner's pages stay in host memory. As a context manager it closes
-    itself."""
+    `host_tokens` tokens of what leaves the runner's pages stay in host memory, and then as many on `disk` as there is
+    room for. As a context manager it closes itself."""
 
-    def __init__(self, runner: Runner, template: Template, context: int, host_tokens: int) -> None:
+    def __init__(
+        self, runner: Runner, template: Template, context: int, host_tokens: int, disk: DiskRoom = NO_DISK
+    ) -> None:
         self._runner, self.framing, self.context = runner, template, context
         self.store = runner.pages
-        self._tiers = Tiers(runner.pages, host_tokens)
+        self._tiers = Tiers(runner.pages, host_tokens, disk)
         self._encodings: dict[EncodingId, Encoding] = {}
         self._waiting: dict[EncodingId, Admitted] = {}
         self._untold: list[EncodingId] = []
@@ -118,11 +120,12 @@ class EngineCore(Direct):
         return self._runner.owner
 
     def close(self) -> None:
-        """Give up all calls under way, all encodings and their memory, at once. Afterwards every use is refused with
-        `EngineClosed`; closing again does nothing. Other engines on the same network go on."""
+        """Give up all calls under way, all encodings, and their memory and files, at once. Afterwards every use is
+        refused with `EngineClosed`; closing again does nothing. Other engines on the same network go on."""
         if vars(self):
             with self.owner.acting(None, "close"):
                 self._scheduler.drop_all()
+                self._tiers.close()
                 vars(self).clear()
 
     def __enter__(self) -> Self:
@@ -152,7 +155,7 @@ class EngineCore(Direct):
 
     @property
     def fullness(self) -> Fullness:
-        """How full store and host memory are, and what had to move."""
+        """How full store, host memory and disk are, and what had to move."""
         return self._tiers.fullness
 
     @property
@@ -324,6 +327,7 @@ class EngineCore(Direct):
                 sequence = self._repair(call, local)
         self._assembly.check(sequence.needs, sequence.grows, sequence.context.length + sequence.grows)
         self._tiers.hold(sequence.holds)
+        self._assembly.expect(sequence.needs)
         return sequence
 
     def _prefill(self, call: Prefill, placed: Layout) -> Admitted:

@@ -24,15 +24,15 @@ class Integrity:
         self._holders = Counter(encoding.entry for encoding in encodings.values())
         self._holders.update(entry for call in calls for entry in call.holds)
         self._holders.update(entry for owner in tiers.pins if owner not in calls for entry in tiers.pins[owner])
-        self._storages = _closure([*self._holders, *tiers.resident, *tiers.outside])
+        self._storages = _closure([*self._holders, *tiers.resident, *tiers.outside.entries, *tiers.beneath.entries])
 
     def check(self) -> None:
         """Raise `StoreDamaged` unless all of this holds:
 
         - each page is free or belongs to one entry, and the promised pages are those of running calls;
         - each entry is in one tier, and is held, pinned and counted as often as it is named;
-        - each entry in the store or in host memory has the checksum that was taken when it first moved or was first
-          checked (now, where none was taken);
+        - each entry in the store, in host memory or on disk has the checksum that was taken when it first moved or was
+          first checked (now, where none was taken), and each file is as it was written;
         - each dropped entry can be made again;
         - key, position and length of an entry are those of its recipe, and its tokens and positions are those of the
           words and the receipt of each of its ids.
@@ -62,14 +62,17 @@ class Integrity:
         _sound(pinned == tiers.pinned, "pins do not add up")
         pages = sum(tiers.store.pages_for(entry.length) for entry in pinned)
         _sound(tiers.available == tiers.store.limit - tiers.store.reserved - pages, "pinned pages do not add up")
-        _sound(tiers.host_used == sum(s.length for s in tiers.outside), "host memory does not add up")
+        for shelf, where in ((tiers.outside, "host memory"), (tiers.beneath, "the disk")):
+            _sound(shelf.used == sum(entry.length for entry in shelf.entries), f"{where} does not add up")
 
     def _tier(self, entry: KVEntry) -> None:
         tiers, here = self._tiers, entry.pages is not None
         _sound(here == (entry in tiers.resident), "a block is not in the order of use")
         _sound((entry.host is not None) == (entry in tiers.outside), "a copy is not in the order of use")
-        _sound(not here or entry.host is None, "an encoding is in two tiers")
-        _sound(entry.holders > 0 or (not here and entry.host is None), "what nobody holds takes room")
+        _sound((entry.file is not None) == (entry in tiers.beneath), "a file is not in the order of use")
+        places = here + (entry.host is not None) + (entry.file is not None)
+        _sound(places <= 1, "an encoding is in two tiers")
+        _sound(entry.holders > 0 or not places, "what nobody holds takes room")
         _sound(here or not tiers.pinned[entry], "what is pinned is not in the store")
 
     def _label(self, entry: KVEntry) -> None:
@@ -82,7 +85,7 @@ class Integrity:
             _sound(_complete(recipe), "an encoding could not be made again")
 
     def _content(self, entry: KVEntry) -> None:
-        copy = entry.host
+        copy = entry.host if entry.file is None else self._tiers.read(entry.file)
         if entry.pages is not None and entry.ready:
             copy = self._tiers.store.copy_out(entry.pages)
         if copy is not None:

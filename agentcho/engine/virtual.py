@@ -79,6 +79,14 @@ class VirtualPages:
         """Of nothing."""
         return 0
 
+    def packed(self, copy: int) -> bytes:
+        """Its length."""
+        return b"%d" % copy
+
+    def unpacked(self, data: bytes) -> int:
+        """See `packed`."""
+        return int(data)
+
     def check(self, stored: Sequence[tuple[int, int]]) -> None:
         """`StoreDamaged`: the tokens in use are not those of the entries."""
         if self.used != sum(length for _, length in stored) or any(pages != length for pages, length in stored):

@@ -105,7 +105,7 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
         if source not in made:
             first.setdefault(source, name)
     loading = {name: source for source, name in first.items()}
-    made |= zip(first, _load(loading, markers, tell, share), strict=True)
+    made |= zip(first, _load(loading, markers, tell, share, int(config.disk_tokens * share)), strict=True)
     for source, name in first.items():
         ENGINE.info("loaded %s (%s)%s", name, source.model.model, _kept(made[source]))
     others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}
@@ -147,13 +147,16 @@ def _made(source: Source, name: str) -> EnginePort:
     return FakeEngine()
 
 
-def _load(wanted: Mapping[str, Source], markers: Markers, tell: Tell, share: float) -> list[EnginePort]:
+def _load(
+    wanted: Mapping[str, Source], markers: Markers, tell: Tell, share: float, disk_tokens: int
+) -> list[EnginePort]:
     """The engines of models with weights, each by a name that errors tell."""
     if not wanted:
         return []
     from agentcho.runner.engine import Engine
 
-    return [*Engine.load_all({name: _weights(source) for name, source in wanted.items()}, markers, tell, share)]
+    weights = {name: _weights(source) for name, source in wanted.items()}
+    return [*Engine.load_all(weights, markers, tell, share, disk_tokens)]
 
 
 def _weights(source: Source) -> Any:

@@ -337,7 +337,7 @@ def checked_models(config: RunConfig, loaded: Loaded, costs: Mapping[str, Costs]
 
 def load_engine(config: RunConfig, tell: Tell = unheard, share: float = 1) -> EnginePort:
     """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model. `tell` hears
-    how far it is. `share`: of the memory that one process would take for encodings."""
+    how far it is. `share`: of what one process would take for encodings."""
     began = perf_counter()
     ENGINE.info("loading %s", config.model)
     try:
@@ -366,6 +366,7 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         merge=config.merge,
         device_map=config.device_map,
         weights=config.weights,
+        disk_tokens=int(config.disk_tokens * share),
         plain_markers=required_markers(config.reuse, config.plain_markers),
         share=share,
         tell=tell,

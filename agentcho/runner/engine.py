@@ -21,6 +21,7 @@ from agentcho.calls.owner import owned
 from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
 from agentcho.engine.adapter import find_adapter
+from agentcho.engine.cache import NO_DISK, DiskRoom
 from agentcho.engine.core import EngineCore
 from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.engine.template import Framing
@@ -55,15 +56,16 @@ class Engine(EngineCore):
         store_tokens: int,
         host_tokens: int,
         context: int,
+        disk: DiskRoom = NO_DISK,
     ) -> None:
         shapes = [proof.shape for proof in proofs]
-        self._model, self.proofs, self._room = model, proofs, (store_tokens, host_tokens)
+        self._model, self.proofs, self._room, self._disk = model, proofs, (store_tokens, host_tokens), disk
         self._fingerprint: dict[str, str] | None = None
         pages = PagePool(shapes, store_tokens, model.device, model.dtype)
         idle, may_share = int(IDLE * store_tokens), can_share(proofs)
         slots = Slots(shapes, model.device, model.dtype, idle=idle, may_share=may_share)
         runner = TorchRunner(model, pages, slots, [proof.rotation for proof in proofs], framing)
-        super().__init__(runner, framing, context, host_tokens)
+        super().__init__(runner, framing, context, host_tokens, disk)
 
     @classmethod
     def load(
@@ -77,6 +79,8 @@ class Engine(EngineCore):
         context: int | None = None,
         store_tokens: int | None = None,
         host_tokens: int | None = None,
+        disk_tokens: int = 0,
+        disk: str | Path | None = None,
         share: float = 1,
         device_map: DeviceMap | None = None,
         weights: str | None = None,
@@ -95,14 +99,19 @@ class Engine(EngineCore):
         - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
           of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
           `share`: of these defaults, where other processes on this machine load as much.
+        - `disk_tokens`: tokens that left host memory, in files of a folder of its own, which is made in the folder
+          `disk` (None: the system's for temporary files) and removed when the engine is closed or the process ends.
         - `plain_markers` "refuse" takes no model in whose chat template a text can spell what stands between messages.
         - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
 
-        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError` (no place for it), `AdapterError`.
+        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError` (no place for it), `AdapterError`,
+        `CannotWrite` (no files in the folder `disk`).
         """
         found = None if adapter is None else find_adapter(adapter)
         wanted = Weights(model, Place(device, dtype, device_map, weights), found, merge)
-        parts = partial(load, wanted, Sizes(context, store_tokens, host_tokens, share), plain_markers, tell)
+        room = DiskRoom(disk_tokens, None if disk is None else Path(disk))
+        sizes = Sizes(context, store_tokens, host_tokens, room, share)
+        parts = partial(load, wanted, sizes, plain_markers, tell)
         # torch keeps a pool of compute threads for each thread that ever called it, and a second pool halves the speed
         # of the thread that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
@@ -110,12 +119,17 @@ class Engine(EngineCore):
 
     @classmethod
     def load_all(
-        cls, wanted: Mapping[str, Weights], plain_markers: Markers, tell: Tell = unheard, share: float = 1
+        cls,
+        wanted: Mapping[str, Weights],
+        plain_markers: Markers,
+        tell: Tell = unheard,
+        share: float = 1,
+        disk_tokens: int = 0,
     ) -> list[Engine]:
-        """Engines of several models, by names that errors tell, with stores that together are as large as that of one.
-        Everything else as in `load`."""
+        """Engines of several models, by names that errors tell, with stores that together are as large as that of one,
+        and with `disk_tokens` tokens in files, equally many each. Everything else as in `load`."""
         with ThreadPoolExecutor(1) as alone:
-            parts = partial(load_all, wanted, plain_markers, tell, share)
+            parts = partial(load_all, wanted, plain_markers, tell, share, disk_tokens)
             return alone.submit(lambda: [cls(*each)._warmed() for each in parts()]).result()
 
     def _warmed(self) -> Engine:
@@ -131,14 +145,14 @@ class Engine(EngineCore):
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
         turn. Raises `AdapterError`."""
         model = self._model.adapted(None if adapter is None else find_adapter(adapter))
-        other = Engine(model, self.framing, self.proofs, *self._room, self.context)
+        other = Engine(model, self.framing, self.proofs, *self._room, self.context, self._disk)
         other._runner.costs = self._runner.costs
         return other
 
     @owned
     def trained(self, config: Mapping[str, Any]) -> Engine:
         """An engine of its own on the same network, through a fresh adapter that is to be trained. `ConfigError`."""
-        return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context)
+        return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context, self._disk)
 
     @property
     def room(self) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import NamedTuple, get_args
 
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
+from agentcho.engine.cache import NO_DISK, DiskRoom
 from agentcho.engine.template import Framing, derive
 from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
@@ -22,8 +23,8 @@ from agentcho.runner.prepack import pack
 
 
 class Parts(NamedTuple):
-    """What an engine is made of. `store_tokens` and `host_tokens`: how many tokens it keeps in the store and in host
-    memory."""
+    """What an engine is made of. `store_tokens`, `host_tokens` and `disk`: how many tokens it keeps in the store, in
+    host memory and on disk."""
 
     model: Model
     framing: Framing
@@ -31,24 +32,31 @@ class Parts(NamedTuple):
     store_tokens: int
     host_tokens: int
     context: int
+    disk: DiskRoom
 
 
 class Sizes(NamedTuple):
     """How much of a model may be used: `context` positions; `store_tokens` tokens of encodings in the store, and
-    `host_tokens` tokens of copies in host memory. None: as much as there is, or `share` of what is kept by default."""
+    `host_tokens` tokens of copies in host memory, and more on `disk`. None: as much as there is, or `share` of what is
+    kept by default."""
 
     context: int | None = None
     store_tokens: int | None = None
     host_tokens: int | None = None
+    disk: DiskRoom = NO_DISK
     share: float = 1
 
     def check(self) -> None:
-        """`ModelError`: one of them is no whole number, or too small."""
+        """`ModelError`: one of them is no whole number, or too small. `CannotWrite`: there can be no files on disk."""
         _check_count("context", self.context, PROBE, "nothing can be proved over so few positions")
         _check_count("store_tokens", self.store_tokens, 1, "nothing can be kept in so few tokens")
         _check_count("host_tokens", self.host_tokens, 0, "this is no number of tokens")
+        _check_count("disk_tokens", self.disk.tokens, 0, "this is no number of tokens")
         if not 0 < self.share <= 1:
             raise ModelError(f"share={self.share!r} is no share of the memory; give a number above 0, at most 1")
+        if self.disk.folder is not None and not self.disk.tokens:
+            raise ModelError(f"disk={str(self.disk.folder)!r} says nothing without disk_tokens; give both, or neither")
+        self.disk.check()
 
 
 class Weights(NamedTuple):
@@ -72,13 +80,16 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
     return proved(loaded, sizes, tell)
 
 
-def load_all(wanted: Mapping[str, Weights], markers: Markers, tell: Tell = unheard, share: float = 1) -> list[Parts]:
-    """Several models, which together keep no more than this share of what one of them would: on each device equally
-    many tokens. Raises as `load` does, with the name of the model."""
+def load_all(
+    wanted: Mapping[str, Weights], markers: Markers, tell: Tell = unheard, share: float = 1, disk_tokens: int = 0
+) -> list[Parts]:
+    """Several models, which together keep no more than this share of what one of them would, on each device equally
+    many tokens, and `disk_tokens` on disk. Raises as `load` does, with the name of the model."""
     parts = []
+    sizes = Sizes(share=share, disk=DiskRoom(disk_tokens // max(1, len(wanted))))
     for name, weights in wanted.items():
         with of_model(name):
-            parts.append(load(weights, Sizes(share=share), markers, tell))
+            parts.append(load(weights, sizes, markers, tell))
     kinds = [Kind([proof.shape for proof in each.proofs], each.model.device, each.model.dtype) for each in parts]
     rooms = zip(parts, shared_tokens(kinds, share), shared_host_tokens(kinds, share), strict=True)
     return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]
@@ -140,4 +151,4 @@ def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
     kind = Kind(shapes, model.device, model.dtype)
     room = shared_tokens([kind], sizes.share)[0] if room is None else room
     outside = shared_host_tokens([kind], sizes.share)[0] if outside is None else outside
-    return Parts(model, framing, proofs, room, outside, positions)
+    return Parts(model, framing, proofs, room, outside, positions, sizes.disk)

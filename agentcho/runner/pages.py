@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
 from agentcho.errors import StoreDamaged, StoreFull
@@ -26,7 +27,7 @@ ALIGNED = 64
 """torch's own tensors begin at a multiple of so many bytes. Kernels may compute in another order for one that does
 not."""
 Copy = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory."""
+"""Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory or read from disk."""
 
 
 def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -185,6 +186,16 @@ class PagePool:
     def checksum(self, copy: Copy) -> int:
         """See `checksum`."""
         return checksum(copy)
+
+    def packed(self, copy: Copy) -> bytes:
+        """A copy as a safetensors file: keys and values by the number of their layer."""
+        keys = {f"{layer}.keys": keys for layer, (keys, _) in enumerate(copy)}
+        return save(keys | {f"{layer}.values": values for layer, (_, values) in enumerate(copy)})
+
+    def unpacked(self, data: bytes) -> Copy:
+        """The copy in such a file, to the bit."""
+        found = load(data)
+        return tuple((found[f"{layer}.keys"], found[f"{layer}.values"]) for layer in range(self.layers))
 
     def check(self, stored: Sequence[tuple[Pages, int]]) -> None:
         """See `base.Pool.check`."""

@@ -4,6 +4,7 @@ in the deterministic profile both give the same bits, and after every act all th
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from hypothesis.stateful import (
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, First, Most, Repair
+from agentcho.engine.cache import DiskRoom
 from agentcho.errors import RequestError, StoreFull
 
 STORE = 64
@@ -30,11 +32,11 @@ WORDS = st.text("abc ", min_size=1, max_size=12)
 class Twins(RuleBasedStateMachine):
     """`held` are finished and not released, on both engines; `flying` submitted and not finished."""
 
-    load: Callable[[int, int], Engine]
+    load: Callable[[int, int, int], Engine]
 
-    @initialize(host=st.sampled_from([0, 40, 4096]))
-    def begin(self, host: int) -> None:
-        self.roomy, self.tight = self.load(1 << 13, 0), self.load(STORE, host)
+    @initialize(host=st.sampled_from([0, 40, 4096]), disk=st.sampled_from([0, 60, 4096]))
+    def begin(self, host: int, disk: int) -> None:
+        self.roomy, self.tight = self.load(1 << 13, 0, 0), self.load(STORE, host, disk)
         self.held, self.flying = list[EncodingId](), list[EncodingId]()
 
     @rule(
@@ -137,15 +139,17 @@ class Twins(RuleBasedStateMachine):
         self._settle()
         self.tight.release(self.held)
         self.tight.check_integrity()
-        assert (self.tight.fullness.used, self.tight.fullness.host_used, self.tight.idle) == (1, 0, True)
+        full = self.tight.fullness
+        assert (full.used, full.host_used, full.disk_used, self.tight.idle) == (1, 0, 0, True)
 
 
 @pytest.mark.parametrize("examples", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_a_small_store_changes_nothing(llama: Engine, examples: int) -> None:
+def test_a_small_store_changes_nothing(llama: Engine, examples: int, tmp_path: Path) -> None:
     class Machine(Twins):
         @staticmethod
-        def load(store: int, host: int) -> Engine:
-            return Engine(llama._model, llama.framing, llama.proofs, store, host, llama.context)
+        def load(store: int, host: int, disk: int) -> Engine:
+            room = DiskRoom(disk, tmp_path)
+            return Engine(llama._model, llama.framing, llama.proofs, store, host, llama.context, room)
 
     run_state_machine_as_test(
         Machine,
