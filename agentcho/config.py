@@ -183,6 +183,8 @@ OWN = ("model", "device", "dtype", "weights", "adapter", "base_url", "server", "
 
 KEYS = ("key_env", "key_file")
 """Options that may change: where the key of an endpoint is decides nothing of what is said."""
+FREE = (*KEYS, "disk_tokens")
+"""Options that a run may go on with otherwise."""
 DEFAULT_MODEL = "default"
 """What a run's own model is called where agents are given one."""
 

@@ -210,7 +210,7 @@ class StoreFull(AgentchoError):
 
 
 class StoreDamaged(AgentchoError):
-    """Stored keys, labels or counts are not what they were. `file`: a copy on disk is not, and nothing of it is read."""
+    """Stored keys, labels or counts are not what they were. `file`: one on disk is not, and nothing of it is read."""
 
     def __init__(self, what: str, file: Path | None = None) -> None:
         new, again = "Load the engine anew; if it comes again, report it", "It is made again; see who else writes there"

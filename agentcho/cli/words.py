@@ -72,7 +72,7 @@ COLUMNS = From(
 )
 AUDITED = From(
     RunConfig,
-    without=(*LOADING[1:], "merge", "temperature", "top_p", "limits", "part"),
+    without=(*LOADING[1:], "merge", "disk_tokens", "temperature", "top_p", "limits", "part"),
     helps={
         "games": "How many to play.",
         "leakage": "What choreographed mode does about leaks. Of a trace: audit.",
@@ -88,5 +88,7 @@ TRACED = From(
     helps=HERE | {"seed": "Of every coin and task. Compare on another one."},
 )
 PROVEN = From(
-    RunConfig, without=(*REUSE, "temperature", "top_p", "limits", "plain_markers", "part", *SERVED), helps=HERE
+    RunConfig,
+    without=(*REUSE, "disk_tokens", "temperature", "top_p", "limits", "plain_markers", "part", *SERVED),
+    helps=HERE,
 )

@@ -132,12 +132,12 @@ class DiskRoom(NamedTuple):
     system's for temporary files)."""
 
     tokens: int = 0
-    folder: Path | None = None
+    folder: str | Path | None = None
 
     @property
     def place(self) -> Path:
         """The folder in which engines make their own."""
-        return Path(gettempdir()) if self.folder is None else self.folder
+        return Path(gettempdir() if self.folder is None else self.folder)
 
     def check(self) -> None:
         """`CannotWrite`: nothing can be written there."""

@@ -51,7 +51,8 @@ def differences(
     found += [
         f"{name} ({getattr(info.config, name)}, not {getattr(config, name)})"
         for name in RunConfig.model_fields
-        if name not in KEYS and _keyless(getattr(info.config, name)) != _keyless(getattr(config, name))
+        if name not in (*KEYS, "disk_tokens")
+        and _keyless(getattr(info.config, name)) != _keyless(getattr(config, name))
     ]
     if tasks != info.tasks:
         found.append("the words of its tasks")

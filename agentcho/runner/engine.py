@@ -98,19 +98,16 @@ class Engine(EngineCore):
         - `weights` "int8": linear layers, the head aside, in 8 bits with a scale a row; quick in bfloat16 on a CPU.
         - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
           of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
-          `share`: of these defaults, where other processes on this machine load as much.
-        - `disk_tokens`: tokens that left host memory, in files of a folder of its own, which is made in the folder
-          `disk` (None: the system's for temporary files) and removed when the engine is closed or the process ends.
+          `share`: of these defaults, where other processes on this machine load as much. `disk_tokens`: tokens that
+          left host memory, in files that end with the engine, in the folder `disk` (None: that of temporary files).
         - `plain_markers` "refuse" takes no model in whose chat template a text can spell what stands between messages.
         - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
 
-        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError` (no place for it), `AdapterError`,
-        `CannotWrite` (no files in the folder `disk`).
+        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `AdapterError`, `CannotWrite`.
         """
         found = None if adapter is None else find_adapter(adapter)
         wanted = Weights(model, Place(device, dtype, device_map, weights), found, merge)
-        room = DiskRoom(disk_tokens, None if disk is None else Path(disk))
-        sizes = Sizes(context, store_tokens, host_tokens, room, share)
+        sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share)
         parts = partial(load, wanted, sizes, plain_markers, tell)
         # torch keeps a pool of compute threads for each thread that ever called it, and a second pool halves the speed
         # of the thread that steps the engine; so loading runs in a thread that ends with it.

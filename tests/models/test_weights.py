@@ -106,7 +106,8 @@ def loaded(engines: Engines) -> Any:
     folder = str(engines.folder())
     models = {"a": ModelConfig(model=folder), "b": ModelConfig(model=folder, dtype="bfloat16")}
     models["c"], models["d"] = models["b"], ModelConfig(model="fake")
-    return load_together(RunConfig(model=folder, models=models, dtype="float32"), None, {}, lambda *told: None)
+    config = RunConfig(model=folder, models=models, dtype="float32", disk_tokens=90)
+    return load_together(config, None, {}, lambda *told: None)
 
 
 def test_the_models_of_a_run_are_loaded_once_each_and_share_what_one_would_have(loaded: Any) -> None:
@@ -114,6 +115,7 @@ def test_the_models_of_a_run_are_loaded_once_each_and_share_what_one_would_have(
     assert list(others) == ["a", "b", "c", "d"]
     assert others["b"] is others["c"]
     assert len({id(own), *map(id, others.values())}) == 4
+    assert [each.fullness.disk_limit for each in (own, others["a"], others["b"])] == [30] * 3
     stores = [each.room for each in (own, others["a"], others["b"])]
     assert len(set(stores)) == 1
     bytes_ = sum(

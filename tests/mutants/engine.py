@@ -20,6 +20,7 @@ GRAPHS = "tests/engine/test_graphs.py"
 INVARIANCE = "tests/engine/test_invariance.py"
 IN_PLACE = "tests/engine/test_in_place.py"
 SLOTS = "tests/engine/test_slots.py"
+DISK = "tests/engine/test_disk.py"
 LOGPROBS = "tests/engine/test_logprobs.py"
 MEMORY = "tests/engine/test_memory.py"
 PACKING = "tests/engine/test_packing.py"
@@ -227,7 +228,7 @@ SHARED = (
         "read a damaged copy",
         "keys that changed in host memory would come back and be read as if they were sound",
         "agentcho/engine/cache.py",
-        "if self.store.checksum(entry.host) != entry.digest:",
+        "if self.store.checksum(copy) != entry.digest:",
         "if entry.digest is None:",
         (f"{MEMORY}::test_what_was_damaged_outside_does_not_come_back_but_is_made_again",),
     ),
@@ -570,4 +571,92 @@ GUESSED = (
     ),
 )
 
-ENGINE = (*EXACT, *POSITIONS, *SHARED, *FAILURES, *SHADOWS, *REPAIRS, *ENDINGS, *KERNELS, *LIKELY, *CALLING, *GUESSED)
+FILES = (
+    Mutant(
+        "read a file that was changed",
+        "keys that somebody wrote into it, or those of another message, would be read as what this one says",
+        "agentcho/engine/disk.py",
+        "if not hmac.compare_digest(self._digest(data), file.digest):",
+        "if len(data) != file.size:",
+        (f"{DISK}::test_a_file_that_is_not_what_was_written_is_told_of_and_made_again",),
+    ),
+    Mutant(
+        "go through a link to a file",
+        "what a message is made of would be written to, or read from, wherever somebody points",
+        "agentcho/engine/disk.py",
+        "NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC",
+        "NO_LINK = os.O_CLOEXEC",
+        (f"{DISK}::test_a_file_that_is_not_what_was_written_is_told_of_and_made_again",),
+    ),
+    Mutant(
+        "files that others may read",
+        "other users of the machine would have the keys and values of what is private",
+        "agentcho/engine/disk.py",
+        "os.open(name, MADE, 0o600, dir_fd=self._at)",
+        "os.open(name, MADE, 0o644, dir_fd=self._at)",
+        (f"{DISK}::test_files_are_their_owners_alone_and_their_names_tell_nothing",),
+    ),
+    Mutant(
+        "write over a file that is there",
+        "what somebody has put there, or a link to it, would be written over",
+        "agentcho/engine/disk.py",
+        "MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK",
+        "MADE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC",
+        (f"{DISK}::test_a_file_that_is_there_already_is_not_written",),
+    ),
+    Mutant(
+        "remove the files of the living",
+        "an engine that is loaded would take away what others have on disk",
+        "agentcho/engine/disk.py",
+        "                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "",
+        (f"{DISK}::test_what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not",),
+    ),
+    Mutant(
+        "leave the files of a closed engine",
+        "what was private would stay on disk for as long as the process lives",
+        "agentcho/engine/core.py",
+        "                self._tiers.close()\n",
+        "",
+        (f"{DISK}::test_files_are_their_owners_alone_and_their_names_tell_nothing",),
+    ),
+    Mutant(
+        "leave the file of what was released",
+        "what nobody can ask for any more would stay on disk",
+        "agentcho/engine/cache.py",
+        "            self.files.remove(entry.file)\n",
+        "",
+        (f"{DISK}::test_what_is_released_leaves_the_disk",),
+    ),
+    Mutant(
+        "a call fails for a file that is gone",
+        "whoever can remove a file would decide which calls fail",
+        "agentcho/engine/assembly.py",
+        "if error.file is None or not self.fits(",
+        "if error.file is not None or not self.fits(",
+        (f"{DISK}::test_a_file_that_is_not_what_was_written_is_told_of_and_made_again",),
+    ),
+    Mutant(
+        "forget what a call goes on from while others are made again",
+        "its earlier state may be gone by the time that it is taken over",
+        "agentcho/engine/assembly.py",
+        "users = Counter(entries)",
+        "users = Counter(entries[:1])",
+        (f"{DISK}::test_what_a_call_goes_on_from_may_have_to_leave_while_others_are_made_again",),
+    ),
+)
+
+ENGINE = (
+    *FILES,
+    *EXACT,
+    *POSITIONS,
+    *SHARED,
+    *FAILURES,
+    *SHADOWS,
+    *REPAIRS,
+    *ENDINGS,
+    *KERNELS,
+    *LIKELY,
+    *CALLING,
+    *GUESSED,
+)

@@ -18,7 +18,7 @@ from agentcho.lab.sweep.folder import Change, Folder, There
 from agentcho.lab.sweep.grid import Cell
 from agentcho.tasks import TaskSet
 
-NETWORK = ("model", "device", "device_map", "dtype", "weights", "base_url", "server")
+NETWORK = ("model", "device", "device_map", "dtype", "weights", "disk_tokens", "base_url", "server")
 """Options of a run with which a network is loaded; another adapter goes onto the same one."""
 
 
@@ -94,7 +94,7 @@ def network(config: RunConfig) -> object:
     """What is loaded for a cell; cells with equal ones are played on what is loaded once."""
     if config.models or config.own.served or config.merge:
         models = {name: model.model_copy(update=dict.fromkeys(KEYS)) for name, model in config.models.items()}
-        return config.own, config.merge, config.device_map, tuple(models.items())
+        return config.own, config.merge, config.device_map, config.disk_tokens, tuple(models.items())
     return tuple(getattr(config, name) for name in NETWORK)
 
 

@@ -1,7 +1,7 @@
 """The engines that pairs are played on, by the room that there is: sets, the fake, a tiny model with random weights.
 
-short: few positions, so that calls overflow; tight: a store that holds little, so that much is evicted and made again;
-adapted: through an adapter with random weights. Does not know: workflows.
+short: few positions, so that calls overflow; tight: a store that holds little, so that much is evicted, comes back from
+disk, and is made again; adapted: through an adapter with random weights. Does not know: workflows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from agentcho import Engine
+from agentcho.engine.cache import DiskRoom
 from agentcho.testing import FakeEngine
 from tests.engine.families import Layer, llama_family
 from tests.engines import Engines
@@ -59,7 +60,7 @@ class Models:
     def _made(self, room: Room) -> Engine:
         if room == "adapted":
             return self._adapted()
-        tight = {"store_tokens": 220, "host_tokens": 40}
+        tight = {"store_tokens": 220, "host_tokens": 40, "disk": DiskRoom(80)}
         options: dict[Room, dict[str, Any]] = {"short": {"context": 130}, "tight": tight}
         return self._all(self._family, **options.get(room, {}))
 
