@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -12,6 +13,8 @@ from agentcho.display.safe import inline
 
 SHORT = 40
 """A number is no longer; what is takes several lines, so that the columns before it keep their place."""
+MOST = 100
+"""So wide are lines of text, where a number could stand, at least `SHORT` of it for that text."""
 
 
 class Sheet(NamedTuple):
@@ -26,21 +29,32 @@ class Sheet(NamedTuple):
 def plain(sheet: Sheet) -> str:
     """The sheet as lines of aligned text, numbers to the right."""
     lines = [tuple(inline(word.replace("\n", " ")) for word in row) for row in (sheet.columns, *sheet.rows)]
-    widths = [max(_within(sheet, line[i], i) for line in lines) for i in range(len(sheet.columns))]
+    widths = [max(_within(line[i]) for line in lines) for i in range(len(sheet.columns))]
     lines = lines if any(sheet.columns) else lines[1:]
-    body = ["  ".join(_pad(word, widths[i], i < sheet.words) for i, word in enumerate(line)) for line in lines]
-    return "\n".join([inline(sheet.title), *("  " + line.rstrip() for line in body)])
+    return "\n".join([inline(sheet.title), *(_row(sheet, line, widths) for line in lines)])
 
 
-def _within(sheet: Sheet, word: str, column: int) -> int:
+def _within(word: str) -> int:
     """The width that a word asks of its column: a very long one stands out of it, and moves its own line alone."""
     width = cell_len(word)
-    return width if width <= SHORT or column >= sheet.words else 0
+    return width if width <= SHORT else 0
 
 
 def _pad(word: str, width: int, left: bool) -> str:
     space = " " * max(0, width - cell_len(word))
     return word + space if left else space + word
+
+
+def _row(sheet: Sheet, line: tuple[str, ...], widths: list[int]) -> str:
+    """A line of the body. A text where a number could stand goes on below its own beginning, at spaces alone, so that a
+    path or an address stays whole."""
+    text = "  ".join(_pad(word, widths[i], i < sheet.words) for i, word in enumerate(line))
+    if len(line) == sheet.words or cell_len(line[-1]) <= SHORT:
+        return f"  {text.rstrip()}"
+    begin = f"  {text.removesuffix(line[-1])}"
+    room = max(SHORT, MOST - cell_len(begin))
+    parts = wrap(line[-1], room, break_long_words=False, break_on_hyphens=False)
+    return begin + f"\n{' ' * cell_len(begin)}".join(parts)
 
 
 def table(sheet: Sheet) -> Table:

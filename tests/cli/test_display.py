@@ -210,3 +210,14 @@ def test_what_is_too_long_for_a_number_takes_several_lines_beside_its_name() -> 
 def test_the_heading_names_what_decides_the_words() -> None:
     assert heading("x", RunConfig(mode="baseline", seed=3)) == "x · understudy · baseline · seed 3"
     assert heading("x", RunConfig(games=9)).endswith("choreographed, enforce · seed 0 · 9 games")
+
+
+def test_a_long_text_goes_on_below_its_beginning_and_pads_no_other_row() -> None:
+    address = "https://example.org/" + "a" * 120
+    rows = (("why", f"it was refused {'for many reasons ' * 9}see {address}"), ("paid", "nothing"))
+    first, *more, last = plain(Sheet("outcome", ("", ""), rows)).splitlines()[1:]
+    assert first.startswith("  why   it was refused for many reasons")
+    assert all(line.startswith(" " * 8) and line[8] != " " for line in more)
+    assert max(len(line) for line in [first, *more] if address not in line) <= 100
+    assert any(line.strip().endswith(address) for line in more), "an address stays whole"
+    assert last == "  paid  nothing"
