@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentcho.audit.wording import many
 from agentcho.calls.call import EnginePort
 from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.options import configured
@@ -194,7 +195,8 @@ def _code(found: SweepResult) -> int:
     if not trouble:
         return 0
     lacks = sum(cell.failed + cell.left for cell in trouble)
-    what = f"{lacks} games of {len(trouble)} cells are not over; the same command plays these alone"
+    over = "is not over; the same command plays it" if lacks == 1 else "are not over; the same command plays these"
+    what = f"{many(lacks, 'game')} of {many(len(trouble), 'cell')} {over} alone"
     print(f"error: {inline(what)}", file=sys.stderr)
     return 1
 

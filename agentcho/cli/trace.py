@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from agentcho.audit.wording import many
 from agentcho.cli.cluster import Cluster, players, remote_playing
 from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
@@ -61,7 +62,7 @@ def trace(asked: Asked) -> int:
         with _playing(asked, scenario, config, told.tell) as playing:
             found = sample(playing, numbers, asked.out, told.tell, finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
-    print(inline(f"{asked.out} has {found.games} games of {scenario.name}{left_out}"))
+    print(inline(f"{asked.out} has {many(found.games, 'game')} of {scenario.name}{left_out}"))
     if found.interrupted:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -16,6 +16,9 @@ from agentcho.cli.outputs import writable
 from agentcho.display.safe import inline
 from agentcho.extras import require
 from agentcho.records.files import replace_whole
+
+if TYPE_CHECKING:
+    from agentcho.viewer.shown import Chosen, Shown
 
 NO_FILE = frozenset('/\\:*?"<>|')
 
@@ -45,21 +48,34 @@ def view(asked: Asked) -> None:
 
 def _write(asked: Asked) -> None:
     from agentcho.viewer.page import page
-    from agentcho.viewer.shown import Chosen, shown, target
+    from agentcho.viewer.shown import Chosen
 
     file, chosen = writable(asked.html), Chosen(asked.eyes, asked.game)
-    if (given := Path(asked.target)).is_file():
-        from agentcho.viewer.audited import of_report, of_traces
-
-        found, folder = (of_traces if given.suffix == ".jsonl" else of_report)(given, chosen), given.parent
-    else:
-        runs = target(asked.target, asked.out)
-        found, folder = shown(runs, chosen), runs[0].path if len(runs) == 1 else given
+    given = Path(asked.target)
+    found, folder = _of_file(given, chosen) if given.is_file() else _of_runs(asked.target, asked.out, chosen)
     file = file or _beside(folder, asked.eyes)
     replace_whole(file, page(found))
     typer.echo(inline(str(file)))
     if asked.browse:
         webbrowser.open(file.resolve().as_uri())
+
+
+def _of_runs(named: str, out: Path, chosen: Chosen) -> tuple[Shown, Path]:
+    """A run, or all runs of a folder, and where their page goes."""
+    from agentcho.display.figures import of_folder
+    from agentcho.viewer.shown import several, shown, target
+
+    runs, folder = target(named, out), several(named)
+    figures = None if folder is None else of_folder(folder)
+    return shown(runs, chosen, figures=figures), folder or runs[0].path
+
+
+def _of_file(file: Path, chosen: Chosen) -> tuple[Shown, Path]:
+    """What a file holds, and where its page goes."""
+    from agentcho.display.figures import of_result
+    from agentcho.viewer.audited import of_file
+
+    return of_result(file, chosen) or of_file(file, chosen), file.parent
 
 
 def _beside(folder: Path, eyes: str | None) -> Path:
@@ -70,6 +86,7 @@ def _beside(folder: Path, eyes: str | None) -> Path:
 
 def _serve(asked: Asked) -> None:
     require("to serve a page", "serve")
+    from agentcho.display.figures import of_folder
     from agentcho.viewer.live import Source, serve
 
     def ready(address: str) -> None:
@@ -78,4 +95,4 @@ def _serve(asked: Asked) -> None:
         if asked.browse:
             webbrowser.open(address)
 
-    serve(Source(asked.target, asked.out, asked.eyes), asked.port, ready)
+    serve(Source(asked.target, asked.out, asked.eyes, of_folder), asked.port, ready)

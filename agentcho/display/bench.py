@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from agentcho.audit.wording import many
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.bench.games import BothWays
@@ -84,7 +85,7 @@ def games(found: BothWays) -> str:
         (way, f"{seconds:.1f} s", str(steps), f"{seconds / found.games:.2f} s")
         for way, (seconds, steps) in ways.items()
     )
-    table = plain(Sheet(f"{found.games} games", ("", "time", "steps", "a game"), rows))
+    table = plain(Sheet(many(found.games, "game"), ("", "time", "steps", "a game"), rows))
     ratio = f"ratio {found.together / found.apart:.3f}"
     return f"{table}\n  {ratio}; {found.same} of {found.games} outcomes the same"
 

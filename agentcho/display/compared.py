@@ -5,25 +5,42 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from agentcho.audit.wording import many
 from agentcho.display.safe import visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.compare.comparison import Comparison, Metric, Preference
 
+UNSCORED = (
+    "no metric: no game has a score. Give the scenario a method score(self, outcome) that returns a number by name, "
+    "such as {'won': 1.0}"
+)
+"""What is said in place of a table of scores; a sweep says it too."""
+
 
 def text(found: Comparison) -> str:
     """All of it, as aligned text."""
-    request = found.request
-    first = f"{request.scenario} · {request.games} games, paired by task and seed · seed {request.seed}"
-    model = request.model.get("name") or request.model.get("model") or ""
-    parts = [f"{first} · {model}" if model else first, "", plain(_metrics(found))]
-    for sheet, told in ((_fidelity, found.fidelity), (_costs, found.costs), (_preferences, found.preferences)):
-        parts += ["", plain(sheet(found))] if told else []
-    return "\n".join([*parts, *_notes(found)])
+    parts = [heading(found), *(f"\n{plain(sheet)}" for sheet in sheets(found))]
+    told = notes(found)
+    return "\n".join([*parts, "", *told] if told else parts)
 
 
 def show(found: Comparison, out: TextIO) -> None:
     """Print it."""
     print(visible(text(found)), file=out)
+
+
+def heading(found: Comparison) -> str:
+    """What was compared, in a line."""
+    request = found.request
+    first = f"{request.scenario} · {many(request.games, 'game')}, paired by task and seed · seed {request.seed}"
+    model = request.model.get("name") or request.model.get("model") or ""
+    return f"{first} · {model}" if model else first
+
+
+def sheets(found: Comparison) -> tuple[Sheet, ...]:
+    """Its tables, those alone that have rows."""
+    made = (_metrics(found), _fidelity(found), _costs(found), _preferences(found))
+    return tuple(sheet for sheet in made if sheet.rows)
 
 
 def _metrics(found: Comparison) -> Sheet:
@@ -86,11 +103,17 @@ def _preference(told: Preference) -> tuple[str, ...]:
     return f"{told.wins} of {told.games}", str(told.losses), str(told.ties), share, _p(told.p)
 
 
-def _notes(found: Comparison) -> list[str]:
-    """Notes below the tables: games that are in no pair, and calls of tools."""
+def notes(found: Comparison) -> tuple[str, ...]:
+    """What to know beside the tables: that nothing is scored, games that are in no pair, calls of tools."""
     lost = {name: count for name, count in found.without.items() if count}
-    notes = [f"{name}: {count} games ended without an outcome and are in no pair" for name, count in lost.items()]
+    scored = bool(found.metrics) or all(count == found.request.games for count in found.without.values())
+    told = [] if scored else [UNSCORED]
+    told += [f"{name}: {_without(count)}" for name, count in lost.items()]
     if found.calls:
-        counts = ", ".join(f"{name} {found.calls.get(name, 0)}" for name in found.names)
-        notes.append(f"each column called its own tools, which may have answered otherwise: calls of {counts}")
-    return ["", *notes] if notes else []
+        counts = ", ".join(f"{found.calls.get(name, 0)} in {name}" for name in found.names)
+        told.append(f"each column called its own tools, which may have answered otherwise; calls: {counts}")
+    return tuple(told)
+
+
+def _without(count: int) -> str:
+    return f"{many(count, 'game')} ended without an outcome and {'is' if count == 1 else 'are'} in no pair"

@@ -11,6 +11,8 @@ from typing import NamedTuple, TextIO
 from rich.cells import cell_len
 
 from agentcho.audit.measurement import Interval
+from agentcho.audit.wording import many
+from agentcho.display.compared import UNSCORED
 from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.compare.comparison import Difference, Metric
@@ -19,17 +21,24 @@ from agentcho.lab.sweep.result import UNTESTED, Effect, Row, SweepResult
 
 FEW = 20
 """With fewer pairs a bootstrap says too much."""
-WIDEST, SHORTEST = 28, 10
-"""So many letters a value has at most in a table, and at least where the table is too wide."""
+WIDEST, SHORTEST, UNCUT = 28, 10, 1_000_000
+"""So many letters a value has at most in a table, and at least where the table is too wide; so many are all."""
 Say = Callable[[float], str]
 
 
 def text(found: SweepResult, width: int | None = None) -> str:
     """All of it, as aligned text. `width`: of the terminal, for which values are cut short (None: they are whole)."""
-    parts = [_heading(found), "", _fitting(partial(_rows, found), width)]
+    parts = [heading(found), "", _fitting(partial(_rows, found), width)]
     if found.effects:
         parts += ["", _fitting(partial(_effects, found), width)]
-    return "\n".join([*parts, *_notes(found)])
+    told = notes(found)
+    return "\n".join([*parts, "", *told] if told else parts)
+
+
+def sheets(found: SweepResult) -> tuple[Sheet, ...]:
+    """Its tables, with whole values; the metric of each row stands in the first column."""
+    made = [_rows(found, UNCUT), *([_effects(found, UNCUT)] if found.effects else [])]
+    return tuple(each.sheet("metric") for each in made)
 
 
 def show(found: SweepResult, out: TextIO, width: int | None = None) -> None:
@@ -37,10 +46,11 @@ def show(found: SweepResult, out: TextIO, width: int | None = None) -> None:
     print(visible(text(found, width)), file=out)
 
 
-def _heading(found: SweepResult) -> str:
+def heading(found: SweepResult) -> str:
+    """What was swept, in a line."""
     seeds = list(dict.fromkeys(cell.seed for cell in found.cells))
     alike = [f"{name}={value}" for name, value in found.rows[0].values.items() if name not in found.varied]
-    cells = f"{len(found.cells)} {'cell' if len(found.cells) == 1 else 'cells'} of {found.games} games"
+    cells = f"{many(len(found.cells), 'cell')} of {many(found.games, 'game')}"
     parts = [found.scenario, cells, "paired by task and seed", f"seed {', '.join(map(str, seeds))}", *alike]
     return inline(" · ".join(parts))
 
@@ -61,6 +71,11 @@ class Blocks(NamedTuple):
         for name, block in self.blocks:
             found += [*filter(None, [inline(name)]), *islice(left, len(block))]
         return found
+
+    def sheet(self, head: str) -> Sheet:
+        """As one table, with the names of blocks in a first column of that head."""
+        rows = [(name if at == 0 else "", *row) for name, block in self.blocks for at, row in enumerate(block)]
+        return Sheet(self.title, (head, *self.heads), tuple(rows), self.words + 1)
 
 
 def _fitting(made: Callable[[int], Blocks], width: int | None) -> str:
@@ -161,25 +176,27 @@ def _effect(effect: Effect, metric: Metric, room: int) -> tuple[str, ...]:
     return *names, str(effect.found.games), *_change(effect.found, _saying(metric))
 
 
-def _notes(found: SweepResult) -> list[str]:
-    """What was not played, failed or has no score, cell by cell."""
-    notes = [f"{cell.name}: {cell.trouble}" for cell in found.cells if cell.trouble]
-    notes += [
-        f"{cell.name}: {cell.without} ended early by a limit, and are in no mean"
-        for cell in found.cells
-        if cell.without
-    ]
+def notes(found: SweepResult) -> tuple[str, ...]:
+    """That nothing is scored; what was not played, failed or has no score, cell by cell."""
+    scored = bool(found.metrics) or all(cell.over == cell.without for cell in found.cells)
+    told = [] if scored else [UNSCORED]
+    told += [f"{cell.name}: {cell.trouble}" for cell in found.cells if cell.trouble]
+    told += [f"{cell.name}: {_without(cell.without)}" for cell in found.cells if cell.without]
     pairs = [each.games for metric in found.metrics if not metric.binary for each in metric.differences.values()]
     if (
         pairs
         and min(pairs) < FEW
         and any(each.test != UNTESTED for m in found.metrics for each in m.differences.values())
     ):
-        notes.append(f"intervals and p-values of fewer than {FEW} pairs are rough: play more games")
+        told.append(f"intervals and p-values of fewer than {FEW} pairs are rough: play more games")
     references = {row.reference for row in found.rows if row.reference is not None}
     if len([row for row in found.rows if row.reference is None]) > 1 and references:
-        notes.append("rows that play other tasks have a first row of their own")
-    return ["", *map(inline, notes)] if notes else []
+        told.append("rows that play other tasks have a first row of their own")
+    return tuple(map(inline, told))
+
+
+def _without(count: int) -> str:
+    return f"{count} ended early by a limit, and {'is' if count == 1 else 'are'} in no mean"
 
 
 def planned(sweep: Sweep, plan: Plan, width: int | None = None) -> str:
@@ -200,7 +217,8 @@ def counts(sweep: Sweep, plan: Plan) -> list[str]:
     games, over = sum(len(cell.config.numbers) for cell in sweep.cells), plan.over(sweep.cells)
     loaded = [group[0].config.model for group in sweep.cells_by_network() if any(map(plan.left, group))]
     models = f"; models, one after the other: {', '.join(map(inline, loaded))}" if loaded else ""
-    whole = f"{len(sweep.cells)} cells, {games} games: {over} are over, {games - over} to play{models}"
+    whole = f"{many(len(sweep.cells), 'cell')}, {many(games, 'game')}: {over} {'is' if over == 1 else 'are'} over, "
+    whole += f"{games - over} to play{models}"
     return [whole, *changes(plan)]
 
 

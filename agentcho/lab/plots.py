@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
-from agentcho.audit.wording import ARMS
+from agentcho.audit.wording import ARMS, many
 from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Result
@@ -58,7 +58,7 @@ def plot_comparison(found: Comparison, file: Path) -> None:
         _metric(axis, metric, found.names, labelled=metric is found.metrics[0])
     if apart:
         _fidelity(axes[-1], found)
-    figure.suptitle(f"{found.request.scenario}: {found.request.games} games, paired", fontsize=10)
+    figure.suptitle(f"{found.request.scenario}: {many(found.request.games, 'game')}, paired", fontsize=10)
     save(figure, file)
 
 

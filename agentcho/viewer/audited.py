@@ -15,10 +15,29 @@ from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.audit.verdict import WORST
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.message import natural
+from agentcho.records.names import INFO, LINES
 from agentcho.records.trace import read_traces
 from agentcho.viewer.eyes import eyes, readable
 from agentcho.viewer.shown import FORMAT, Chosen, Shown, Talk
 from agentcho.viewer.talk import Json, talk
+
+KINDS = "a run, a folder of runs, the .json of a comparison, a sweep or an audit, or a file of traces (.jsonl)"
+WHOLE = (INFO, "request.json")
+"""A folder with one of them is a record, or that of a comparison or a sweep."""
+
+
+def of_file(file: Path, chosen: Chosen) -> Shown:
+    """The games of a file of traces, or of a report. `RecordBroken`: it is neither, with what to give instead.
+    `ConfigError`: it has no such game."""
+    if file.name in (INFO, *LINES) and (file.parent / INFO).is_file():
+        raise RecordBroken(file, "is a part of a record", _instead(file))
+    return of_traces(file, chosen) if file.suffix == ".jsonl" else of_report(file, chosen)
+
+
+def _instead(file: Path) -> str:
+    """What to give instead of a file that is nothing by itself."""
+    whole = any((file.parent / name).is_file() for name in WHOLE)
+    return f"give its folder, {file.parent}" if whole else f"give {KINDS}"
 
 
 def of_traces(file: Path, chosen: Chosen) -> Shown:
@@ -47,7 +66,7 @@ def of_report(file: Path, chosen: Chosen) -> Shown:
     try:
         report = AuditReport.model_validate_json(file.read_bytes())
     except ValueError:
-        raise RecordBroken(f"{file}:1", "is no report of agentcho audit --json, and no file of traces") from None
+        raise RecordBroken(file, "is nothing that a page can show", _instead(file)) from None
     if chosen.eyes is not None or chosen.game not in (None, report.drawn_game):
         raise ConfigError(f"{file} has one game, and all of it that a report has: give the run itself, with --eyes")
     subject = report.subject

@@ -29,13 +29,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentcho.errors import ConfigError, RecordError
 from agentcho.records.record import SavedRun
+from agentcho.viewer.figures import Figures
 from agentcho.viewer.page import live_page, parts, policy
-from agentcho.viewer.shown import Chosen, Shown, shown, target
+from agentcho.viewer.shown import Chosen, Shown, inside, several, shown, target
 
 HOST = "127.0.0.1"
 NAMES = frozenset({HOST, "localhost"})
 AGAIN = 4.0
 """A record is read again no sooner than after so many times as long as that took."""
+
+Find = Callable[[Path], Figures | None]
+"""What was found over all runs of a folder, if it is one of those that say so."""
+
+
+def nothing(folder: Path) -> Figures | None:
+    """Of no folder anything is found."""
 
 
 class State(NamedTuple):
@@ -48,8 +56,9 @@ class State(NamedTuple):
 class Source:
     """The records that are shown, read again when they have changed. `RecordNotFound`: there is none."""
 
-    def __init__(self, named: str, out: Path, eyes: str | None = None) -> None:
-        self._paths = [run.path for run in target(named, out)]
+    def __init__(self, named: str, out: Path, eyes: str | None = None, found: Find = nothing) -> None:
+        self._began = [run.path for run in target(named, out)]
+        self._folder, self._find = several(named), found
         self._eyes, self._lock = eyes, Lock()
         self._read: tuple[str, Shown] | None = None
         self._next = 0.0
@@ -70,18 +79,24 @@ class Source:
     def _shown(self, stamp: str) -> Shown:
         if self._read is None or self._read[0] != stamp:
             began = perf_counter()
-            self._read = stamp, shown([SavedRun(path) for path in self._paths], Chosen(self._eyes), live=True)
+            runs = [SavedRun(path) for path in self._paths()]
+            found = None if self._folder is None else self._find(self._folder)
+            self._read = stamp, shown(runs, Chosen(self._eyes), live=True, figures=found)
             self._next = perf_counter() + AGAIN * (perf_counter() - began)
         return self._read[1]
 
+    def _paths(self) -> list[Path]:
+        """The runs that are there by now."""
+        return self._began if self._folder is None else inside(self._folder)
+
     def _stamp(self) -> str:
         """A digest of what is known of the files without reading them, and of whether somebody still writes them."""
-        found = []
-        for path in self._paths:
+        found, paths = [], self._paths()
+        for path in [*paths, *([] if self._folder is None else [self._folder])]:
             for file in sorted(path.glob("*.json*")):
                 known = file.stat()
                 found.append((str(file), known.st_size, known.st_mtime_ns))
-            found.append((SavedRun(path).status, 0, 0))
+        found += [(SavedRun(path).status, 0, 0) for path in paths]
         return blake2b(repr(found).encode(), digest_size=8).hexdigest()
 
 

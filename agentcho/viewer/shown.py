@@ -1,11 +1,11 @@
-"""What a page shows: a run, or the runs of several columns, game by game and attempt by attempt.
+"""What a page shows: a run, or the runs of a folder, game by game and attempt by attempt, and what was found over all.
 
 With `eyes` only what one agent may know of it. Does not know: HTML, HTTP, how what reached whom is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -16,9 +16,12 @@ from agentcho.records.names import INFO
 from agentcho.records.record import Over, SavedRun, find, folders
 from agentcho.records.transcript import Entry, by_attempt
 from agentcho.viewer.eyes import eyes, readable
+from agentcho.viewer.figures import UNNAMED, Figures
 from agentcho.viewer.talk import Json, agents_of, talk
 
 FORMAT = "agentcho-view/1"
+DEEP = 2
+"""So many levels below a folder its records are: a sweep has them in the folders of its cells."""
 
 
 class Talk(NamedTuple):
@@ -50,29 +53,53 @@ EVERYTHING = Chosen()
 
 
 def target(named: str, out: Path) -> list[SavedRun]:
-    """The run of that path, id, or beginning of an id; or all runs in a folder, as `agentcho compare --out` keeps them,
-    in the order of their paths. `RecordNotFound`: there is none."""
+    """The run of that path, id, or beginning of an id; or all runs in a folder, as `agentcho compare --out` and
+    `agentcho sweep --out` keep them, in the order of their paths. `RecordNotFound`: there is none."""
+    folder = several(named)
+    if folder is None:
+        return [find(named, out)]
+    found = inside(folder)
+    if not found:
+        raise RecordNotFound(named, folder)
+    return [SavedRun(path) for path in found]
+
+
+def several(named: str) -> Path | None:
+    """The folder of that path, where it is of several runs, if of any; None: it is a run's, or none."""
     folder = Path(named)
-    if folder.is_dir() and not (folder / INFO).is_file():
-        inside = [
-            path for each in (folder, *sorted(p for p in folder.iterdir() if p.is_dir())) for path in folders(each)
-        ]
-        if not inside:
-            raise RecordNotFound(named, folder)
-        return [SavedRun(path) for path in inside]
-    return [find(named, out)]
+    return folder if folder.is_dir() and not (folder / INFO).is_file() else None
 
 
-def shown(runs: Iterable[SavedRun], chosen: Chosen = EVERYTHING, live: bool = False) -> Shown:
-    """What a page shows of these runs; `live`: more may come. Raises `RecordBroken` where a line is none, `ConfigError`
-    where there is no such game, and `AudienceError` where no agent has that name."""
-    runs = list(runs)
+def inside(folder: Path, deep: int = DEEP) -> list[Path]:
+    """The records in a folder, and in the folders in it, so many levels down."""
+    found = folders(folder)
+    for each in sorted(path for path in folder.glob("*") if path.is_dir() and path not in found) if deep else ():
+        found += inside(each, deep - 1)
+    return found
+
+
+def shown(
+    runs: Iterable[SavedRun], chosen: Chosen = EVERYTHING, live: bool = False, figures: Figures | None = None
+) -> Shown:
+    """What a page shows of these runs; `live`: more may come; `figures`: what was found over all of them. Raises
+    `RecordBroken` where a line is none, `ConfigError` where there is no such game, and `AudienceError` where no agent
+    has that name."""
+    names = UNNAMED if figures is None else figures.names
+    order = {folder: place for place, folder in enumerate(names)}
+    runs = sorted(runs, key=lambda run: order.get(run.path.parent.resolve(), len(order)))
     if chosen.eyes is not None and not live:
         _check(runs, chosen.eyes)
-    found = [talk for run in runs for talk in _talks(run, chosen, _group(run, runs))]
+    groups = _groups(runs, names, chosen.eyes)
+    found = [talk for run, group in zip(runs, groups, strict=True) for talk in _talks(run, chosen, group)]
     if not found and chosen.game is not None:
         raise ConfigError(f"no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
-    return Shown(_head(runs[0], runs, chosen.eyes), tuple(found))
+    return Shown(_head(runs, figures, chosen.eyes), tuple(found))
+
+
+def alone(figures: Figures) -> Shown:
+    """What a page shows of what was found, where the runs are not at hand."""
+    head: Json = {"format": FORMAT, "title": figures.scenario, "run": figures.kind, "status": "", "started": ""}
+    return Shown(head | {"facts": [], "eyes": None, "figures": figures.json()}, ())
 
 
 def _check(runs: Iterable[SavedRun], reader: str) -> None:
@@ -82,34 +109,49 @@ def _check(runs: Iterable[SavedRun], reader: str) -> None:
         raise AudienceError(f"no agent named {reader!r}", names)
 
 
-def _group(run: SavedRun, runs: list[SavedRun]) -> str:
-    """What the games of a run are called among those of others: by the folder of its column."""
-    if len(runs) == 1:
-        return ""
-    alone = sum(each.path.parent == run.path.parent for each in runs) == 1
-    return run.path.parent.name if alone else f"{run.path.parent.name}/{run.path.name}"
-
-
-def _head(run: SavedRun, runs: list[SavedRun], reader: str | None) -> Json:
-    info = run.info
-    head: Json = {"format": FORMAT, "title": info.scenario, "run": info.id, "eyes": reader, "started": info.started}
+def _groups(runs: Sequence[SavedRun], names: Mapping[Path, str], reader: str | None) -> list[str]:
+    """What the games of each run are called among those of others: what its folder is called. A reader gets a number,
+    for what a folder is called says which options its games had."""
+    if len(runs) < 2:
+        return ["" for _ in runs]
+    inside = [run.path.parent.resolve() for run in runs]
     if reader is not None:
-        return head | {"run": "", "facts": [], "status": "done" if run.status == "done" else "", "started": ""}
-    config = info.config
-    if len(runs) > 1:
-        head |= {"run": run.path.parent.parent.name}
-    facts = {
+        numbers = {folder: number for number, folder in enumerate(dict.fromkeys(inside), start=1)}
+        return [f"part {numbers[folder]}" for folder in inside]
+    called = [names.get(folder, folder.name) for folder in inside]
+    return [
+        name if inside.count(folder) == 1 else f"{name}/{run.path.name}"
+        for name, folder, run in zip(called, inside, runs, strict=True)
+    ]
+
+
+def _head(runs: Sequence[SavedRun], figures: Figures | None, reader: str | None) -> Json:
+    run = runs[0]
+    head: Json = {"format": FORMAT, "title": run.info.scenario, "run": "", "eyes": reader, "facts": []}
+    if reader is not None:
+        return head | {"status": "done" if run.status == "done" else "", "started": ""}
+    known = [_facts(each) for each in runs]
+    facts = {name: value for name, value in known[0].items() if all(each.get(name) == value for each in known)}
+    several = {"mode": "several"} if any(each["mode"] != known[0]["mode"] for each in known) else {}
+    return head | {
+        "run": run.info.id if len(runs) == 1 else run.path.parent.parent.name if figures is None else figures.kind,
+        "started": run.info.started,
+        "status": _status(runs),
+        "ended": run.info.ended,
+        "facts": [[name, value] for name, value in (facts | several).items() if value],
+        "figures": None if figures is None else figures.json(),
+    }
+
+
+def _facts(run: SavedRun) -> dict[str, str | None]:
+    config = run.info.config
+    return {
         "model": config.model,
-        "mode": config.mode if len(runs) == 1 else "several",
-        "leakage": config.leakage if len(runs) == 1 and config.mode == "choreographed" else None,
+        "mode": config.mode,
+        "leakage": config.leakage if config.mode == "choreographed" else None,
         "seed": str(config.seed),
         "games": str(len(config.numbers)),
-        **{f"option {name}": str(value) for name, value in info.options.items()},
-    }
-    return head | {
-        "status": _status(runs),
-        "ended": info.ended,
-        "facts": [[name, value] for name, value in facts.items() if value],
+        **{f"option {name}": str(value) for name, value in run.info.options.items()},
     }
 
 

@@ -17,6 +17,7 @@ from agentcho.lab.sweep.result import CellResult, GameResult, Row, SweepResult
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint
 
+from ..viewer.pages import blocks
 from .conftest import Command, one_line
 
 SWEEP = ("sweep", "prisoners-dilemma", "--model", "fake", "--set", "rounds=1")
@@ -56,6 +57,18 @@ def test_a_sweep_is_planned_played_printed_and_written(agentcho: Command, here: 
     assert (lines[4].split()[0], lines[4].split()[2]) == ("none", "first")
     assert lines[-3] == "note: that is needed: pip install 'agentcho[lab]'"
     assert lines[-1] == "written: s/sweep.csv, s/games.csv, s/sweep.json"
+    assert agentcho("view", "s").out == "s/view.html\n"
+    head = blocks((here / "s" / "view.html").read_text())["head"]
+    groups = list(dict.fromkeys(talk["group"] for talk in head["talks"]))
+    assert groups == [f"strategy={name} seed={seed}" for name in ("none", "always-defect") for seed in (1, 2)]
+    first = head["figures"]["tables"][0]
+    assert first["columns"][:3] == ["metric", "strategy", "mean"]
+    assert [row[:2] for row in first["rows"][:2]] == [["alice", "none"], ["", "always-defect"]]
+    assert agentcho("view", "s", "--eyes", "bob", "--html", "b.html").code == 0
+    his = blocks((here / "b.html").read_text())["head"]
+    assert {talk["group"] for talk in his["talks"]} == {"part 1", "part 2", "part 3", "part 4"}
+    assert "figures" not in his
+    assert "always-defect" not in json.dumps(his)
     found = json.loads((here / "s" / "sweep.json").read_text())
     assert (found["fixed"]["rounds"], found["fixed"]["model"]) == (1, "fake")
     assert found["command"] == (
@@ -73,7 +86,7 @@ def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(ag
     (here / "f.yaml").write_text(FILE)
     ran = agentcho("sweep", "f.yaml", "--filter", "temperature=0", "-n", "1", "--out", "t")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[0].startswith("prisoners-dilemma · 2 cells of 1 games")
+    assert ran.out.splitlines()[0].startswith("prisoners-dilemma · 2 cells of 1 game ·")
     words = (*SWEEP, "--grid", "strategy=none,always-defect", "--grid", "temperature=0,0.7", "-n", "1", "--out", "t")
     assert agentcho(*words, "--dry-run").out.splitlines()[-1].startswith("4 cells, 4 games: 2 are over, 2 to play")
     assert agentcho("sweep", "f.yaml", "--dry-run", "--grid", "temperature=1").out.count("\n") == 6
@@ -262,6 +275,27 @@ def test_the_table_fits_into_a_terminal_of_80_columns(tmp_path: Path) -> None:
     assert cut[5].split()[-1] == "0.500"
 
 
+def test_without_a_score_it_is_said_how_to_give_one() -> None:
+    rows = (Row(name="a", values={"model": "a", "strategy": "always-cooperate"}, reference=None),)
+    found = SweepResult(
+        scenario="known",
+        axes={"model": ("a",)},
+        fixed={},
+        games=9,
+        machine={},
+        command="",
+        cells=(cell("a"),),
+        rows=rows,
+        metrics=(),
+        effects=(),
+    )
+    assert "Give the scenario a method score(self, outcome)" in text(found)
+    stopped = tuple(game.model_copy(update={"ended": "limit"}) for game in found.cells[0].games)
+    early = found.model_copy(update={"cells": (found.cells[0].model_copy(update={"games": stopped}),)})
+    assert "score(self" not in text(early), "they would have one, had they come to an outcome"
+    assert "9 ended early by a limit, and are in no mean" in text(early)
+
+
 def interval(low: float, high: float) -> Interval:
     return Interval(low=low, high=high, method="paired bootstrap")
 
@@ -297,7 +331,7 @@ def test_games_that_fail_are_in_the_table_and_the_exit_code_is_1(agentcho: Comma
     (here / "fails.py").write_text(FAILS)
     ran = agentcho("sweep", "fails.py", "--model", "fake", "--grid", "at=-1,1", "-n", "3", "--out", "s")
     assert ran.code == 1
-    assert ran.err == "error: 1 games of 1 cells are not over; the same command plays these alone\n"
+    assert ran.err == "error: 1 game of 1 cell is not over; the same command plays it alone\n"
     assert [line.split()[:4] for line in ran.out.splitlines()[3:5]] == [
         ["-1", "3", "no", "score"],
         ["1", "2", "of", "3"],

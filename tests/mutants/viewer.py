@@ -9,6 +9,7 @@ from .mutant import Mutant
 
 PAGE = "tests/viewer/test_page.py"
 LIVE = "tests/viewer/test_live.py"
+FIGURES = "tests/viewer/test_figures.py"
 
 VIEWER = (
     Mutant(
@@ -26,6 +27,22 @@ VIEWER = (
         'cast.get(name, "") if name == reader else ""',
         'cast.get(name, "")',
         (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),
+    ),
+    Mutant(
+        "groups that are called what they are",
+        "a page for one agent would tell which options each of its games had",
+        "agentcho/viewer/shown.py",
+        'return [f"part {numbers[folder]}" for folder in inside]',
+        "return [names.get(folder, folder.name) for folder in inside]",
+        (f"{FIGURES}::test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns",),
+    ),
+    Mutant(
+        "figures for whoever reads",
+        "a page for one agent would have the scores of all, and how far apart what they computed is",
+        "agentcho/viewer/shown.py",
+        'return head | {"status": "done" if run.status == "done" else "", "started": ""}',
+        'return head | {"status": "", "started": "", "figures": figures and figures.json()}',
+        (f"{FIGURES}::test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns",),
     ),
     Mutant(
         "words that end their block",

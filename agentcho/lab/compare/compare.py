@@ -33,6 +33,7 @@ from agentcho.scenario import Judged, Scenario
 
 require("to compare and to measure", "lab")
 FILE = "request.json"
+ANEW = "the command that made it writes it anew, and plays nothing twice"
 ANOTHER = "the games of another comparison"
 
 
@@ -199,4 +200,4 @@ def read_comparison(file: Path) -> Comparison:
     try:
         return Comparison.model_validate(json.loads(file.read_bytes()))
     except ValueError:
-        raise RecordBroken(f"{file}:1", "is no comparison of this version") from None
+        raise RecordBroken(f"{file}:1", "is no comparison of this version", ANEW) from None

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from agentcho.audit.measurement import Frozen, Interval
+from agentcho.audit.wording import many
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.stats import Median
 from agentcho.results.arrow import Kind
@@ -176,7 +177,8 @@ class Comparison(Frozen):
 
     def _title(self) -> str:
         asked = self.request
-        return f"{asked.scenario}: {asked.games} games a column, {len(self.names)} columns, seed {asked.seed}"
+        columns = many(len(self.names), "column")
+        return f"{asked.scenario}: {many(asked.games, 'game')} a column, {columns}, seed {asked.seed}"
 
     def rows(self) -> Iterator[Row]:
         """Everything in long form."""

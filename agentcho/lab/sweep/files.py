@@ -13,6 +13,8 @@ from agentcho.errors import RecordBroken
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.records.files import replace_whole, writing
 
+ANEW = "the command that made it writes it anew, and plays nothing twice"
+
 
 def write(found: SweepResult, folder: Path, picture: bool = True) -> tuple[Path, ...]:
     """sweep.csv, with the figures; games.csv, a row a game; sweep.json; with `picture` sweep.png. Returns their
@@ -40,7 +42,7 @@ def read_result(file: Path) -> SweepResult:
     try:
         return SweepResult.model_validate_json(file.read_bytes())
     except ValueError:
-        raise RecordBroken(file, "is no sweep of this version") from None
+        raise RecordBroken(file, "is no sweep of this version", ANEW) from None
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from agentcho.audit.wording import many
 from agentcho.lab.compare.comparison import Metric
 from agentcho.lab.plots import BLUE, COLOURS, GREY, reach, save
 from agentcho.lab.sweep.result import Row, SweepResult
@@ -52,7 +53,7 @@ def drawn(found: SweepResult) -> Figure:
     handles, names = axes[0].get_legend_handles_labels()
     if 1 < len(names) <= MOST_LINES:
         figure.legend(handles, names, loc="outside lower center", ncols=min(3, len(names)), fontsize=8)
-    figure.suptitle(f"{found.scenario}: {found.games} games a cell, paired, 95 % intervals", fontsize=10)
+    figure.suptitle(f"{found.scenario}: {many(found.games, 'game')} a cell, paired, 95 % intervals", fontsize=10)
     return figure
 
 

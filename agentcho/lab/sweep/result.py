@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agentcho.audit.measurement import Frozen
+from agentcho.audit.wording import many
 from agentcho.extras import require
 from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.lab.sweep.tables import Which, means, table
@@ -147,7 +148,7 @@ class SweepResult(Frozen):
 
     @property
     def _title(self) -> str:
-        return f"{self.scenario}: {len(self.cells)} cells of {self.games} games"
+        return f"{self.scenario}: {many(len(self.cells), 'cell')} of {many(self.games, 'game')}"
 
     @property
     def _troubles(self) -> dict[str, str]:

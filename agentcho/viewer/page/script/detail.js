@@ -10,9 +10,9 @@ class Detail {
 
   refresh() {
     const { talk, chosen } = state;
-    this.aside.hidden = chosen === null || !talk;
+    this.aside.hidden = chosen === null || !talk || state.view === "figures";
     document.body.classList.toggle("detailed", !this.aside.hidden);
-    if (!talk || chosen === null) return;
+    if (this.aside.hidden || !talk || chosen === null) return;
     const message = talk.messages[chosen];
     const away = state.eyes !== null && !talk.readable(chosen, state.eyes);
     const close = make("button", { class: "plain close", "aria-label": "Close", onclick: () => look({ chosen: null }) }, "✕");

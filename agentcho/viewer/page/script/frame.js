@@ -3,7 +3,7 @@
 class Frame {
   constructor() {
     the("search").addEventListener("input", () => look({ query: visible(the("search").value).toLowerCase() }));
-    the("games").addEventListener("change", () => look({ game: Number(the("games").value) }));
+    the("games").addEventListener("change", () => play(Number(the("games").value)));
     the("fold").addEventListener("click", () => look({ fold: !state.fold, open: new Set() }));
     the("theme").addEventListener("click", theme);
     the("help").addEventListener("click", () => the("keys").showModal());
@@ -38,19 +38,23 @@ class Frame {
 
   refresh() {
     const { talk, view, eyes, query, fold, head } = state;
+    the("tab-figures").hidden = !head.figures;
+    for (const each of ["talk", "graph", "timeline"]) the(`tab-${each}`).hidden = !head.talks.length && Boolean(head.figures);
     for (const tab of tabs()) {
       tab.setAttribute("aria-selected", String(tab.dataset.view === view));
       tab.tabIndex = tab.dataset.view === view ? 0 : -1;
     }
     the("pane").setAttribute("aria-labelledby", `tab-${view}`);
     the("fold").setAttribute("aria-pressed", String(fold));
-    the("fold").hidden = view === "timeline";
+    the("fold").hidden = view === "timeline" || view === "figures";
+    the("search").hidden = view === "figures";
+    the("seen").hidden = view === "figures";
     const found = hits();
-    the("hits").textContent = query ? `${found.length} found` : "";
+    the("hits").textContent = query && view !== "figures" ? `${found.length} found` : "";
     if (!talk) return;
     const only = head.eyes !== null;
     const roles = new Set(talk.agents.map((agent) => agent.role)).size;
-    the("eyes").hidden = only;
+    the("eyes").hidden = only || view === "figures";
     const chip = (/** @type {string} */ name, /** @type {number|null} */ seat, /** @type {any} */ agent) => {
       const bad = agent && agent.verdict !== "clean";
       const about = agent?.role && agent.role !== "agent" ? `, ${agent.role}` : "";
@@ -75,23 +79,25 @@ function seen() {
   return `could read ${could.toLocaleString("en")} of ${many(talk.length, "message")}; ${reached ? `${many(reached, "other")} reached it through encodings` : agent.verdict === "unlabelled" ? "of some encodings that it read nobody knows what is in them" : "no other reached it"}`;
 }
 
-/** How the game came out. */
+/** Of which run the game is, where there are several, and how it came out. */
 function ending() {
   const head = state.head.talks[state.game] ?? {};
-  if (head.error || head.ended) return `ended: ${visible(String(head.error ?? head.ended))}`.slice(0, 200);
+  const group = head.group ? `${visible(head.group)}: ` : "";
+  if (head.error || head.ended) return `${group}ended: ${visible(String(head.error ?? head.ended))}`.slice(0, 200);
   const outcome = Object.entries(head.outcome ?? {}).filter(([, value]) => value !== null && typeof value !== "object").map(([name, value]) => `${name} ${value}`).join(" · ");
-  return visible(outcome).slice(0, 160);
+  return `${group}${visible(outcome)}`.slice(0, 160);
 }
 
 /** What to know before one hands the page on. @param {any} head */
 function notice(head) {
   if (head.eyes !== null) return [make("b", {}, `What ${visible(head.eyes)} may read`), ", and nothing else: this page can be handed to whoever plays or owns that agent."];
+  if (!head.talks.length && head.figures) return [make("b", {}, "Figures alone: "), "no game is beside this file. ", make("span", { class: "how" }, "With the games: ", make("code", {}, "agentcho view FOLDER"))];
   if (head.wordless) return [make("b", {}, "Without words: "), "an audit's report has who read what, and digests in place of texts."];
   return [make("b", {}, "This page holds every word that was said, the private ones too. "), make("span", { class: "how" }, "What one agent may read, and nothing else: ", make("code", {}, "agentcho view --eyes NAME"))];
 }
 
 /** @returns {any[]} */
-const tabs = () => [...document.querySelectorAll("[role=tab]")];
+const tabs = () => [...document.querySelectorAll("[role=tab]:not([hidden])")];
 
 /** Dark where it was light, and light where it was dark. */
 function theme() {

@@ -1,6 +1,6 @@
 // Puts it together, and hears keys and clicks.
 
-const VIEWS = { talk: TalkView, graph: GraphView, timeline: TimelineView };
+const VIEWS = { figures: FiguresView, talk: TalkView, graph: GraphView, timeline: TimelineView };
 const frame = new Frame();
 const detail = new Detail(the("detail"));
 /** @type {any} */ let shown = null;
@@ -16,7 +16,7 @@ function enter() {
   shown?.close();
   the("pane").className = state.view;
   the("pane").scrollTop = 0;
-  shown = state.talk ? new VIEWS[/** @type {keyof typeof VIEWS} */ (state.view)](the("pane")) : null;
+  shown = state.talk || state.view === "figures" ? new VIEWS[/** @type {keyof typeof VIEWS} */ (state.view)](the("pane")) : null;
   if (!shown) the("pane").replaceChildren(make("p", { class: "empty soft" }, "Nobody has said anything yet."));
   if (shown && state.chosen !== null) shown.show(state.chosen, false);
 }
@@ -28,7 +28,7 @@ listeners.push((changed) => {
   }
   frame.refresh();
   if (changed.has("game")) frame.heads();
-  if (changed.has("game") || changed.has("chosen") || changed.has("eyes") || changed.has("talk")) detail.refresh();
+  if (["game", "chosen", "eyes", "talk", "view"].some((each) => changed.has(each))) detail.refresh();
   if (changed.has("game") || changed.has("view") || !shown) enter();
   else shown.refresh(changed);
   told();
@@ -48,6 +48,7 @@ function told() {
 function step(by) {
   const talk = state.talk;
   if (!talk) return;
+  if (state.view === "figures") look({ view: "talk" });
   const next = state.chosen === null ? (by > 0 ? 0 : talk.length - 1) : Math.max(0, Math.min(talk.length - 1, state.chosen + by));
   go(next);
 }
@@ -56,6 +57,12 @@ function step(by) {
 function go(number) {
   look({ chosen: number });
   shown?.show(number);
+}
+
+/** Look at another game; from the figures that is its talk. @param {number} game */
+function play(game) {
+  const view = state.view === "figures" ? "talk" : state.view;
+  look({ view, game: Math.max(0, Math.min(state.head.talks.length - 1, game)) });
 }
 
 /** @param {number} by */
@@ -80,9 +87,9 @@ const KEYS = {
   Enter: () => (state.chosen === null ? null : detail.focus()),
   Escape: () => { const { chosen } = state; look({ chosen: null }); if (chosen !== null) shown?.show(chosen); },
   "/": () => the("search").focus(), n: () => seek(1), N: () => seek(-1),
-  1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }),
+  0: () => (state.head.figures ? look({ view: "figures" }) : null), 1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }),
   e: () => turn(1), E: () => turn(-1), f: () => the("fold").click(), t: theme, "?": () => the("keys").showModal(),
-  "[": () => look({ game: Math.max(0, state.game - 1) }), "]": () => look({ game: Math.min(state.head.talks.length - 1, state.game + 1) }),
+  "[": () => play(state.game - 1), "]": () => play(state.game + 1),
 };
 
 document.addEventListener("keydown", (event) => {
@@ -127,6 +134,8 @@ function take(answer) {
   const end = !first && scrollTop + clientHeight > scrollHeight - 60;
   state.head = answer.head;
   state.talk = answer.talk ? new Talk(answer.talk) : null;
+  if (first && state.head.figures && state.chosen === null) state.view = "figures";
+  if (!state.head.figures && state.view === "figures") state.view = "talk";
   frame.heads();
   frame.refresh();
   if (first || !shown) enter();
@@ -146,7 +155,8 @@ else {
   open();
   const seat = state.talk?.agents.findIndex((agent) => agent.name === asked.get("eyes")) ?? -1;
   if (seat >= 0) state.eyes = seat;
-  if (asked.get("view") && Object.hasOwn(VIEWS, asked.get("view") ?? "")) state.view = /** @type {string} */ (asked.get("view"));
+  const view = asked.get("view") ?? (["game", "message", "search", "eyes"].some((each) => asked.has(each)) ? "talk" : "figures");
+  if (Object.hasOwn(VIEWS, view) && (view !== "figures" || state.head.figures)) state.view = view;
   if (asked.get("theme")) document.documentElement.dataset.theme = /** @type {string} */ (asked.get("theme"));
   if (asked.get("message")) state.chosen = state.talk?.ids.get(asked.get("message") ?? "") ?? null;
   if (asked.get("search")) { the("search").value = asked.get("search"); state.query = visible(asked.get("search") ?? "").toLowerCase(); }

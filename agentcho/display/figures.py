@@ -1,0 +1,101 @@
+"""What a comparison or a sweep found, as the tables of a page, and what the folders of its games are called there.
+
+Does not know: HTML, how anything was found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agentcho.display import compared, swept
+from agentcho.display.sheet import Sheet
+from agentcho.errors import ConfigError
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.compare.comparison import Comparison, ComparisonRequest
+from agentcho.lab.sweep.files import read_result
+from agentcho.lab.sweep.folder import CELLS, FILE, SweepRequest
+from agentcho.lab.sweep.result import SweepResult
+from agentcho.records.record import SavedRun, folders
+from agentcho.viewer.figures import UNNAMED, Figures, Json
+from agentcho.viewer.shown import EVERYTHING, Chosen, Shown, alone, shown
+
+RESULTS = ("compare.json", "sweep.json")
+
+
+def of_folder(folder: Path) -> Figures | None:
+    """What the folder of a comparison or of a sweep holds, over or not; None: it is of neither. `RecordBroken`: its
+    result is damaged."""
+    for file in (folder / name for name in RESULTS):
+        if file.is_file():
+            return of_file(file)
+    return _begun(folder)
+
+
+def of_result(file: Path, chosen: Chosen = EVERYTHING) -> Shown | None:
+    """A result as a page, with its games where they are in its folder; None: the file is none. `ConfigError`: a game or
+    eyes are asked for, and its games are elsewhere. `RecordBroken`: it is damaged."""
+    figures = of_file(file)
+    if figures is None:
+        return None
+    runs = [SavedRun(path) for folder in figures.names for path in folders(folder)]
+    if not runs and chosen != EVERYTHING:
+        raise ConfigError(f"{file} has figures and no game, and no game is beside it; give the folder of its games")
+    return shown(runs, chosen, figures=figures) if runs else alone(figures)
+
+
+def of_file(file: Path) -> Figures | None:
+    """What the result of a comparison or of a sweep says; None: the file is neither. `RecordBroken`: it is damaged."""
+    told = _format(file)
+    if told.startswith("agentcho-comparison/"):
+        return _compared(read_comparison(file), file.parent)
+    if told.startswith("agentcho-sweep/"):
+        return _swept(read_result(file), file.parent)
+    return None
+
+
+def _compared(found: Comparison, folder: Path) -> Figures:
+    told = compared.heading(found), _tables(compared.sheets(found)), compared.notes(found)
+    return Figures("comparison", found.request.scenario, *told, _columns(found.request, folder))
+
+
+def _swept(found: SweepResult, folder: Path) -> Figures:
+    told = swept.heading(found), _tables(swept.sheets(found)), swept.notes(found)
+    begun = _begun(folder)
+    return Figures("sweep", found.scenario, *told, UNNAMED if begun is None else begun.names)
+
+
+def _tables(sheets: Iterable[Sheet]) -> tuple[Json, ...]:
+    return tuple(sheet._asdict() for sheet in sheets)
+
+
+def _begun(folder: Path) -> Figures | None:
+    """What is known before there is a result."""
+    file = folder / FILE
+    try:
+        if _format(file).startswith("agentcho-sweep-request/"):
+            asked = SweepRequest.model_validate_json(file.read_bytes())
+            return Figures("sweep", asked.scenario, names=_cells(asked, folder))
+        request = ComparisonRequest.model_validate_json(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return Figures("comparison", request.scenario, names=_columns(request, folder))
+
+
+def _columns(asked: ComparisonRequest, folder: Path) -> Mapping[Path, str]:
+    return {column.folder(folder).resolve(): column.name for column in asked.columns}
+
+
+def _cells(asked: SweepRequest, folder: Path) -> Mapping[Path, str]:
+    return {(folder / CELLS / key).resolve(): cell.name for key, cell in asked.cells.items()}
+
+
+def _format(file: Path) -> str:
+    """What a file of JSON says that it is; empty: nothing."""
+    try:
+        whole: Any = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return str(whole.get("format", "")) if isinstance(whole, dict) else ""

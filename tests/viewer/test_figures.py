@@ -1,0 +1,128 @@
+"""What a comparison or a sweep found stands on its page, as far as a page may have it; other files are told apart."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.audit.measurement import Interval
+from agentcho.cli.view import Asked, view
+from agentcho.display.compared import text
+from agentcho.display.figures import of_folder, of_result
+from agentcho.errors import ConfigError, RecordBroken
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.compare.comparison import Cost, Fidelity
+from agentcho.lab.compare.files import write_json
+from agentcho.lab.stats import Median
+from agentcho.viewer.page import page
+from agentcho.viewer.shown import Chosen, shown, target
+
+from .pages import blocks
+
+KEPT = Path(__file__).parents[1] / "fixtures" / "formats"
+AUDIT = "choreographed:audit"
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Path:
+    """The folder of a comparison with every kind of figure."""
+    folder = shutil.copytree(KEPT / "compare", tmp_path / "compared")
+    half = Median(middle=0.5, least=0.4, largest=0.6)
+    cost = Cost(encoded=[7, 8], ttft=[0.1], seconds=[1.0], ttft_ratio=half, seconds_ratio=half)
+    span = Interval(low=0.01, high=0.04, method="bootstrap")
+    found = read_comparison(folder / "compare.json").model_copy(
+        update={
+            "costs": {AUDIT: cost},
+            "fidelity": {AUDIT: Fidelity(games=2, rows=9, kl=0.0213, span=span, agree=0.75)},
+            "without": {"baseline": 1, AUDIT: 0},
+            "calls": {"baseline": 1, AUDIT: 2},
+        }
+    )
+    write_json(found, folder / "compare.json")
+    return folder
+
+
+def head_of(shown: Any) -> dict[str, Any]:
+    head: dict[str, Any] = blocks(page(shown))["head"]
+    return head
+
+
+def test_the_figures_of_a_comparison_are_on_its_page_and_its_columns_have_their_names(compared: Path) -> None:
+    head = head_of(shown(target(str(compared), compared), figures=of_folder(compared)))
+    assert (head["run"], list(dict.fromkeys(each["group"] for each in head["talks"]))) == (
+        "comparison",
+        ["baseline", AUDIT],
+    )
+    metrics, fidelity, costs = head["figures"]["tables"]
+    assert metrics["rows"][0][:2] == ["length", "baseline"]
+    assert metrics["rows"][0][2].startswith("7.500 (")
+    assert metrics["rows"][1][:2] == ["", AUDIT]
+    assert metrics["rows"][1][3][0] in "+-"
+    assert fidelity["rows"] == [[AUDIT, "0.0213 (0.0100 to 0.0400)", "75.0%"]]
+    assert costs["rows"][0][:2] == [AUDIT, "15"]
+    assert head["figures"]["notes"] == [
+        "baseline: 1 game ended without an outcome and is in no pair",
+        f"each column called its own tools, which may have answered otherwise; calls: 1 in baseline, 2 in {AUDIT}",
+    ]
+
+
+def test_a_result_is_shown_with_its_games_or_alone_where_they_are_not(compared: Path, tmp_path: Path) -> None:
+    whole = of_result(compared / "compare.json")
+    assert whole is not None
+    assert len(whole.talks) == 4
+    alone = Path(shutil.copy(compared / "compare.json", tmp_path / "r.json"))
+    found = of_result(alone)
+    assert found is not None
+    assert (found.talks, len(head_of(found)["figures"]["tables"])) == ((), 3)
+    with pytest.raises(ConfigError, match="give the folder of its games"):
+        of_result(alone, Chosen("alice"))
+
+
+def test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns(compared: Path) -> None:
+    runs = target(str(compared), compared)
+    (reader, *_) = runs[0].info.cast
+    found = page(shown(runs, Chosen(reader), figures=of_folder(compared)))
+    head = blocks(found)["head"]
+    assert "figures" not in head
+    assert {each["group"] for each in head["talks"]} == {"part 1", "part 2"}
+    for word in (AUDIT, "baseline", "0.0213", "length"):
+        assert word not in str(blocks(found))
+
+
+def test_before_the_end_columns_have_names_and_there_are_no_figures(compared: Path) -> None:
+    (compared / "compare.json").unlink()
+    head = head_of(shown(target(str(compared), compared), figures=of_folder(compared)))
+    assert (head["figures"], head["talks"][-1]["group"]) == (None, AUDIT)
+
+
+def test_without_a_score_it_is_said_how_to_give_one(compared: Path) -> None:
+    found = read_comparison(compared / "compare.json").model_copy(update={"metrics": ()})
+    write_json(found, compared / "compare.json")
+    figures = of_folder(compared)
+    assert figures is not None
+    assert "Give the scenario a method score(self, outcome)" in figures.notes[0]
+    assert "metrics" not in text(found)
+    early = found.model_copy(update={"without": dict.fromkeys(found.names, found.request.games)})
+    assert "score(self" not in text(early), "they would have one, had they come to an outcome"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("compare.csv", "is nothing that a page can show; give its folder, "),
+        ("baseline/*/transcript.jsonl", "is a part of a record; give its folder, "),
+        ("baseline/*/run.json", "is a part of a record; give its folder, "),
+        ("../other.txt", r"is nothing that a page can show; give a run, a folder of runs, the .json of a comparison"),
+        ("../newer.json", "is no comparison of this version; the command that made it writes it anew"),
+    ],
+)
+def test_another_file_is_refused_with_what_to_give_instead(compared: Path, name: str, told: str) -> None:
+    (compared.parent / "other.txt").write_text("words")
+    (compared.parent / "newer.json").write_text('{"format": "agentcho-comparison/9"}')
+    (file,) = compared.glob(name) if "*" in name else [compared / name]
+    with pytest.raises(RecordBroken, match=told) as error:
+        view(Asked(str(file), None, None, compared / "view.html", False, 0, False, compared))
+    assert "delete that line" not in str(error.value)
