@@ -13,7 +13,9 @@ from typing import Any
 from agentcho.audit.reach import Reach, reach
 from agentcho.audit.verdict import GameVerdict
 from agentcho.flow.labels import EncodingRecord
+from agentcho.flow.views import Act
 from agentcho.message import Audience, Message, natural
+from agentcho.records.calls import use_line
 from agentcho.records.models import LOCAL, Models
 from agentcho.records.transcript import Entry
 from agentcho.viewer.indexed import Contexts, runs
@@ -85,7 +87,7 @@ class _Talk:
             "ended": entry.ended,
             "origin": entry.origin,
             "where": act.where,
-            "choices": list(act.choices),
+            **_asked(act),
             "at": _rounded(usage.at),
             "first": _rounded(usage.ttft),
             "took": _rounded(usage.seconds),
@@ -97,6 +99,7 @@ class _Talk:
             "reads": self._reads(entry),
             "engine": entry.engine,
             "direct": [self._place[id] for id in entry.direct if id in self._place],
+            "shown": [self._place[id] for id in act.shown if id in self._place],
         }
         return said(message, self._seat) | {name: value for name, value in more.items() if value}
 
@@ -133,6 +136,19 @@ class _Talk:
             "context": self._contexts.grown(number, key, receipt.context).flat(records),
         }
         return line | {name: value for name, value in more.items() if value}
+
+
+def _asked(act: Act) -> Json:
+    """What a message came of: choices, a call of a tool and what that declares, what was let pass, what is charged."""
+    charge = act.charge
+    return {
+        "choices": list(act.choices),
+        "call": act.call,
+        "use": None if act.use is None else use_line(act.use),
+        "release": act.release,
+        "released": act.released,
+        "charge": None if charge is None else {"by": charge.by, "bits": charge.bits, "owed": dict(charge.owed)},
+    }
 
 
 def said(message: Message, seat: Mapping[str, int]) -> Json:

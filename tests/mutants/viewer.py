@@ -45,6 +45,14 @@ VIEWER = (
         (f"{FIGURES}::test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns",),
     ),
     Mutant(
+        "eyes that see how a message was asked for",
+        "a page for one agent would name tools, their audiences, and secrets that words are charged for",
+        "agentcho/viewer/eyes.py",
+        'line = said(message, seat) | ({"header"',
+        'line = said(message, seat) | {"use": repr(entry.act)} | ({"header"',
+        (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),
+    ),
+    Mutant(
         "words that end their block",
         "a text with the tag of a script's end would be run by whoever opens the page",
         "agentcho/viewer/page.py",

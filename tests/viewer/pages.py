@@ -21,7 +21,7 @@ from agentcho.viewer.shown import Chosen, shown
 BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', re.DOTALL)
 
 
-def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, **roles: str) -> SavedRun:
+def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, raced: bool = False, **roles: str) -> SavedRun:
     """A record of one game; not `over`: as a killed process leaves it."""
     config = RunConfig(games=1, leakage="audit", seed=41)
     record = RunRecord.create(folder, "talk", {"plan": "optioncanary"}, config, {"tokenizer": "t"})
@@ -30,7 +30,7 @@ def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, **roles:
     for entry in entries:
         record.said(entry)
     if over:
-        record.over(Over(0, {"winner": "outcomecanary"}, {"scorecanary": 1.0}, None, 1.0))
+        record.over(Over(0, {"winner": "outcomecanary"}, {"scorecanary": 1.0}, None, 1.0, raced=raced))
         record.close("done")
     else:
         record._files.close()

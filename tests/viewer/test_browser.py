@@ -13,6 +13,9 @@ import pytest
 from agentcho.audit.cones import Cones
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import GameVerdict
+from agentcho.flow.views import Act, Charge, ToolUse
+from agentcho.message import Audience
+from agentcho.records.transcript import Usage
 
 from ..audit.browser import opened
 from ..audit.test_reach import anyhow
@@ -22,6 +25,8 @@ from .pages import page_of, policy_of, recorded
 from .test_page import hostile
 
 pytestmark = pytest.mark.browser
+DRIVEN = Path(__file__).parent / "driven"
+"""What is done to a page, and what of it is looked at, where that is more than a few lines."""
 LEFT = "document.body.dataset.left = JSON.stringify(left); </script></body>"
 PRESS = """<script>
 const press = (key) => {
@@ -44,14 +49,14 @@ def driven(text: str, script: str, folder: Path, *options: str, at: str = "") ->
     return found
 
 
-def crowd(count: int, agents: int) -> Talk:
+def crowd(count: int, agents: int, private: float = 0.33) -> Talk:
     """A talk of so many messages of so many agents, a third of them private; each reads the last dozen and its own."""
     random, talk, made = Random(3), Talk(), dict[str, list[int]]()
     everyone: list[int] = []
     for number in range(count):
         name = f"agent{number % agents}"
         own = made.setdefault(name, [])
-        alone = random.random() < 0.33
+        alone = random.random() < private
         id = talk.say(f"{name}.{number}", [name] if alone else "everyone", sorted({*own[-6:], *everyone[-12:]}))
         own.append(id)
         if not alone:
@@ -128,48 +133,182 @@ def test_eyes_and_cones_are_the_audits(tmp_path: Path, seed: int) -> None:
 def test_keys_search_and_folds(tmp_path: Path) -> None:
     script = """
     const chosen = () => document.querySelector('article[aria-current="true"]')?.dataset.number ?? null;
+    const paper = () => getComputedStyle(document.documentElement).backgroundColor;
     press("j"); press("j"); left.second = chosen();
     press("k"); left.first = chosen();
     press("Enter"); left.focus = document.activeElement.tagName;
     press("Escape"); left.none = [chosen(), document.querySelector("#detail").hidden];
-    press("2"); left.graph = all(".edge").length; press("j"); press("3"); left.bars = all(".span").length > 20;
     press("1"); press("/"); left.search = document.activeElement.id;
     const search = document.querySelector("#search");
     search.value = "AGENT7.67"; search.dispatchEvent(new Event("input"));
     left.hits = document.querySelector("#hits").textContent;
     search.blur(); press("n"); left.sought = document.querySelector("#detail h2").textContent;
-    left.marked = all("mark").length > 0;
-    const before = all("#pane article").length;
-    press("f"); left.folded = all(".folded").length > 0;
-    document.querySelector(".folded button").click();
-    press("t"); left.theme = document.documentElement.dataset.theme;
+    left.marked = all("mark").map((each) => each.textContent);
+    press("f"); left.folded = all(".folded").length;
+    const before = all("#pane article[data-number]").length;
+    document.querySelector(".folded button").click(); left.more = all("#pane article[data-number]").length - before;
+    left.themes = [paper()];
+    for (const turn of [1, 2]) { press("t"); left.themes.push(document.documentElement.dataset.theme, paper()); }
     press("?"); left.help = document.querySelector("#keys").open;
     """
-    left = driven(page_of(recorded(tmp_path, crowd(120, 20).entries)), script, tmp_path, "--window-size=1280,800")
+    page = page_of(recorded(tmp_path, crowd(120, 20).entries))
+    left = driven(page, script, tmp_path, "--window-size=1280,9000", at="#theme=light")
     assert (left["second"], left["first"], left["focus"], left["none"]) == ("1", "0", "H2", [None, True])
-    assert left["bars"]
     assert (left["search"], left["hits"], left["sought"]) == ("search", "1 found", "agent7.67")
-    assert left["marked"]
-    assert left["folded"]
-    assert left["theme"] in ("light", "dark")
+    assert set(left["marked"]) == {"agent7.67"}
+    assert left["folded"] > 0
+    assert left["more"] > 0
+    light, *others = left["themes"]
+    assert others == ["dark", others[1], "light", light]
+    assert light != others[1]
     assert left["help"]
 
 
-def test_two_thousand_messages_of_twenty_agents_are_there_in_a_second(tmp_path: Path) -> None:
+def test_the_graph_has_a_line_for_each_reading_of_few_and_of_many_those_of_the_chosen_message(tmp_path: Path) -> None:
+    script = """
+    press("2"); left.all = all(".edge").length;
+    for (let n = 0; n <= 13; n++) press("j");
+    left.chosen = document.querySelector("#detail h2").textContent;
+    left.reads = all(".edge.reads").length; left.read = all(".edge.read").length;
+    """
+    for count, agents in ((24, 5), (120, 20)):
+        entries = crowd(count, agents, private=0).entries
+        folder = tmp_path / str(count)
+        left = driven(page_of(recorded(folder, entries)), script, folder, "--window-size=1280,9000")
+        chosen = entries[13].message.id
+        readings = {(id, entry.message.id) for entry in entries for id in entry.message.parents}
+        assert left["chosen"] == chosen
+        assert left["reads"] == sum(reader == chosen for _, reader in readings) > 5
+        assert left["read"] == sum(id == chosen for id, _ in readings) > 0
+        assert left["all"] == (0 if len(readings) > 260 else len(readings))
+
+
+def timed() -> Talk:
+    """Four messages of two agents, with the steps and seconds in which they were asked for, begun and ended."""
+    talk = Talk()
+    rules = talk.say("alice.0", "everyone", kind="prefill")
+    first = talk.say("alice.1", "everyone", [rules])
+    second = talk.say("bob.0", ["bob"], [rules, first])
+    talk.say("bob.1", "everyone", [rules, first, second])
+    usages = (
+        Usage(4, 0, 0.0, 0.0, at=0.0),
+        Usage(11, 4, 0.5, 2.0, at=0.5, steps=(1, 3, 10)),
+        Usage(7, 15, 0.25, 1.0, at=2.5, steps=(11, 12, 20)),
+        Usage(8, 22, 2.0, 3.0, at=4.0, steps=(21, 29, 40)),
+    )
+    for entry, usage in zip(list(talk.entries), usages, strict=True):
+        talk.change(entry.message.id, usage=usage)
+    return talk
+
+
+def test_the_timeline_says_who_waited_what_was_encoded_and_who_spoke(tmp_path: Path) -> None:
+    script = (DRIVEN / "timeline.js").read_text()
+    entries = timed().entries
+    left = driven(page_of(recorded(tmp_path, entries)), script, tmp_path, "--window-size=1280,800")
+    assert left["chosen"] == "bob.0"
+    took = [entry.usage for entry in entries]
+    ends = {
+        "steps": [(use.steps[0] - 1, use.steps[1] - 1, use.steps[2]) for use in took if use.steps],
+        "seconds": [(use.at, use.at + use.ttft, use.at + use.seconds) for use in took[1:] if use.at is not None],
+    }
+    for unit, three in ends.items():
+        told, *spans = left[unit]["spans"]
+        assert (told["told"], [span["told"] for span in spans]) == (True, [False] * 3), "what was known is told"
+        assert [span["row"] for span in spans] == [0, 1, 1], "a row an agent"
+        scale = (left[unit]["width"] - 16) / (three[-1][-1] - 0)
+        for span, (asked, spoke, end) in zip(spans, three, strict=True):
+            assert span["waits"] == pytest.approx([8 + asked * scale, (spoke - asked) * scale], abs=0.01)
+            assert span["speaks"] == pytest.approx([8 + spoke * scale, (end - spoke) * scale - 1], abs=0.01)
+
+
+def called() -> Talk:
+    """Alice calls a tool that tells Bob, which is let pass; Bob, a person, says what came of it before everyone."""
+    talk = timed()
+    secret = talk.say("carol.0", ["carol"])
+    call = talk.say("alice.2", ["alice"], [2, secret])
+    use = ToolUse("post", Audience(frozenset({"bob"})), effect=True, trusted=False)
+    act = Act("play.py:9", call="alice.2", use=use, release=True)
+    result = talk.say("scenario.0", ["alice"], [call], "audience", author=None, kind="prefill", act=act)
+    charge = Charge("choices", 1.0, (("carol", ("alice", "bob")),))
+    typed = Act("play.py:11", choices=("yes", "no"), charge=charge, shown=("alice.1",))
+    talk.say("bob.2", "everyone", [1], act=typed)
+    talk.change("bob.2", origin="human")
+    talk.say("alice.3", "everyone", [result], act=Act("play.py:12", released="carol.0"))
+    return talk
+
+
+def test_the_details_say_what_a_message_came_of_what_it_attended_to_and_what_it_took(tmp_path: Path) -> None:
+    script = (DRIVEN / "details.js").read_text()
+    entries = called().entries
+    found = driven(page_of(recorded(tmp_path, entries, raced=True)), script, tmp_path, "--window-size=1280,800")
+    own, said = "E, as its author spoke it", {entry.encoding: entry.message.id for entry in entries}
+    for entry in entries:
+        assert entry.own is not None
+        rows = [[said[id], str(offset), f"+{length}"] for id, offset, length in entry.own.receipt.context]
+        name = own if entry.own.recipe == "author" else "X, for all who may read it"
+        assert found[entry.message.id]["lists"][name] == rows
+    third = found["bob.1"]["facts"]
+    assert (third["tokens"], third["asked at"], third["first token after"], third["took"]) == (
+        "3",
+        "4.0 s",
+        "2.0 s",
+        "3.0 s",
+    )
+    assert (third["steps"], third["encoded"], third["reused"]) == (
+        "asked in 21, spoke from 29 to 40",
+        "8 tokens",
+        "22 tokens",
+    )
+    result = found["scenario.0"]
+    assert result["lists"]["Result of"] == ["alice.2"]
+    assert result["facts"]["tool"] == "post: tells bob; changes something outside; results untrusted"
+    assert result["facts"]["let pass"].startswith("release")
+    assert found["alice.2"]["lists"]["Called"] == ["scenario.0"]
+    assert found["bob.2"]["facts"]["charged"] == "at most 1 bit of carol to alice, bob (one of so many choices)"
+    assert found["bob.2"]["lists"]["Shown before"] == ["alice.1"]
+    assert found["alice.3"]["lists"]["Says again"] == ["carol.0"]
+    assert all("whichever of several ended first" in each["facts"]["race"] for each in found.values())
+
+
+def test_of_two_thousand_messages_of_twenty_agents_what_can_be_seen_is_made(tmp_path: Path) -> None:
     page = tmp_path / "view.html"
     page.write_text(page_of(recorded(tmp_path, crowd(2000, 20).entries)), encoding="utf-8")
     script = """
-    const began = performance.now();
-    press("2");
-    press("k");
-    left.last = document.querySelector("#detail h2").textContent;
+    left.first = all("#pane *").length;
+    let made = 0;
+    for (const name of ["createElement", "createElementNS"]) {
+      const create = document[name].bind(document);
+      document[name] = (...words) => { made += 1; return create(...words); };
+    }
+    press("2"); left.graph = made; made = 0;
+    press("k"); left.chosen = made; made = 0;
+    press("3"); left.timeline = made;
+    press("2"); left.last = document.querySelector("#detail h2").textContent;
     left.rows = all("#pane article").length;
-    left.ready = Number(document.documentElement.dataset.ready); left.took = performance.now() - began;
     """
     left = driven(page.read_text(), script, tmp_path, "--window-size=1280,800")
     assert left["last"] == "agent19.1999"
     assert left["rows"] < 90
+    assert left["first"] < 2500, "elements of the talk"
+    assert (left["graph"] < 2500, left["chosen"] < 5000) == (True, True), left
+    assert left["timeline"] < 4.5 * 2000, "once a group, a title and two bars a message"
     assert page.stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize(("width", "least"), [(1280, 11), (400, 9)])
+def test_the_graph_of_two_thousand_messages_of_twenty_agents_can_be_read(
+    tmp_path: Path, width: int, least: int
+) -> None:
+    script = (DRIVEN / "readable.js").read_text()
+    page = page_of(recorded(tmp_path, crowd(2000, 20).entries))
+    left = driven(page, script, tmp_path, f"--window-size={width},800")
+    assert 10 <= left["rows"] <= 40
+    assert left["labels"] >= 2 * left["rows"]
+    assert (left["over"], left["knots"], left["cut"], left["later"]) == (0, 0, 0, 0)
+    assert left["small"] >= least
+    assert left["edges"] < 120, "leaks that cross what can be seen"
+    assert 0 < left["lines"] < 120, "what the last message read"
+    assert len(set(left["heads"])) >= 20, "columns are told apart"
 
 
 @pytest.mark.parametrize("agents", [2, 20])

@@ -12,6 +12,8 @@ from agentcho.audit import audit_run
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import GameVerdict
 from agentcho.errors import AudienceError, ConfigError, RecordBroken, RecordNotFound
+from agentcho.flow.views import Charge, ToolUse
+from agentcho.message import Audience
 from agentcho.records.trace import write_traces
 from agentcho.viewer.audited import of_report, of_traces
 from agentcho.viewer.page import block, live_page, page, parts
@@ -108,14 +110,17 @@ def canaries() -> Talk:
     talk.say("alice.3", "everyone", [rules], text="canary5")
     talk.change("alice.3", ended="cancelled")
     for entry in list(talk.entries):
-        talk.change(entry.message.id, act=entry.act._replace(where="canary.py:7", choices=("canary6",)))
+        act = entry.act._replace(where="canary.py:7", choices=("canary6",), call="canary7", released="canary8")
+        use = ToolUse("canary9", Audience(frozenset({"canary10"})), effect=True, trusted=False, client="canary11")
+        charge = Charge("words", 17.5, (("canary12", ("canary13",)),))
+        talk.change(entry.message.id, act=act._replace(use=use, release=True, charge=charge, shown=("alice.0",)))
     return talk
 
 
 def test_what_bob_may_read_is_all_that_his_page_has(tmp_path: Path) -> None:
     run = recorded(tmp_path, canaries().entries, alice="rolecanary", bob="forbobrole", carolcanary="rolecanary")
     whole, his = page_of(run), page_of(run, "bob")
-    for number in range(7):
+    for number in range(14):
         assert f"canary{number}" in whole or number in (0, 4)
     for word in ("optioncanary", "outcomecanary", "scorecanary", "rolecanary", "carolcanary", "canary.py"):
         assert word in whole
@@ -135,6 +140,8 @@ def test_what_bob_may_read_is_all_that_his_page_has(tmp_path: Path) -> None:
     assert data["talk-0"]["encodings"] == []
     assert run.info.id not in his
     assert "41" not in json.dumps(data["head"])
+    assert "17.5" in whole
+    assert "17.5" not in his
 
 
 def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:

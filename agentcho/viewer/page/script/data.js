@@ -3,7 +3,9 @@
 /** @typedef {{id: string, by: number|null, to: number[]|null, role: string, kind: string, text: string, header?: string,
  * tokens?: number, sampled?: number, stopped?: string, ended?: string, origin?: string, where?: string,
  * choices?: string[], at?: number, first?: number, took?: number, steps?: number[], encoded?: number, reused?: number,
- * spent?: any, own?: number, reads?: number[], engine?: string, direct?: number[]}} Message */
+ * spent?: any, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
+ * use?: {name: string, audience: string|string[], effect: boolean, trusted: boolean, client?: string}, release?: boolean,
+ * released?: string, charge?: {by: string, bits: number|null, owed: Object<string, string[]>}}} Message */
 /** @typedef {{of: number, recipe: string, start: number, bos: number, context: number[], by?: number, base?: number,
  * fault?: string, engine?: string}} Encoding */
 
@@ -152,13 +154,19 @@ class Talk {
     return [through, end];
   }
 
+  /** The results of the tool that a message called. @param {number} number @returns {number[]} */
+  results(number) {
+    const { id } = this.messages[number];
+    return this.messages.flatMap((message, at) => (message.call === id ? [at] : []));
+  }
+
   /** What a message is, in a word or two. @param {number} number */
   what(number) {
     const message = this.messages[number];
     const alone = message.to !== null && message.to.every((each) => each === message.by);
     if (message.kind === "decode") return message.choices?.length ? "chooses" : alone ? "thinks" : "says";
     if (message.role === "system") return "system prompt";
-    if (message.role === "tool") return "result of a tool";
+    if (message.role === "tool") return `result of ${message.use ? visible(message.use.name) : "a tool"}`;
     if (message.role === "user") return message.by === null ? "" : "prompt";
     return message.by === null ? "" : "tells";
   }

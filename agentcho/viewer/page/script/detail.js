@@ -22,7 +22,8 @@ class Detail {
       make("p", { class: "soft" }, `${talk.who(chosen)} ${talk.what(chosen)} · for ${talk.whom(chosen)}`),
       make("pre", { class: "said" }, message.header ? make("span", { class: "header" }, words(message.header)) : null, words(message.text)),
       ...(away ? [make("p", { class: "soft" }, `${talk.agents[/** @type {number} */ (state.eyes)].name} may not read this message.`)] : []),
-      facts(chosen), ...leaks(chosen), ...list("Read", "messages that its author asked to read", talk.reads(chosen)), ...receipts(chosen), ...cone(chosen),
+      facts(chosen), ...came(chosen), ...leaks(chosen), ...list("Read", "messages that its author asked to read", talk.reads(chosen)),
+      ...list("Shown before", "messages that the person who says this was shown, and that it is not said over", message.shown ?? []), ...receipts(chosen), ...cone(chosen),
       ...list("Read by", "messages whose authors read it, by whichever encoding", talk.readers(chosen)));
     this.aside.scrollTop = 0;
   }
@@ -45,10 +46,37 @@ function facts(number) {
     ["took", message.took ? seconds(message.took) : ""],
     ["steps", message.steps ? `asked in ${asked}, spoke from ${spoke} to ${last}` : ""],
     ["encoded", message.encoded ? many(message.encoded, "token") : ""], ["reused", message.reused ? many(message.reused, "token") : ""],
+    ["tool", message.use ? declared(message.use) : ""], ["let pass", message.release ? "release: whatever the arguments of the call were made from" : ""],
+    ["charged", message.charge ? charged(message.charge) : ""], ["race", state.head.talks[state.game]?.raced ? "this game took whichever of several ended first" : ""],
     ["model", message.engine], ["server says", spent], ["choices", message.choices?.map(visible).join(" · ")], ["asked for in", message.where],
   ].filter(([, value]) => value);
   if (!found.length) return make("span");
   return make("dl", { class: "facts" }, ...found.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, words(String(value)))]));
+}
+
+/** What a tool declares: who learns of the arguments of its calls, whether it changes something outside, and whether
+ * its results are trusted. @param {any} use */
+function declared({ name, audience, effect, trusted, client }) {
+  const told = audience === "everyone" ? "the world" : audience.length ? audience.join(", ") : "nobody";
+  return `${name}: tells ${told}; ${effect ? "changes something outside" : "changes nothing outside"}; results ${trusted ? "trusted" : "untrusted"}${client ? `; over the connection ${client}` : ""}`;
+}
+
+const BY = { choices: "one of so many choices", schema: "a value of so many", release: "released by the code", words: "words that could be anything" };
+
+/** What words can tell of secrets, and whom. @param {any} charge */
+function charged({ by, bits, owed }) {
+  const whom = Object.entries(owed).map(([owner, readers]) => `of ${owner} to ${/** @type {string[]} */ (readers).join(", ")}`).join("; ");
+  return `${bits === null ? "no bound" : `at most ${Number(bits.toFixed(2))} ${bits === 1 ? "bit" : "bits"}`}${whom ? ` ${whom}` : ""} (${BY[/** @type {keyof typeof BY} */ (by)] ?? by})`;
+}
+
+/** Of which messages it came otherwise than by reading: the call of its tool, the words that it says again; and the
+ * results of what it called. @param {number} number */
+function came(number) {
+  const talk = /** @type {Talk} */ (state.talk);
+  const { call, released } = talk.messages[number];
+  const one = (/** @type {string|undefined} */ id) => { const at = id === undefined ? undefined : talk.ids.get(id); return at === undefined ? [] : [at]; };
+  return [...list("Result of", "the message that called its tool", one(call)), ...list("Called", "results of the tool that it called", talk.results(number)),
+    ...list("Says again", "the message whose words it puts before another audience", one(released))];
 }
 
 /** A message that can be gone to. @param {number} number @param {...(string|Node)} more */

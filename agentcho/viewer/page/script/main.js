@@ -40,7 +40,6 @@ function told() {
   const { talk, eyes } = state;
   root.messages = String(talk?.length ?? 0);
   root.rows = String(document.querySelectorAll("#pane article").length);
-  root.ready = String(Math.round(performance.now()));
   root.reached = talk && eyes !== null ? (talk.agents[eyes].reached ?? []).map((/** @type {any[]} */ each) => talk.messages[each[0]].id).join(" ") : "";
 }
 

@@ -132,6 +132,5 @@ class TimelineView {
     const width = Math.max(200, (this.track.clientWidth - 4) * this.zoom);
     const x = 8 + ((span.asked - this.begin) * (width - 16)) / Math.max(1e-9, this.end - this.begin);
     if (x < this.track.scrollLeft + 20 || x > this.track.scrollLeft + this.track.clientWidth - 60) this.track.scrollLeft = x - this.track.clientWidth / 3;
-    this.draw();
   }
 }
