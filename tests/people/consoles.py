@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,3 +58,14 @@ def hidden(console: Console, until: str = "game is over") -> None:
     end = next((place for place, frame in enumerate(frames) if until.replace(" ", "") in frame), len(frames))
     assert not [frame for frame in frames[:end] if "CANARY" in frame]
     assert "CANARY" not in console.raw.partition(until)[0]
+
+
+SHOWN_AFTER = {8, 9, 10, 11, 17, 18}
+"""What a scenario has printed, warned of and logged, the outcome and the score."""
+
+
+def kept(console: Console) -> None:
+    """The end aside, no canary was ever seen, by the time that the command is over either."""
+    seen = {int(number) for frame in (*console.frames, console.raw) for number in re.findall(r"CANARY(\d+)", frame)}
+    assert 17 in seen, "how it came out is shown"
+    assert seen <= SHOWN_AFTER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from agentcho.people.terminal import Terminal
 from agentcho.testing import FakeEngine
 
 from .canaries import Canaries
+from .consoles import SHOWN_AFTER
 from .emulator import Emulator
 
 Keys = Callable[[Desk], str]
@@ -182,6 +184,7 @@ def test_line_by_line_a_person_reads_and_answers(recwarn: Any, capsys: pytest.Ca
     said, _, end = target.getvalue().partition("The game is over")
     assert "CANARY" not in said
     assert "CANARY17" in end
+    assert {int(number) for number in re.findall(r"CANARY(\d+)", end)} <= SHOWN_AFTER
     assert "! it is too long: 9 tokens, and 8 are the most; shorten it by 1" in said
     assert "? 1 of 3: who" in said
     assert "  2. carol" in said

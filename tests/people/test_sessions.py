@@ -13,7 +13,7 @@ import pytest
 from agentcho.audit import audit_run
 from agentcho.audit.wording import headline
 
-from .consoles import CANARIES, SEATS, Opens, consoles, hidden
+from .consoles import CANARIES, SEATS, Opens, consoles, hidden, kept
 from .emulator import Console
 
 pytestmark = pytest.mark.slow
@@ -62,6 +62,7 @@ def test_one_person_plays_in_five_games_while_the_others_go_on(run: Opens) -> No
     assert console.end() == 0
     assert console.restored
     hidden(console, "is over.")
+    kept(console)
     assert re.search(r"[1-4] more games? waits? for you", " ".join(console.frames))
     assert len(set(asked)) == len(asked)
     record = run.record

@@ -11,7 +11,7 @@ import pytest
 from agentcho.audit import audit_run
 from agentcho.audit.wording import headline
 
-from .consoles import CANARIES, Opens, consoles, hidden
+from .consoles import CANARIES, Opens, consoles, hidden, kept
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +73,7 @@ def test_nothing_that_is_not_for_bob_is_ever_on_the_screen_before_the_end(run: O
     assert "CANARY17" in console.text
     console.send("\r")
     assert console.end() == 0
+    kept(console)
     said = {entry.message.text for entry in run.record.games()[0]}
     assert '{"who": "alice", "why": "because of it", "sure": true}' in said
     assert "CLEAN" in console.raw
@@ -101,6 +102,7 @@ def test_who_leaves_is_told_how_to_go_on_and_nothing_else(run: Opens, keys: str,
     hidden(again)
     again.send("\r")
     assert again.end() == 0
+    kept(again)
 
 
 def test_a_terminal_that_is_closed_leaves_a_whole_record_that_can_be_resumed(run: Opens) -> None:

@@ -207,7 +207,7 @@ def test_the_timeline_says_who_waited_what_was_encoded_and_who_spoke(tmp_path: P
     left = driven(page_of(recorded(tmp_path, entries)), script, tmp_path, "--window-size=1280,800")
     assert left["chosen"] == "bob.0"
     took = [entry.usage for entry in entries]
-    ends = {
+    ends: dict[str, list[tuple[float, float, float]]] = {
         "steps": [(use.steps[0] - 1, use.steps[1] - 1, use.steps[2]) for use in took if use.steps],
         "seconds": [(use.at, use.at + use.ttft, use.at + use.seconds) for use in took[1:] if use.at is not None],
     }
@@ -215,7 +215,7 @@ def test_the_timeline_says_who_waited_what_was_encoded_and_who_spoke(tmp_path: P
         told, *spans = left[unit]["spans"]
         assert (told["told"], [span["told"] for span in spans]) == (True, [False] * 3), "what was known is told"
         assert [span["row"] for span in spans] == [0, 1, 1], "a row an agent"
-        scale = (left[unit]["width"] - 16) / (three[-1][-1] - 0)
+        scale = (left[unit]["width"] - 16) / three[-1][-1]
         for span, (asked, spoke, end) in zip(spans, three, strict=True):
             assert span["waits"] == pytest.approx([8 + asked * scale, (spoke - asked) * scale], abs=0.01)
             assert span["speaks"] == pytest.approx([8 + spoke * scale, (end - spoke) * scale - 1], abs=0.01)
@@ -311,28 +311,20 @@ def test_the_graph_of_two_thousand_messages_of_twenty_agents_can_be_read(
     assert len(set(left["heads"])) >= 20, "columns are told apart"
 
 
+def judged(text: str, steps: list[list[str]], folder: Path, theme: str) -> dict[str, Any]:
+    """What axe finds on a page after each of these steps, which are keys; how much passed, how often contrast did."""
+    (axe,) = python_of("axe").parents[1].glob("lib/python*/site-packages/axe_playwright_python/axe.min.js")
+    library = axe.read_text(encoding="utf-8").replace("</body>", "")
+    script = (DRIVEN / "axe.js").read_text().replace("STEPS", json.dumps(steps))
+    text = text.replace("</body>", f"<script>{library}</script></body>", 1)
+    return driven(text, script, folder, "--window-size=1280,800", "--virtual-time-budget=20000", at=f"#theme={theme}")
+
+
 @pytest.mark.parametrize("agents", [2, 20])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing(tmp_path: Path, agents: int, theme: str) -> None:
-    (axe,) = python_of("axe").parents[1].glob("lib/python*/site-packages/axe_playwright_python/axe.min.js")
-    script = """
-    const look = async () => {
-      for (const step of [[], ["j"], ["e"], ["2"], ["3"], ["?"]]) {
-        step.forEach(press);
-        const { violations, passes } = await axe.run(document, { resultTypes: ["violations"] });
-        const where = (node) => `${node.html.slice(0, 150)} ${node.any[0]?.message ?? ""}`;
-        const told = violations.map((each) => `${each.id}: ${each.nodes.map(where).slice(0, 3).join(" | ")}`);
-        left[step.join("") || "talk"] = told;
-        left.passed = (left.passed ?? 0) + passes.length;
-        left.contrast = (left.contrast ?? 0) + passes.some((each) => each.id === "color-contrast");
-      }
-      document.body.dataset.left = JSON.stringify(left);
-    };
-    look().catch((error) => { left.error = [String(error)]; document.body.dataset.left = JSON.stringify(left); });
-    """
-    text, library = page_of(recorded(tmp_path, crowd(40, agents).entries)), axe.read_text(encoding="utf-8")
-    text = text.replace("</body>", f"<script>{library.replace('</body>', '')}</script></body>", 1)
-    left = driven(text, script, tmp_path, "--window-size=1280,800", "--virtual-time-budget=20000", at=f"#theme={theme}")
+    page = page_of(recorded(tmp_path, crowd(40, agents).entries))
+    left = judged(page, [[], ["j"], ["e"], ["2"], ["3"], ["?"]], tmp_path, theme)
     assert left.pop("passed") > 60
     assert left.pop("contrast") >= 5
     assert {step: found for step, found in left.items() if found} == {}

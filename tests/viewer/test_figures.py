@@ -21,6 +21,7 @@ from agentcho.viewer.page import page
 from agentcho.viewer.shown import Chosen, shown, target
 
 from .pages import blocks
+from .test_browser import driven, judged
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "formats"
 AUDIT = "choreographed:audit"
@@ -96,6 +97,34 @@ def test_before_the_end_columns_have_names_and_there_are_no_figures(compared: Pa
     (compared / "compare.json").unlink()
     head = head_of(shown(target(str(compared), compared), figures=of_folder(compared)))
     assert (head["figures"], head["talks"][-1]["group"]) == (None, AUDIT)
+
+
+@pytest.mark.browser
+def test_the_page_opens_at_its_figures_and_goes_on_to_its_talks(compared: Path, tmp_path: Path) -> None:
+    script = """
+    const tab = () => document.querySelector('[aria-selected="true"]').dataset.view;
+    left.first = tab(); left.tables = all(".sheet table").map((table) => table.querySelectorAll("tbody tr").length);
+    left.games = all("#games optgroup").map((group) => group.label); left.eyes = document.querySelector("#eyes").hidden;
+    left.wide = all(".sheet").some((sheet) => sheet.scrollWidth > sheet.clientWidth);
+    const [games, seen] = ["#games", "#seen"].map((each) => document.querySelector(each));
+    press("]"); left.second = [tab(), games.value, seen.textContent];
+    press("j"); press("0"); left.back = [tab(), document.querySelector("#detail").hidden];
+    press("j"); left.talk = [tab(), document.querySelector("#detail").hidden];
+    """
+    whole = page(shown(target(str(compared), compared), figures=of_folder(compared)))
+    left = driven(whole, script, tmp_path, "--window-size=1280,800")
+    assert (left["first"], left["tables"], left["games"]) == ("figures", [2, 1, 1], ["baseline", AUDIT])
+    assert (left["eyes"], left["wide"], left["second"][:2]) == (True, False, ["talk", "1"])
+    assert left["second"][2].startswith("baseline: ")
+    assert (left["back"], left["talk"]) == (["figures", True], ["talk", False])
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_on_figures(compared: Path, tmp_path: Path, theme: str) -> None:
+    whole = page(shown(target(str(compared), compared), figures=of_folder(compared)))
+    left = judged(whole, [[]], tmp_path, theme)
+    assert (left["first"], left["passed"] > 10, left["contrast"]) == ([], True, 1)
 
 
 def test_without_a_score_it_is_said_how_to_give_one(compared: Path) -> None:

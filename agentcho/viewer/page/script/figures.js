@@ -25,8 +25,8 @@ class FiguresView {
 function sheet(table, at) {
   const place = (/** @type {number} */ column) => (column < table.words ? null : "n");
   const row = (/** @type {string[]} */ each) => make("tr", { class: each[0] ? "first" : null },
-    ...each.map((word, column) => make(column ? "td" : "th", { class: place(column), scope: column ? null : "row" }, words(word))));
-  const heads = table.columns.map((word, column) => make("th", { class: place(column), scope: "col" }, words(word)));
+    ...each.map((word, column) => make(column || !word ? "td" : "th", { class: place(column), scope: column || !word ? null : "row" }, words(word))));
+  const heads = table.columns.map((word, column) => make(word ? "th" : "td", { class: place(column), scope: word ? "col" : null }, words(word)));
   const name = table.title || "figures";
   return make("div", { class: "sheet", role: "region", tabindex: 0, "aria-label": visible(name) },
     make("table", { id: `figures-${at}` }, make("caption", {}, words(name)), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...table.rows.map(row))));
