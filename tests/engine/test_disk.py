@@ -56,8 +56,9 @@ def said(engine: Engine) -> tuple[EncodingId, ...]:
 # -- down and up -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("host", [0, 60])
+@pytest.mark.parametrize(
+    ("dtype", "host"), [("float32", 0), ("bfloat16", 60), pytest.param("bfloat16", 0, marks=pytest.mark.slow)]
+)
 def test_what_comes_back_has_the_same_bits(small: Small, dtype: str, host: int) -> None:
     engine, other = small(host=host, dtype=dtype), small(disk=0, dtype=dtype)
     ids, before = said(engine), whole(other, said(other))
@@ -211,10 +212,11 @@ def foldered(file: Path, other: Path) -> None:
     file.mkdir()
 
 
-DAMAGE = (flipped, renamed, cut, longer, missing, swapped, linked, piped, foldered)
+DAMAGE = (flipped, cut, missing, swapped, linked, piped)
+MORE = [pytest.param(damage, marks=pytest.mark.slow) for damage in (renamed, longer, foldered)]
 
 
-@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("damage", [*DAMAGE, *MORE], ids=lambda damage: damage.__name__)
 def test_a_file_that_is_not_what_was_written_is_told_of_and_made_again(
     small: Small, damage: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
