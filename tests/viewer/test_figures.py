@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Cost, Fidelity
 from agentcho.lab.compare.files import write_json
 from agentcho.lab.stats import Median
+from agentcho.viewer.live import Source
 from agentcho.viewer.page import page
 from agentcho.viewer.shown import Chosen, shown, target
 
@@ -97,6 +99,22 @@ def test_before_the_end_columns_have_names_and_there_are_no_figures(compared: Pa
     (compared / "compare.json").unlink()
     head = head_of(shown(target(str(compared), compared), figures=of_folder(compared)))
     assert (head["figures"], head["talks"][-1]["group"]) == (None, AUDIT)
+
+
+def test_a_folder_that_is_served_has_what_comes_meanwhile(compared: Path, tmp_path: Path) -> None:
+    later = {name: (compared / name).rename(tmp_path / name) for name in ("compare.json", "choreographed-audit")}
+    source = Source(str(compared), compared, None, of_folder)
+
+    def head() -> dict[str, Any]:
+        state = source.state("", 0)
+        assert state is not None
+        found: dict[str, Any] = json.loads(state.body)["head"]
+        return found
+
+    assert (len(head()["talks"]), head()["figures"]) == (2, None)
+    for name, path in later.items():
+        path.rename(compared / name)
+    assert (len(head()["talks"]), len(head()["figures"]["tables"])) == (4, 3)
 
 
 @pytest.mark.browser
