@@ -45,10 +45,10 @@ class Torn(Exception):
 
 @dataclass(frozen=True)
 class Seen:
-    """One play: the reader's journal, and which acts came out that it may read."""
+    """One play: the journal of the reader, and what came out for it: acts, and results of calls, by their names."""
 
     journal: Journal
-    out: frozenset[int]
+    out: frozenset[str]
 
 
 class Player(Agent):
@@ -82,10 +82,11 @@ class Stage(Scenario):
         self._doing = dict[str, int]()
 
     @property
-    def out(self) -> frozenset[int]:
-        """Acts of which something came out that the reader may read."""
-        heard = (act for act in self._acts if act.heard_by(self._reader))
-        return frozenset(act.number for act in heard if act.number in self._ids or f"#{act.number}" in self._ended)
+    def out(self) -> frozenset[str]:
+        """What came out that the reader may read: acts, and results, which are for whom their act is for."""
+        heard = {act.number for act in self._acts if act.heard_by(self._reader)}
+        acts = {f"#{number}" for number in heard if number in self._ids}
+        return frozenset(acts | self._ended & {f"#{number}{what}" for number in heard for what in ("", ".call.result")})
 
     def hear(self, event: Event) -> None:
         """Generated messages are named as they begin: one may come out whose call was given up at its last token."""
