@@ -168,3 +168,9 @@ def test_the_page_is_made_from_the_result_and_no_attack_by_calls_gets_through() 
         assert sum(calls.through.values()) == calls.by_words
         assert audited.found == sum(audited.through.values()) - audited.by_words > 500
         assert sum(strict.kept.values()) <= sum(calls.kept.values()) <= sum(audited.kept.values()) == 97
+    typed = [arm for arm in found.benchmarks[0].arms if arm.typed]
+    assert [arm.guarded for arm in typed] == [True, False]
+    for arm in typed:
+        assert sum(arm.through.values()) == arm.by_words
+        assert not arm.got_through
+        assert len(arm.bits) == sum(arm.kept.values()) > 20

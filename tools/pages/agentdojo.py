@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tools.bench.dojo.labels import labels
@@ -22,8 +23,14 @@ def page(results: Path) -> str:
 def text(found: Mapping[str, Any]) -> str:
     """The text of the page from the content of that file."""
     first, *others = found["benchmarks"]
-    arms = {(arm["leakage"], arm["guarded"]): arm for arm in first["arms"]}
-    told = {"strict": arms["enforce", True], "calls": arms["enforce", False], "audited": arms["audit", False]}
+    pairs = [arm for arm in first["arms"] if arm.get("typed")]
+    arms = {(arm["leakage"], arm["guarded"]): arm for arm in first["arms"] if arm not in pairs}
+    told: dict[str, Any] = {
+        "strict": arms["enforce", True],
+        "calls": arms["enforce", False],
+        "audited": arms["audit", False],
+    }
+    told |= {"pairs": pairs, "median": median}
     return render("agentdojo", found=found, first=first, others=others, labels=labels(), total=total, **told)
 
 
