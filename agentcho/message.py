@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple
@@ -131,7 +131,8 @@ def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None =
     if cast is None:
         return Audience(frozenset(agent_name(each) for each in given))
     members = frozenset(exact(each) for each in given)
-    if unknown := members - set(cast):
+    known = cast if isinstance(cast, Mapping | Set) else set(cast)  # nobody is looked at who is not named
+    if unknown := {each for each in members if each not in known}:
         raise AudienceError(f"no agent named {', '.join(map(repr, sorted(unknown)))}", cast)
     return Audience(members)
 

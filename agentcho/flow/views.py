@@ -8,7 +8,9 @@ depend on what a model wrote. `History` is what is out at one moment, without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Reversible, Sequence
+from heapq import merge
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple, overload
 
@@ -19,18 +21,32 @@ from agentcho.message import Audience, Metadata, Role, audience
 
 
 class MessageLog:
-    """Messages one after the other: nothing is ever taken out or changed."""
+    """Messages one after the other: nothing is ever taken out or changed. Where those of each reader stand is known, so
+    that who reads few of many does not look at the others."""
 
     def __init__(self, messages: Iterable[Metadata] = ()) -> None:
         self.messages: list[Metadata] = []
         self.places: dict[str, int] = {}
+        self._to_all: list[int] = []
+        self._to_some: dict[str, list[int]] = {}
         for message in messages:
             self.add(message)
 
     def add(self, message: Metadata) -> None:
         """One more, at the end."""
-        self.places[message.id] = len(self.messages)
+        self.places[message.id] = place = len(self.messages)
         self.messages.append(message)
+        if message.audience.members is None:
+            self._to_all.append(place)
+        else:
+            for reader in message.audience.members:
+                self._to_some.setdefault(reader, []).append(place)
+
+    def backwards(self, reader: str, length: int) -> Iterator[Metadata]:
+        """Those of the first `length` messages that a reader is in the audience of, the last one first."""
+        places = (self._to_all, self._to_some.get(reader, []))
+        down = (map(of.__getitem__, range(bisect_left(of, length) - 1, -1, -1)) for of in places)
+        return map(self.messages.__getitem__, merge(*down, reverse=True))
 
 
 class History(Sequence[Metadata]):
@@ -52,6 +68,10 @@ class History(Sequence[Metadata]):
             if place is not None and place < length:
                 return log.messages[place]
         return None
+
+    def backwards(self, reader: str) -> Iterator[Metadata]:
+        """The messages that a reader is in the audience of, the last one first."""
+        return chain.from_iterable(log.backwards(reader, length) for log, length in reversed(self._parts))
 
     def __len__(self) -> int:
         return sum(length for _, length in self._parts)
@@ -125,8 +145,9 @@ class View(NamedTuple):
         """The last `count` of these messages, after those whose ids are in `keep`, such as `self.brief`, which stand
         first and are not counted. `RequestError`: `count` is no number from 0."""
         kept, many = [id for id in keep if id is not None], whole(count, "the number of messages", 0)
-        others = [m for m in messages if m.id not in kept]
-        return cls.of([*kept, *others[len(others) - min(many, len(others)) :]])
+        backwards = reversed(messages if isinstance(messages, Reversible) else list(messages))
+        last = list(islice((m for m in backwards if m.id not in kept), many))
+        return cls.of([*kept, *reversed(last)])
 
     @classmethod
     def of_roles(cls, messages: Iterable[Metadata], *roles: Role) -> View:
@@ -203,20 +224,20 @@ def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metada
     return [m for m in messages if m.audience.includes(agent)]
 
 
-def visible_metadata(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
-    """What a view gets of the messages it may read: of another's message only those parents among `said` that all of
+def shown_to(agent: str, message: Metadata, find: Callable[[str], Metadata | None]) -> Metadata:
+    """What a view gets of a message that it may read: of another's only those parents that `find` finds and that all of
     the message's own audience may read, so that no view can depend on what else its author had read."""
-    audiences = {m.id: m.audience for m in said}
+    if message.author == agent:
+        return message
+    parents = ((parent, find(parent)) for parent in message.parents)
+    public = (id for id, known in parents if known is not None and known.audience.covers(message.audience))
+    return message._replace(parents=tuple(public))
 
-    def public(parent: str, audience: Audience) -> bool:
-        return parent in audiences and audiences[parent].covers(audience)
 
-    def visible(m: Metadata) -> Metadata:
-        if m.author == agent:
-            return m
-        return m._replace(parents=tuple(p for p in m.parents if public(p, m.audience)))
-
-    return [visible(m) for m in allowed]
+def visible_metadata(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
+    """What a view gets of the messages that a policy allowed of those that were `said`."""
+    known = {m.id: m for m in said}
+    return [shown_to(agent, m, known.get) for m in allowed]
 
 
 class ReadSet(NamedTuple):

@@ -18,6 +18,7 @@ from agentcho.config import ReusePolicy
 from agentcho.errors import AudienceError, ContextOverflow, LeakageError, RequestError, StoreFull
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
+from agentcho.flow.readable import Readable
 from agentcho.flow.sinks import Sinks
 from agentcho.flow.views import (
     Act,
@@ -94,16 +95,17 @@ class Messages:
         return given if given.members is None else Audience(given.members | {author})
 
     def reads(self, author: str, agent: Agent, wish: ViewLike) -> ReadSet:
-        """Ask policy and view once, for metadata alone. Where audiences alone decide, and the view is there already,
-        nobody is told of more than it names. `LeakageError`: it must not read one of these."""
+        """Ask policy and view once, for metadata alone. Where audiences alone decide, the view alone says how much of
+        it is looked at. `LeakageError`: it must not read one of these."""
         said = self.said
         if wish is not None and not isinstance(wish, View) and not callable(wish):
             raise RequestError(
                 f"the view of a call is {values.kind(wish)}; give a View, or a function that returns one"
             )
-        if isinstance(wish, View) and self._policy is audience_policy:
-            by_audience = lambda m: m.audience.includes(author) and self.roster.sees(author, m.id)  # noqa: E731
-            reads = granted(author, wish, by_audience, said)
+        if self._policy is audience_policy:
+            sees = partial(self.roster.sees, author)
+            view = wish if isinstance(wish, View) else (wish or agent.view)(Readable(author, said, sees))
+            reads = granted(author, view, lambda m: m.audience.includes(author) and sees(m.id), said)
         else:
             for_it = self.roster.visible(author, said)
             allowed = self._policy(author, for_it)

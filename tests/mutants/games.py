@@ -24,6 +24,7 @@ REPAIR = "tests/choreography/test_repair.py"
 QUIESCENCE = "tests/choreography/test_quiescence.py"
 VERBS = "tests/choreography/test_verbs.py"
 VIEWS = "tests/choreography/test_views.py"
+READABLE = "tests/choreography/test_readable.py"
 
 LOOP = (
     Mutant(
@@ -356,17 +357,41 @@ READ = (
         "views are told of all parents",
         "an agent could choose what it reads by what another has thought in secret",
         "agentcho/flow/views.py",
-        "return m._replace(parents=tuple(p for p in m.parents if public(p, m.audience)))",
-        "return m",
+        "return message._replace(parents=tuple(public))",
+        "return message",
         (f"{VIEWS}::test_a_view_is_told_of_no_parent_that_a_messages_readers_may_not_read",),
     ),
     Mutant(
         "a view may name the open system prompt of another",
         "an agent would take the instructions of others for its own",
         "agentcho/games/messages.py",
-        "by_audience = lambda m: m.audience.includes(author) and self.roster.sees(author, m.id)",
-        "by_audience = lambda m: m.audience.includes(author)",
+        "lambda m: m.audience.includes(author) and sees(m.id)",
+        "lambda m: m.audience.includes(author)",
         (f"{SYSTEM_PROMPTS}::test_a_view_that_names_anothers_is_refused_and_told_why",),
+    ),
+    Mutant(
+        "a view is told of what is hidden",
+        "an agent could choose what it reads by how often others speak in private",
+        "agentcho/flow/views.py",
+        "        if message.audience.members is None:\n            self._to_all.append(place)",
+        "        if message.id:\n            self._to_all.append(place)",
+        (f"{READABLE}::test_a_view_is_shown_the_same_as_by_going_through_everything",),
+    ),
+    Mutant(
+        "a view is told of the open system prompts of others",
+        "an agent would take the instructions of others for its own",
+        "agentcho/flow/readable.py",
+        "            if self._sees(message.id):\n",
+        "            if message.id:\n",
+        (f"{READABLE}::test_a_view_is_shown_the_same_as_by_going_through_everything",),
+    ),
+    Mutant(
+        "a view is told of what came out after its round began",
+        "a move of a round would depend on which of the others ended first",
+        "agentcho/flow/views.py",
+        "range(bisect_left(of, length) - 1, -1, -1)",
+        "range(len(of) - 1, -1, -1)",
+        (f"{READABLE}::test_what_comes_out_later_is_not_shown",),
     ),
 )
 
