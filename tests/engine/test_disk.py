@@ -8,13 +8,16 @@ import os
 import stat
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho import Decode, Engine, Prefill, Sampling, replay
+from agentcho.calls import checks
 from agentcho.calls.call import EncodingId, Most, Repair
 from agentcho.engine.cache import DiskRoom
 from agentcho.engine.disk import PREFIX, File, Files
@@ -164,6 +167,44 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Small, monkeypatch: p
     engine.submit([Prefill("x", [told], guard=Shut()), Decode("y", [told], guard=Shut())])
     assert [type(failure.error) for failure in engine.step().failed] == [LeakageError] * 2
     assert (engine.fullness.used, engine.fullness.disk_used) == (1, len(engine.message(told).tokens))
+
+
+def secrets() -> dict[str, Any]:
+    """Ada and Ben each hear a secret, and answer each other before everyone, over all that they may read."""
+    told = {"kind": "prefill", "role": "user", "parents": []}
+    messages: list[dict[str, Any]] = [
+        told | {"id": f"for {who}", "author": who, "audience": [who], "text": f"{who} 1234"} for who in ("ada", "ben")
+    ]
+    said = list[str]()
+    for turn in range(8):
+        who = ("ada", "ben")[turn % 2]
+        spoken = {"kind": "decode", "role": "assistant", "author": who, "audience": "everyone", "header": ""}
+        messages.append(spoken | {"id": f"t{turn}", "parents": [f"for {who}", *said[-3:]], "text": f"say {turn}"})
+        said.append(f"t{turn}")
+    return {"format": "agentcho-trace/1", "workflow": "w", "id": "w0", "agents": ["ada", "ben"], "messages": messages}
+
+
+def test_what_is_enforced_is_enforced_and_says_the_same_where_much_is_on_disk(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cones and receipts are the same, so no label has changed on its way; every guard was asked as often."""
+    read, asked, found = list[File](), Counter[str](), []
+    reads, ask = Files.read, checks.ask_guard
+    monkeypatch.setattr(Files, "read", lambda files, file: read.append(file) or reads(files, file))  # type: ignore[func-returns-value]
+    for name, engine in (("roomy", small(disk=0)), ("tight", small(STORE))):
+
+        def counted(*given: Any, name: str = name) -> None:
+            asked[name] += 1
+            ask(*given)
+
+        monkeypatch.setattr("agentcho.engine.sequence.ask_guard", counted)
+        found.append(replay(secrets(), engine, leakage="enforce", deterministic=True))
+    assert len(read) > 4
+    assert asked["tight"] == asked["roomy"] > 8
+    for one, other in zip(found[0].values(), found[1].values(), strict=True):
+        assert torch.equal(one.logits, other.logits)
+        assert (one.receipt, one.entry.message) == (other.receipt, other.entry.message)
+        assert one.entry.made == other.entry.made
 
 
 # -- damage ------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Models:
     def _made(self, room: Room) -> Engine:
         if room == "adapted":
             return self._adapted()
-        tight = {"store_tokens": 220, "host_tokens": 40, "disk": DiskRoom(80)}
+        tight = {"store_tokens": 220, "host_tokens": 10, "disk": DiskRoom(80)}
         options: dict[Room, dict[str, Any]] = {"short": {"context": 130}, "tight": tight}
         return self._all(self._family, **options.get(room, {}))
 
