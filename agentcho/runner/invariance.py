@@ -4,26 +4,29 @@ at any place beside any others, in forwards of several sizes.
 Kernels promise no such thing: how a product is summed may depend on how many rows it has. So it is tried: with a few
 rows at all places of a forward, and with rows beside them that are not numbers at all. Where a size fails, it is not
 used; where the first fails, none is (batch invariance; Thinking Machines, "Defeating Nondeterminism in LLM Inference").
-Does not know: calls, which rows are fed together.
+A trial says something of other rows only where all forwards of a size go through the same kernels in the same shapes.
+So a network in which numbers decide what is computed, as those that send tokens to experts, has no size at all. Does
+not know: calls, which rows are fed together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentcho.engine.layout import Segment
 from agentcho.runner.slots import Slot, Slots
 
-SIZES = (8, 1, 2, 4, 16, 32)
+SIZES = (8, 1, 4, 16, 32)
 """Tokens of a forward that are tried. All must give what the first gives."""
 PROBES = ((1, 3), (1, 40), (3, 17), (1, 70))
 """The rows that are compared: how many tokens each is fed, and to how many others these attend."""
-SHIFTS = (0, 1, 3)
+SHIFTS = (0, 1)
 """With which probe a forward begins: at each place stands one probe, and then another."""
 Forward = Callable[[Sequence[Segment], int], tuple[list[Segment], Tensor]]
 
@@ -57,13 +60,36 @@ class _Found(NamedTuple):
         return all(torch.equal(one, another) for one, another in pairs)
 
 
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While in use, looks at all operations. `decided`: numbers decided what was computed: how large a result is, how
+    rows are divided among products, or what Python does next."""
+
+    TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.decided = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """See `TorchDispatchMode`."""
+        if func is torch.ops.aten.index.Tensor:  # its shape is that of its indices, unless they say yes or no
+            tagged = any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
+        else:
+            tagged = not self.TAGS.isdisjoint(func.tags)
+        self.decided = self.decided or tagged or "grouped_mm" in func.name()
+        return func(*args, **(kwargs or {}))
+
+
 @torch.inference_mode()
 def proved(forward: Forward, slots: Slots) -> tuple[int, ...]:
     """The sizes, ascending, at which rows do not change each other's bits and have the same bits as at any other of
     these; none where there is no such size. `forward` runs segments filled up to a size."""
     trial = _Trial(forward, slots)
     try:
-        alone = [trial.run([trial.row(probe)], SIZES[0])[0] for probe in range(len(PROBES))]
+        with _Watch() as watch:
+            alone = [trial.run([trial.row(probe)], SIZES[0])[0] for probe in range(len(PROBES))]
+        if watch.decided:
+            return ()
         found = list[int]()
         for size in SIZES:
             if all(trial.agrees(rows, size, alone) for rows in trial.mixed(size)):

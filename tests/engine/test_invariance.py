@@ -22,6 +22,8 @@ from .families import Family, families
 TEXTS = "the quick brown fox", "jumps over a lazy dog and sleeps all day", "so it is told and told again", "a"
 OTHERS = tuple(family for family in families() if family.name in ("gemma2", "llama4_text", "gpt_oss", "gpt_neox"))
 
+EXPERTS = tuple(family for family in families() if family.name in ("mixtral", "gpt_oss"))
+
 
 @pytest.fixture
 def forwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -141,6 +143,26 @@ def test_where_rows_change_each_other_each_has_a_forward_of_its_own(engines: Eng
         forwards.clear()
         engine.step(deterministic=True)
         assert forwards == [1, 1, 1]
+
+
+@pytest.mark.parametrize("how", ["branch", "gather"])
+def test_where_numbers_decide_what_is_computed_nothing_is_proved(engines: Engines, how: str) -> None:
+    """Rows that no probe is like would change their neighbours."""
+
+    def leak(out: Tensor) -> Tensor:
+        if how == "branch":
+            return out + 1 if out.isposinf().any().item() else out
+        far = out.isposinf().any(-1)
+        return out + out[far].sum().nan_to_num(0, 0, 0)
+
+    engine = engines.own()
+    with leaky(engine.network, leak):
+        assert engine._runner.sizes == ()
+
+
+@pytest.mark.parametrize("family", EXPERTS, ids=lambda family: family.name)
+def test_tokens_that_go_to_experts_have_forwards_of_their_own(engines: Engines, family: Family) -> None:
+    assert engines(family)._runner.sizes == ()
 
 
 def test_a_size_with_other_bits_is_left_out(engines: Engines) -> None:

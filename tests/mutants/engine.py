@@ -67,6 +67,14 @@ EXACT = (
         (f"{INVARIANCE}::test_where_rows_change_each_other_each_has_a_forward_of_its_own",),
     ),
     Mutant(
+        "trust a trial where numbers decide what is computed",
+        "experts that get as many tokens as no probe gave them would sum them in another order",
+        "agentcho/runner/invariance.py",
+        "        if watch.decided:",
+        "        if False:",
+        (f"{INVARIANCE}::test_where_numbers_decide_what_is_computed_nothing_is_proved",),
+    ),
+    Mutant(
         "a forward of as many tokens as there are rows",
         "how many speak beside a row would choose the kernels that it goes through",
         "agentcho/runner/runner.py",

@@ -19,7 +19,7 @@ from agentcho.games.runtime import meet
 from agentcho.games.turn import Forced
 from agentcho.lab.collect import Games, Playing, check_same, completed, over
 from agentcho.lab.compare.columns import Column
-from agentcho.lab.compare.comparison import Comparison, ComparisonRequest, Cost, Fidelity, Preference
+from agentcho.lab.compare.comparison import ANEW, Comparison, ComparisonRequest, Cost, Fidelity, Preference
 from agentcho.lab.compare.costs import costs
 from agentcho.lab.compare.fidelity import Arm, fidelity
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
@@ -33,7 +33,6 @@ from agentcho.scenario import Judged, Scenario
 
 require("to compare and to measure", "lab")
 FILE = "request.json"
-ANEW = "the command that made it writes it anew, and plays nothing twice"
 ANOTHER = "the games of another comparison"
 
 

@@ -20,6 +20,9 @@ from agentcho.results.shown import html_facts, text_facts
 from agentcho.results.table import Table
 from agentcho.results.table import column as values_of
 
+ANEW = "the command that made it writes it anew, and plays nothing twice"
+"""What to do where the file of a result is damaged."""
+
 
 class Mean(Frozen):
     """One metric of one column over the games that have it."""

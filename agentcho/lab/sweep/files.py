@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from agentcho.errors import RecordBroken
+from agentcho.lab.compare.comparison import ANEW
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.records.files import replace_whole, writing
-
-ANEW = "the command that made it writes it anew, and plays nothing twice"
 
 
 def write(found: SweepResult, folder: Path, picture: bool = True) -> tuple[Path, ...]:
