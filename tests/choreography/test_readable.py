@@ -108,7 +108,9 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, before: int) -> int:
             await cast[0].say(to=["a0", "a1"], max_tokens=1)
         return looked
 
-    return int(play(script).over.outcome["value"])
+    outcome = play(script).over.outcome
+    assert outcome
+    return int(outcome["value"])
 
 
 def test_a_turn_looks_at_no_more_messages_in_a_longer_game_of_more_agents(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,4 +125,4 @@ class Cast(dict[str, Agent]):
 
 
 def test_of_a_large_cast_only_who_is_named_is_looked_at() -> None:
-    assert audience(["ann", "ben"], Cast.fromkeys(NAMES, Agent("any"))).members == {"ann", "ben"}
+    assert audience(["ann", "ben"], Cast.fromkeys(NAMES, Agent("any"))).members == frozenset({"ann", "ben"})
