@@ -20,7 +20,7 @@ Leakage = Literal["audit", "enforce", "deny"]
 Markers = Literal["refuse", "accept"]
 Shadowing = Literal["auto", "always", "never"]
 WordsRule = Literal["track", "refuse"]
-Bits = Literal["int8"]
+Bits = Literal["int8", "int4"]
 """In how many bits the weights of linear layers can be kept."""
 FEW_BITS = "Keep the linear layers in so many bits, embeddings and head aside.  [default: as --dtype says]"
 RepairBy = First | Most | Literal["full"]

@@ -1,14 +1,14 @@
-"""Weights of linear layers in 8 bits, with a scale for each row of a matrix. What a layer is given is not rounded, so
-that rows of a batch do not influence each other.
+"""Linear layers with weights in few bits. What a layer is given is not rounded, so that rows of a batch do not
+influence each other.
 
-Inside `packed` torch's own product of 8-bit weights is used, where it is quicker; everywhere else, and where gradients
+Inside `packed` a product of its own is used, where there is one for the processor; everywhere else, and where gradients
 are kept, the weights are multiplied out first. So the gate, which compares the two, proves that product. Does not know:
-attention, models.
+attention, models, how a matrix is rounded.
 """
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,16 @@ from agentcho.config import Bits
 from agentcho.errors import ModelError
 from agentcho.progress import Tell, counted, unheard
 from agentcho.runner.prepack import in_use
+from agentcho.runner.products import Making, Product, of_bytes, of_halves, of_nibbles, quickest, takes
+from agentcho.runner.rounding import GROUP, Rounded, fits, paired, rounded, unpaired
 
-TOP = 127
-"""The largest of 8 bits that is used, on both sides of zero."""
+SAID: dict[Making | None, str] = {
+    of_bytes: "by torch's product of 8 bits",
+    of_nibbles: "by torch's product of 4 bits, over a second copy",
+    of_halves: "by FBGEMM, over a copy in 16 bits",
+    None: "multiplied out each time",
+}
+"""How layers multiply, by what made their product."""
 
 
 def check_bits(bits: str | None, merge: bool) -> None:
@@ -33,60 +40,72 @@ def check_bits(bits: str | None, merge: bool) -> None:
         raise ModelError(f"an adapter cannot be merged into weights in {bits}; leave out merge, or weights={bits}")
 
 
-def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix `[out, in]` as int8, and the scales `[out]`, in its dtype, by which its rows are multiplied again."""
-    wide = weight.detach().float()
-    scale = (wide.abs().amax(1) / TOP).to(weight.dtype)
-    rounded = torch.round(wide / scale.float().clamp(min=torch.finfo(torch.float32).tiny).unsqueeze(1))
-    return rounded.clamp(-TOP, TOP).to(torch.int8), scale
-
-
 class Lighter(nn.Linear):
-    """A linear layer whose weight is in 8 bits. It has no gradient; what goes through it has."""
+    """A linear layer whose weight is in few bits: `weight` `[out, in]`, int8, or `[out, in / 2]`, uint8, two numbers in
+    a byte. It has no gradient; what goes through it has."""
 
     scale: Tensor
+    making: Making | None
+    _product: Product | None
 
     @classmethod
-    def make(cls, layer: Any) -> None:
-        """From a linear layer; its own weight is given up."""
-        rounded, scale = quantised(layer.weight)
+    def make(cls, layer: Any, bits: Bits, making: Making | None) -> None:
+        """From a linear layer, and what makes its product, if anything; its own weight is given up."""
+        matrix = rounded(layer.weight, bits)
         layer.__class__ = cls
-        layer.weight = nn.Parameter(rounded, requires_grad=False)
-        layer.register_buffer("scale", scale)
+        kept = matrix.numbers if bits == "int8" else paired(matrix.numbers)
+        layer.weight = nn.Parameter(kept, requires_grad=False)
+        layer.register_buffer("scale", matrix.scale)
+        layer.making = making if making is not None and takes(making, layer.out_features) else None
+        layer._product = None if layer.making is None else layer.making(matrix)
+
+    def whole(self) -> Tensor:
+        """Its weight `[out, in]`, multiplied out."""
+        numbers = self.weight if self.weight.dtype == torch.int8 else unpaired(self.weight)
+        return Rounded(numbers, self.scale).whole()
 
     def forward(self, input: Tensor) -> Tensor:
         """See `torch.nn.Linear`."""
-        if not (in_use() and self._quick(input)):
-            whole = self.weight.to(self.scale.dtype) * self.scale.unsqueeze(1)
-            return nn.functional.linear(input, whole, self.bias)
-        rows = input.reshape(-1, self.in_features)
-        product = torch._weight_int8pack_mm(rows, self.weight, self.scale).view(*input.shape[:-1], -1)
-        return product if self.bias is None else product + self.bias
-
-    def _quick(self, input: Tensor) -> bool:
-        """Whether torch's product is the quicker one: in bfloat16 on a CPU. In float32 it takes ten times as long."""
         kept = torch.is_grad_enabled() and input.requires_grad
-        return input.device.type == "cpu" and input.dtype == self.scale.dtype == torch.bfloat16 and not kept
+        if self._product is None or kept or not in_use() or input.dtype != self.scale.dtype:
+            return nn.functional.linear(input, self.whole(), self.bias)
+        product = self._product(input.reshape(-1, self.in_features)).view(*input.shape[:-1], -1)
+        return product if self.bias is None else product + self.bias
 
 
 def lighten(network: nn.Module, bits: str, name: str, tell: Tell = unheard) -> int:
-    """Bring the linear layers of a network into few bits, its head aside; returns how many. `ModelError`: it has
-    none."""
-    head = network.get_output_embeddings()  # type: ignore[operator]
-    layers = [each for each in network.modules() if type(each) is nn.Linear and each is not head]
+    """Bring the linear layers of a network into few bits, its head aside, and those whose width has no whole number of
+    groups; returns how many. `ModelError`: there is none."""
+    few = cast(Bits, bits)
+    layers = [each for each in _linear(network) if fits(each.in_features, few)]
     if not layers:
         raise ModelError(f"{name} has no linear layers that could be in {bits}; leave out weights={bits}")
+    kinds = {(each.weight.dtype, each.weight.device) for each in layers}
+    making = {kind: quickest(few, *kind) for kind in kinds}
     done = counted(tell, "matrices in few bits", len(layers))
     for number, layer in enumerate(layers, 1):
-        Lighter.make(layer)
+        Lighter.make(layer, few, making[layer.weight.dtype, layer.weight.device])
         done(number)
     return len(layers)
 
 
+def _linear(network: nn.Module) -> list[nn.Linear]:
+    """The linear layers of a network, its head aside."""
+    head = network.get_output_embeddings()  # type: ignore[operator]
+    return [each for each in network.modules() if isinstance(each, nn.Linear) and each is not head]
+
+
 def lightened(network: nn.Module) -> str:
-    """How many layers are in few bits and what they take, in words; empty: none is."""
-    found = [each for each in network.modules() if isinstance(each, Lighter)]
+    """How many layers are in few bits, what they take and how they multiply, in words; empty: none is."""
+    layers = _linear(network)
+    found = [each for each in layers if isinstance(each, Lighter)]
     if not found:
         return ""
     size = sum(each.weight.nbytes + each.scale.nbytes for each in found)
-    return f"{len(found)} layers, {size / 1e6:.1f} MB, a scale for each row; embeddings and head are whole"
+    scaled = "row" if found[0].scale.shape[1] == 1 else f"{GROUP} numbers"
+    ways = [each.making for each in found]
+    said = [f"{ways.count(way)} {SAID[way]}" for way in dict.fromkeys(ways)]
+    left = len(layers) - len(found)
+    whole = f"; {left} left whole, with a width that is no multiple of {GROUP}" if left else ""
+    kept = f"{len(found)} layers in {size / 1e6:.1f} MB, a scale for each {scaled}"
+    return f"{kept}; {', '.join(said)}{whole}; embeddings and head are whole"

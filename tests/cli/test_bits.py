@@ -29,7 +29,7 @@ API = {"model": "openai:m", "base_url": "http://127.0.0.1:1/v1"}
         ({"models": {"a": {"model": "fake", "weights": "int8"}}}, "models a: weights needs a model with weights"),
         (API, "weights is of a model that is loaded here; leave it out"),
         ({"merge": True, "adapter": "there"}, "cannot be merged into weights in int8; leave out merge, or weights"),
-        ({"weights": "int3"}, "Input should be 'int8'"),
+        ({"weights": "int3"}, "Input should be 'int8' or 'int4'"),
     ],
 )
 def test_what_does_not_go_with_few_bits_is_refused_at_once(options: dict[str, Any], told: str) -> None:

@@ -1,21 +1,31 @@
-"""Weights in 8 bits: how they are rounded, what they multiply to, and what an engine over them says and tells."""
+"""Weights in few bits: how they are rounded, what they multiply to, and what an engine over them says and tells."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import nn
 
 from agentcho import Decode, Engine, Prefill, Sampling
+from agentcho.config import Bits
 from agentcho.engine.layout import Segment
 from agentcho.errors import ModelError
+from agentcho.runner import products
 from agentcho.runner.doctor import doctor
-from agentcho.runner.lighter import Lighter, quantised
+from agentcho.runner.lighter import Lighter, lighten, lightened
 from agentcho.runner.prepack import packed
+from agentcho.runner.products import Product, quickest
+from agentcho.runner.rounding import GROUP, Rounded, paired, rounded, unpaired
 
 from .families import llama_family
+
+BITS: tuple[Bits, ...] = get_args(Bits)
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -29,65 +39,115 @@ def light(folder: Path, **more: str) -> Engine:
     return Engine.load(folder, "cpu", **{"dtype": "bfloat16", "weights": "int8", **more}, store_tokens=1024)  # type: ignore[arg-type]
 
 
-def by_hand(weight: torch.Tensor) -> torch.Tensor:
-    """A matrix as its 8 bits say it, number by number."""
+def by_hand(weight: torch.Tensor, bits: Bits) -> torch.Tensor:
+    """A matrix as its bits say it, number by number, in float64."""
     rows = []
     for row in weight.tolist():
-        step = max(map(abs, row)) / 127
-        rows.append([round(each / step) * step if step else 0.0 for each in row])
-    return torch.tensor(rows)
+        groups = [row] if bits == "int8" else [row[at : at + GROUP] for at in range(0, len(row), GROUP)]
+        rows.append([each for group in groups for each in group_by_hand(group, bits, weight.dtype)])
+    return torch.tensor(rows, dtype=torch.float64)
 
 
-def test_a_matrix_is_rounded_row_by_row_as_by_hand() -> None:
-    weight = torch.randn(6, 10) * torch.tensor([[1e-3], [1], [50], [0], [1], [1]])
-    numbers, scale = quantised(weight)
-    assert numbers.dtype == torch.int8
-    assert torch.allclose(numbers * scale.unsqueeze(1), by_hand(weight), rtol=1e-5, atol=0)
+def group_by_hand(group: list[float], bits: Bits, dtype: torch.dtype) -> list[float]:
+    """Numbers with one scale."""
+    extreme = max(group, key=abs)
+    step = abs(extreme) / 127 if bits == "int8" else extreme / -8
+    step = float(torch.tensor(step).to(dtype if bits == "int8" else torch.bfloat16))
+    low, high = (-127, 127) if bits == "int8" else (-8, 7)
+    return [max(low, min(high, round(each / step))) * step if step else 0.0 for each in group]
 
 
-@pytest.mark.parametrize("rows", [1, 3, 70])
+UNEVEN = torch.tensor([[1e-3], [1], [50], [0], [1], [1e-9]]).repeat(8, 1)
+"""Rows of very different sizes."""
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_matrix_is_rounded_as_by_hand(bits: Bits, dtype: torch.dtype) -> None:
+    weight = (torch.randn(48, 64) * UNEVEN).to(dtype)
+    weight[1, :32] = 0
+    matrix = rounded(weight, bits)
+    assert matrix.numbers.dtype == torch.int8
+    near = {"rtol": 1e-5 if dtype == torch.float32 else 2**-8, "atol": 0.0}
+    assert torch.allclose(matrix.whole().double(), by_hand(weight, bits), **near)  # type: ignore[arg-type]
+    if bits == "int4":
+        assert torch.equal(unpaired(paired(matrix.numbers)), matrix.numbers)
+
+
+def test_4_bits_are_off_by_a_sixteenth_of_the_largest_of_a_group_and_it_keeps_its_sign() -> None:
+    weight = torch.randn(8, 64)
+    off = (rounded(weight, "int4").whole() - weight).abs().view(8, 2, 32)
+    assert bool((off <= weight.abs().view(8, 2, 32).amax(2, keepdim=True) * 0.13).all())
+    assert off.mean() < 0.15
+
+
+@pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_both_products_are_that_by_hand(rows: int, bias: bool, dtype: torch.dtype) -> None:
+def test_products_of_few_rows_and_of_many_are_that_by_hand(bits: Bits, bias: bool, dtype: torch.dtype) -> None:
     layer = nn.Linear(64, 48, bias=bias, dtype=dtype)
-    given = torch.randn(2, rows, 64, dtype=dtype)
-    weight = by_hand(layer.weight.detach().float())
-    wanted = given.float() @ weight.T + (layer.bias.detach().float() if bias else 0)
-    # What a sum in the type may be off by grows with the sizes of its terms; a machine may add in bfloat16 itself.
-    bound = (1e-5 if dtype == torch.float32 else 2**-6) * (given.float().abs() @ weight.abs().T + 1)
-    Lighter.make(layer)
-    with torch.no_grad():
-        plain = layer(given).float()
-        with packed():
-            quick = layer(given).float()
-    assert bool(((plain - wanted).abs() < bound).all())
-    assert bool(((quick - wanted).abs() < bound).all())
+    layer.weight.data *= UNEVEN
+    weight, quick = by_hand(layer.weight.detach(), bits), quickest(bits, dtype, torch.device("cpu"))
+    assert quick is not None
+    Lighter.make(layer, bits, quick)
+    for rows in (1, 3, 70):
+        given = torch.randn(2, rows, 64, dtype=dtype)
+        wanted = given.double() @ weight.T + (layer.bias.detach().double() if bias else 0)
+        # What a sum in the type may be off by grows with the sizes of its terms; a machine may add in bfloat16 itself.
+        bound = (1e-5 if dtype == torch.float32 else 2**-6) * (given.double().abs() @ weight.abs().T + bias)
+        with torch.no_grad():
+            plain = layer(given).double()
+            with packed():
+                fast = layer(given).double()
+        assert bool(((plain - wanted).abs() <= bound).all())
+        assert bool(((fast - wanted).abs() <= bound).all())
 
 
-def test_a_row_is_what_it_is_alone() -> None:
-    layer = nn.Linear(64, 48, dtype=torch.bfloat16)
-    Lighter.make(layer)
-    given = torch.randn(9, 64, dtype=torch.bfloat16)
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_row_is_what_it_is_alone(bits: Bits, dtype: torch.dtype) -> None:
+    layer = nn.Linear(64, 48, dtype=dtype)
+    Lighter.make(layer, bits, quickest(bits, dtype, torch.device("cpu")))
+    given = torch.randn(9, 64, dtype=dtype)
     given[0] *= 1e4  # a neighbour that would move a scale of all rows
+    near = 1e-5 if dtype == torch.float32 else 1e-2
     with torch.no_grad(), packed():
         alone = torch.cat([layer(row.unsqueeze(0)) for row in given[1:]])
-        assert torch.allclose(layer(given)[1:], alone, rtol=1e-2, atol=1e-2)
+        assert torch.allclose(layer(given)[1:], alone, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("wrong", [lambda matrix: lambda rows: rows @ matrix.whole().T * 1.1, lambda matrix: 1 / 0])
+def test_a_product_that_gives_something_else_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Any], Any]
+) -> None:
+    def broken(matrix: Rounded) -> Product:
+        try:
+            return wrong(matrix)  # type: ignore[no-any-return]
+        except ZeroDivisionError:
+            raise RuntimeError("no kernel") from None
+
+    monkeypatch.setattr(products, "of_halves", broken)
+    assert quickest("int4", torch.float32, torch.device("cpu")) is None
+    layer = nn.Linear(64, 48)
+    Lighter.make(layer, "int4", None)
+    with packed():
+        assert torch.equal(layer(torch.eye(64)).T - layer.bias.unsqueeze(1), layer.whole() + 0 * layer.bias[0])  # type: ignore[operator]
 
 
 def test_what_goes_through_has_gradients_and_the_weights_have_none() -> None:
-    layer = nn.Linear(8, 4)
-    Lighter.make(layer)
-    given = torch.randn(3, 8, requires_grad=True)
+    layer = nn.Linear(32, 16)
+    Lighter.make(layer, "int4", quickest("int4", torch.float32, torch.device("cpu")))
+    given = torch.randn(3, 32, requires_grad=True)
     with packed():
         layer(given).sum().backward()
     assert given.grad is not None
-    assert torch.allclose(given.grad[0], (layer.weight * layer.scale.unsqueeze(1)).sum(0))  # type: ignore[operator]
+    assert torch.allclose(given.grad[0], layer.whole().sum(0))  # type: ignore[operator]
     assert layer.weight.grad is None
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_an_engine_says_the_same_alone_and_beside_others(folder: Path, dtype: str) -> None:
-    with light(folder, dtype=dtype) as engine:
+@pytest.mark.parametrize(("dtype", "bits"), [("float32", "int4"), ("bfloat16", "int8"), ("bfloat16", "int4")])
+def test_an_engine_says_the_same_alone_and_beside_others(folder: Path, dtype: str, bits: str) -> None:
+    with light(folder, dtype=dtype, weights=bits) as engine:
         contexts = engine.prefill([Prefill(f"word {i} " * (i + 1)) for i in range(3)])
         asked = [Decode(parents=[each], sampling=Sampling(max_tokens=2), logits=True) for each in contexts]
         together = engine.decode(asked)
@@ -98,9 +158,10 @@ def test_an_engine_says_the_same_alone_and_beside_others(folder: Path, dtype: st
 
 
 @pytest.mark.slow
-def test_an_adapter_over_it_can_be_trained(folder: Path) -> None:
+@pytest.mark.parametrize("bits", BITS)
+def test_an_adapter_over_it_can_be_trained(folder: Path, bits: str) -> None:
     fields = {"peft_type": "LORA", "r": 4, "target_modules": ["q_proj", "v_proj"]}
-    with light(folder) as engine, engine.trained(fields) as trained:
+    with light(folder, weights=bits) as engine, engine.trained(fields) as trained:
         trained.differentiable([Segment(tuple(range(5, 15)), 0, wanted=range(10))]).sum().backward()  # type: ignore[no-untyped-call]
         found = {name: each.grad for name, each in trained.network.named_parameters() if "lora_B" in name}
         assert len(found) == 8
@@ -116,14 +177,46 @@ def test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded(fo
         assert not isinstance(engine.network.get_output_embeddings(), Lighter)  # type: ignore[operator]
 
 
-def test_the_doctor_says_how_many_layers_are_in_few_bits(folder: Path) -> None:
-    (row,) = [row for row in doctor(folder, "cpu", "bfloat16", weights="int8").rows if row.check == "weights"]
-    assert row.result == "int8"
-    assert row.detail.startswith("28 layers")
+def test_what_is_stored_is_under_another_key_in_other_bits(folder: Path) -> None:
+    keys = set[bytes]()
+    for bits in (None, *BITS):
+        with Engine.load(folder, "cpu", "float32", weights=bits, store_tokens=256) as engine:
+            keys.add(engine._encoding(engine.prefill("the same words")).entry.key)
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "how"),
+    [
+        ("bfloat16", "int8", "28 layers in .*, a scale for each row; 28 by torch's product of 8 bits;"),
+        ("float32", "int4", "28 layers in .*, a scale for each 32 numbers; 28 by FBGEMM, over a copy in 16 bits;"),
+        pytest.param("bfloat16", "int4", ".*; 28 by torch's product of 4 bits, over a second copy;", marks=SLOW),
+        pytest.param("float16", "int4", ".*; 28 multiplied out each time;", marks=SLOW),
+    ],
+)
+def test_the_doctor_says_how_many_layers_are_in_few_bits_and_how_they_multiply(
+    folder: Path, dtype: str, bits: str, how: str
+) -> None:
+    (row,) = [row for row in doctor(folder, "cpu", dtype, weights=bits).rows if row.check == "weights"]
+    assert row.result == bits
+    assert re.match(how, row.detail)
+
+
+def test_a_layer_whose_width_has_no_whole_number_of_groups_is_left_whole_and_counted() -> None:
+    class Network(nn.Sequential):
+        def get_output_embeddings(self) -> None:
+            return None
+
+    network = Network(nn.Linear(40, 64), nn.Linear(64, 40))
+    assert lighten(network, "int4", "m") == 1
+    assert lightened(network).startswith("1 layers in ")
+    assert "; 1 left whole, with a width that is no multiple of 32;" in lightened(network)
+    with pytest.raises(ModelError, match="m has no linear layers that could be in int4"):
+        lighten(Network(nn.Linear(40, 64)), "int4", "m")
 
 
 def test_unknown_bits_and_a_merge_are_refused_before_anything_is_read() -> None:
-    with pytest.raises(ModelError, match="unknown weights 'int3'; give int8"):
+    with pytest.raises(ModelError, match="unknown weights 'int3'; give int8, int4, or leave"):
         Engine.load("there/is/no such folder", weights="int3")
     with pytest.raises(ModelError, match="cannot be merged into weights in int8"):
         Engine.load("there/is/no such folder", weights="int8", merge=True)

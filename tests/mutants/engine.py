@@ -24,6 +24,7 @@ DISK = "tests/engine/test_disk.py"
 LOGPROBS = "tests/engine/test_logprobs.py"
 MEMORY = "tests/engine/test_memory.py"
 PACKING = "tests/engine/test_packing.py"
+LIGHTER = "tests/engine/test_lighter.py"
 PLACEMENT = "tests/engine/test_placement.py"
 POSTPONED = "tests/engine/test_postponed.py"
 PROFILE = "tests/engine/test_profile.py"
@@ -438,6 +439,22 @@ KERNELS = (
         "if _use.on and self._state == _state(self.weight):",
         "if _use.on:",
         (f"{PACKING}::test_a_weight_that_was_changed_is_not_read_from_its_copy",),
+    ),
+    Mutant(
+        "multiply by weights in few bits untried",
+        "another build of torch, or another processor, may have a kernel that gives other products",
+        "agentcho/runner/products.py",
+        "return making if making is not None and _agrees(making, bits, dtype) else None",
+        "return making",
+        (f"{LIGHTER}::test_a_product_that_gives_something_else_is_not_taken",),
+    ),
+    Mutant(
+        "one key for a message in whatever bits the weights are",
+        "keys and values of one model would be read by another that computes others",
+        "agentcho/runner/model.py",
+        "str(self.dtype) if self.bits is None else",
+        "str(self.dtype) if True else",
+        (f"{LIGHTER}::test_what_is_stored_is_under_another_key_in_other_bits",),
     ),
     Mutant(
         "go on before the device has computed",
