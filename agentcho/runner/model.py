@@ -54,6 +54,7 @@ TEXT_PART = {
 """Names of weights of a text part within the whole, as the library wrote them over time, and alone."""
 WEIGHTS = "Loading weights"
 """What the library calls its bar over them."""
+GGUF = "GGUF files are not read; give the safetensors that it was made from, and weights=int4 to keep them small"
 T = TypeVar("T")
 
 
@@ -86,6 +87,8 @@ def find(model: str | Path) -> Source:
     path = str(_understudy()) if name == UNDERSTUDY else name
     if served(name):
         raise ModelNotFound(name, "a model behind an API is not loaded; RunConfig and `agentcho run` take one")
+    if path.lower().endswith(".gguf"):
+        raise ModelNotFound(name, GGUF)
     if len(path) > LONGEST:
         raise ModelNotFound(f"{name[:SHORT]}…", "no folder has so long a name")
     if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():

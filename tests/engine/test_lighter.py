@@ -14,7 +14,7 @@ from torch import nn
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.config import Bits
 from agentcho.engine.layout import Segment
-from agentcho.errors import ModelError
+from agentcho.errors import ModelError, ModelNotFound
 from agentcho.runner import products
 from agentcho.runner.doctor import doctor
 from agentcho.runner.lighter import Lighter, lighten, lightened
@@ -213,6 +213,12 @@ def test_a_layer_whose_width_has_no_whole_number_of_groups_is_left_whole_and_cou
     assert "; 1 left whole, with a width that is no multiple of 32;" in lightened(network)
     with pytest.raises(ModelError, match="m has no linear layers that could be in int4"):
         lighten(Network(nn.Linear(40, 64)), "int4", "m")
+
+
+def test_a_gguf_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "m.GGUF").write_bytes(b"GGUF")
+    with pytest.raises(ModelNotFound, match="GGUF files are not read; give the safetensors that it was made from"):
+        Engine.load(tmp_path / "m.GGUF")
 
 
 def test_unknown_bits_and_a_merge_are_refused_before_anything_is_read() -> None:
