@@ -89,14 +89,13 @@ class Engine(EngineCore):
     ) -> Engine:
         """Load a model, and prove on its weights that encodings can be shared. Safetensors only, no remote code.
 
-        - `model`: "understudy", a folder, or a Hugging Face id. `adapter`: a folder that peft wrote, which every
-          forward goes through; with `merge` it is added to the weights.
+        - `model`: "understudy", a folder, or a Hugging Face id. `adapter`: a folder that peft wrote; `merge` adds it.
         - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in place of a device: "auto" spreads the
           layers over all GPUs; or what else transformers takes.
         - `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32, or bfloat16 where that is more than 64 MiB
           of weights and the processor has it. `fingerprint["dtype"]` says which was taken.
-        - `weights` "int8": linear layers, the head aside, in 8 bits with a scale a row; "int4": in 4 bits, with a scale
-          for each 32 numbers of a row. Quicker on a CPU in bfloat16 and float32; elsewhere it saves memory alone.
+        - `weights` "int8", "int4": linear layers, the head aside, in so many bits, with a scale a row, or for each 32
+          numbers of it. Quicker on a CPU in bfloat16 and float32; elsewhere it saves memory alone.
         - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
           of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
           `share`: of these defaults, where other processes on this machine load as much. `disk_tokens`: tokens that
