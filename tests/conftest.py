@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -37,6 +38,23 @@ def pytest_collection_finish() -> None:
 
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """What fails by torch's coins fails again, in any order of tests: each begins with the same ones."""
+    _same_coins()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    """The same whether fixtures had been made before or not."""
+    _same_coins()
+
+
+def _same_coins() -> None:
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
 
 
 def _answer_no() -> None:

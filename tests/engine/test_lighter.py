@@ -49,12 +49,13 @@ def by_hand(weight: torch.Tensor, bits: Bits) -> torch.Tensor:
 
 
 def group_by_hand(group: list[float], bits: Bits, dtype: torch.dtype) -> list[float]:
-    """Numbers with one scale."""
+    """Numbers with one scale. A quotient has the digits of float32, without which one half way could go either way."""
     extreme = max(group, key=abs)
     step = abs(extreme) / 127 if bits == "int8" else extreme / -8
     step = float(torch.tensor(step).to(dtype if bits == "int8" else torch.bfloat16))
     low, high = (-127, 127) if bits == "int8" else (-8, 7)
-    return [max(low, min(high, round(each / step))) * step if step else 0.0 for each in group]
+    times = torch.tensor([each / step if step else 0.0 for each in group], dtype=torch.float64).float().tolist()
+    return [max(low, min(high, round(each))) * step for each in times]
 
 
 UNEVEN = torch.tensor([[1e-3], [1], [50], [0], [1], [1e-9]]).repeat(8, 1)
