@@ -97,7 +97,8 @@ def environment_id(name: str, known: Collection[str]) -> str:
     plain = [id.removesuffix(RAW) for id in known if id.endswith(RAW) and not refused(family(id))]
     folded = {id.casefold(): id for id in plain} | {family(id).casefold(): id for id in reversed(plain)}
     like = get_close_matches(short.casefold(), folded, NEAR, 0.5)
-    near = list(dict.fromkeys(folded[each] for each in like)) or sorted({family(id) for id in plain})
+    near = list(dict.fromkeys(folded[each] for each in like)) or sorted({family(id) for id in plain})[:NEAR]
     error = ScenarioNotFound(name, near)
-    error.args = (f"no environment {name!r}; there are, for example: {', '.join(PREFIX + each for each in near)}",)
+    some = ", ".join(PREFIX + each for each in near)
+    error.args = (f"no environment {name!r}; there are, for example: {some}; agentcho ls textarena lists all",)
     raise error
