@@ -175,6 +175,7 @@ ENCODED = {
     "repair": "its encodings are its server's",
     "in_place": "its encodings are its server's",
     "speculate": "its server guesses, or does not",
+    "prefill_budget": "its server decides what goes beside what",
 }
 """Options of a run that a model behind an API cannot take, and why."""
 OWN = ("model", "device", "dtype", "weights", "adapter", "base_url", "server", "key_env", "key_file")
@@ -183,7 +184,7 @@ OWN = ("model", "device", "dtype", "weights", "adapter", "base_url", "server", "
 
 KEYS = ("key_env", "key_file")
 """Options that may change: where the key of an endpoint is decides nothing of what is said."""
-FREE = (*KEYS, "disk_tokens")
+FREE = (*KEYS, "disk_tokens", "prefill_budget")
 """Options that a run may go on with otherwise."""
 DEFAULT_MODEL = "default"
 """What a run's own model is called where agents are given one."""
@@ -269,6 +270,12 @@ class RunConfig(BaseModel):
     speculate: bool = Field(
         default=False, description="Guess several tokens a step from what the author may read, where that pays."
     )
+    prefill_budget: int | None = Field(
+        default=None,
+        ge=1,
+        description="While agents speak, encode at most so many tokens a step of what others are to read.",
+        json_schema_extra={"metavar": "TOKENS"},
+    )
     adapter: str | None = Field(
         default=None, description="A folder that `agentcho tune` or peft wrote.", json_schema_extra={"metavar": "DIR"}
     )
@@ -331,6 +338,8 @@ class RunConfig(BaseModel):
                 "speculate contradicts deterministic, in which nothing is guessed, for how often guesses are "
                 "right depends on what others may not read; leave one of them out"
             )
+        if self.deterministic and self.prefill_budget is not None:
+            raise ValueError("prefill_budget says nothing with deterministic, in which no prefill is divided")
         if self.part is not None:
             parsed_part(self.part, self.games)
         if self.repair is not None:

@@ -20,8 +20,8 @@ class Around:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    def take_place(self, place: int) -> None:
-        self.engine.take_place(place)
+    def take_place(self, place: int, prefill_budget: int | None = None) -> None:
+        self.engine.take_place(place, prefill_budget)
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
         return self.engine.submit(calls, turn)

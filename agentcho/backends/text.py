@@ -92,7 +92,7 @@ class TextEngine:
         """The words of a known message. Ids are those of another model, and of no use here."""
         return Words("", text(text_, "the text"), (), (0, 0))
 
-    def take_place(self, place: int) -> None:
+    def take_place(self, place: int, prefill_budget: int | None = None) -> None:
         """There are no ids."""
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:

@@ -418,7 +418,8 @@ class EnginePort(FramePort, Protocol):
     returns an empty result.
     `deterministic` makes the bits of each call depend on that call alone: calls go through forwards of their own, and
     rows together only where it was proved that they have the bits that they have alone.
-    `take_place` gives the engine a place among those of a run: ids of different places are different numbers.
+    `take_place` gives the engine a place among those of a run: ids of different places are different numbers. While
+    decodes run, prefills then have at most `prefill_budget` tokens of a step (None: as many as the engine finds right).
     `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
     no-op. `release` gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves
     finished encodings out of the way until somebody reads them: a hint that changes no result.
@@ -426,7 +427,7 @@ class EnginePort(FramePort, Protocol):
     measures now); returns what they are weighed by, None where nothing is ever guessed.
     """
 
-    def take_place(self, place: int) -> None: ...
+    def take_place(self, place: int, prefill_budget: int | None = None) -> None: ...
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]: ...
     def step(self, deterministic: bool = False) -> StepResult: ...
     def cancel(self, ids: Iterable[EncodingId]) -> None: ...

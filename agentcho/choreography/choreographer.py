@@ -73,11 +73,10 @@ class Choreographer:
 
     Of several in one run each has a `name`, that of its model (None: the run's own), and a `place` of its own among
     them. Those that stand `beside` another step when it does, in the same thread; they are opened before it.
-
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` is called after each with the share of the
     store that is held, and each of `watchers` with what it was. After the context nothing of it is left in the engine:
     no row, no page. Waiting submitters get `EngineClosed`. From beginning to end it is the one owner of the engine's
-    network: `EngineBusy` on entry where somebody has that already.
+    network: `EngineBusy` on entry where somebody has that already. `prefill_budget`: see `EnginePort.take_place`.
     """
 
     def __init__(
@@ -96,8 +95,9 @@ class Choreographer:
         name: str | None = None,
         place: int = 0,
         beside: Choreographer | None = None,
+        prefill_budget: int | None = None,
     ) -> None:
-        self._max_requests, self.name, self.place = max_requests, name, place
+        self._max_requests, self.name, self.place, self._prefill_budget = max_requests, name, place, prefill_budget
         self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
         self._leads = beside is None
         self.reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate)
@@ -146,7 +146,7 @@ class Choreographer:
         if not self._engine.idle:
             owner.let_go(self)
             raise EngineBusy("calls that were submitted directly and are not done")
-        self._engine.take_place(self.place)
+        self._engine.take_place(self.place, self._prefill_budget)
 
     @property
     def frames(self) -> FramePort:

@@ -108,6 +108,7 @@ def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
         idle=limits.idle_minutes * 60,
         societies=limits.tenant_societies,
         deterministic=config.deterministic,
+        prefill_budget=config.prefill_budget,
         records=None if config.folder is None else most_records(len(config.adapters) + 1),
     )
 

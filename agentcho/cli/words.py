@@ -72,7 +72,7 @@ COLUMNS = From(
 )
 AUDITED = From(
     RunConfig,
-    without=(*LOADING[1:], "merge", "disk_tokens", "temperature", "top_p", "limits", "part"),
+    without=(*LOADING[1:], "merge", "disk_tokens", "prefill_budget", "temperature", "top_p", "limits", "part"),
     helps={
         "games": "How many to play.",
         "leakage": "What choreographed mode does about leaks. Of a trace: audit.",
@@ -89,6 +89,16 @@ TRACED = From(
 )
 PROVEN = From(
     RunConfig,
-    without=(*REUSE, "disk_tokens", "temperature", "top_p", "limits", "plain_markers", "part", *SERVED),
+    without=(
+        *REUSE,
+        "disk_tokens",
+        "prefill_budget",
+        "temperature",
+        "top_p",
+        "limits",
+        "plain_markers",
+        "part",
+        *SERVED,
+    ),
     helps=HERE,
 )

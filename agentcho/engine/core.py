@@ -183,9 +183,10 @@ class EngineCore(Direct):
 
     # -- step by step ------------------------------------------------------------------------------------
 
-    def take_place(self, place: int) -> None:
+    def take_place(self, place: int, prefill_budget: int | None = None) -> None:
         """See `EnginePort.take_place`."""
         self._ids.go_to(place)
+        self._scheduler.spare(prefill_budget)
 
     @owned
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:

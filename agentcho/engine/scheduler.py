@@ -21,7 +21,7 @@ from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.likely import weigh
 from agentcho.engine.sequence import Sequence, Status
 from agentcho.engine.speaking import Speaker
-from agentcho.engine.waiting import Deferred, Queue, Rush, Waiting, take_turns
+from agentcho.engine.waiting import Budget, Deferred, Queue, Rush, Waiting, take_turns
 
 
 class Scheduler:
@@ -38,6 +38,12 @@ class Scheduler:
         self._making: list[Sequence] = []
         self._rush = Rush()
         self.deferred = Deferred(assembly.tiers, finished)
+
+    def spare(self, tokens: int | None) -> None:
+        """Let prefills have no more than so many tokens a step from now on while decodes run. None: as many as the
+        runner says, which are more in a rush."""
+        own = self._runner.budget
+        self._budget = own if tokens is None else Budget(own.packed, tokens, strict=True)
 
     @property
     def idle(self) -> bool:
@@ -116,7 +122,8 @@ class Scheduler:
 
     def _let_in(self, plan: Plan) -> None:
         """Begin waiting calls, or go on with them."""
-        exact, spared = plan.exact, bool(plan.rows) and not plan.exact and not self._rush.on
+        exact, rush = plan.exact, self._rush.on and not self._budget.strict
+        spared = bool(plan.rows) and not exact and not rush
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=spared)
         making = {call.own for call in self._waiting if call.entry is not None}
         gone, crowded = set[EncodingId](), False

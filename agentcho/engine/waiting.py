@@ -114,10 +114,11 @@ CPU."""
 class Budget(NamedTuple):
     """How many tokens one forward takes: at most `packed` in all. While decodes run, prefills get only so much work as
     `beside` tokens take that attend to nothing, so that a long prefill does not hold up the next tokens of all
-    others."""
+    others. `strict`: that holds in a rush too."""
 
     packed: int
     beside: int
+    strict: bool = False
 
     def room(self, fed: int, speaking: bool) -> Room:
         """What is left of a forward that already feeds `fed` tokens. `speaking`: decodes run that must not be held

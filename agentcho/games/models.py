@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -63,16 +64,21 @@ class Models(NamedTuple):
 
 @asynccontextmanager
 async def opened(
-    engine: EnginePort, others: Engines, reuse: ReusePolicy, quiet_after: float = 60.0
+    engine: EnginePort,
+    others: Engines,
+    reuse: ReusePolicy,
+    quiet_after: float = 60.0,
+    prefill_budget: int | None = None,
 ) -> AsyncIterator[Models]:
-    """A context in which all engines of a run step by one clock, in one thread; `quiet_after` as in `Choreographer`.
-    `EngineBusy`: somebody has one."""
-    own = Choreographer(engine, *reuse, quiet_after=quiet_after)
+    """A context in which all engines of a run step by one clock, in one thread; `quiet_after` and `prefill_budget` as
+    in `Choreographer`. `EngineBusy`: somebody has one."""
+    open_one = partial(Choreographer, prefill_budget=prefill_budget)
+    own = open_one(engine, *reuse, quiet_after=quiet_after)
     found = {id(engine): own}
     async with AsyncExitStack() as stack:
         for name, other in others.items():
             if id(other) not in found:
-                found[id(other)] = Choreographer(other, *reuse, name=name, place=len(found), beside=own)
+                found[id(other)] = open_one(other, *reuse, name=name, place=len(found), beside=own)
         for each in [*found.values()][:0:-1]:
             await stack.enter_async_context(each)
         await stack.enter_async_context(own)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from agentcho.config import KEYS, ModelConfig, RunConfig
+from agentcho.config import FREE, KEYS, ModelConfig, RunConfig
 from agentcho.errors import ResumeMismatch
 from agentcho.games.journal import BegunCalls
 from agentcho.records.record import RunInfo, SavedRun
@@ -51,8 +51,7 @@ def differences(
     found += [
         f"{name} ({getattr(info.config, name)}, not {getattr(config, name)})"
         for name in RunConfig.model_fields
-        if name not in (*KEYS, "disk_tokens")
-        and _keyless(getattr(info.config, name)) != _keyless(getattr(config, name))
+        if name not in FREE and _keyless(getattr(info.config, name)) != _keyless(getattr(config, name))
     ]
     if tasks != info.tasks:
         found.append("the words of its tasks")

@@ -163,7 +163,7 @@ class Run:
     async def _play(self, at_once: int | None) -> None:
         async with AsyncExitStack() as stack:
             asked = self._engine, self._others, self.config.reuse, inf if self._people else QUIET
-            models = await stack.enter_async_context(reached(*asked))
+            models = await stack.enter_async_context(reached(*asked, self.config.prefill_budget))
             limiter = GameLimiter(models.own.tasks, self._together_at(at_once))
             limiter.follow(models)
             await self._together(models, limiter)
@@ -291,7 +291,11 @@ class Run:
 
 @asynccontextmanager
 async def reached(
-    engine: EnginePort, others: Engines, reuse: ReusePolicy, quiet_after: float = QUIET
+    engine: EnginePort,
+    others: Engines,
+    reuse: ReusePolicy,
+    quiet_after: float = QUIET,
+    prefill_budget: int | None = None,
 ) -> AsyncIterator[Models]:
     """A context in which the models of a run are open, those behind APIs too. `EngineBusy`: somebody has one."""
     engines = {id(each): each for each in (engine, *others.values())}.values()
@@ -299,7 +303,8 @@ async def reached(
     async with AsyncExitStack() as stack:
         for port in remote:
             await stack.enter_async_context(closing(port))
-        yield await stack.enter_async_context(opened(engine, others, reuse, inf if remote else quiet_after))
+        quiet_after = inf if remote else quiet_after
+        yield await stack.enter_async_context(opened(engine, others, reuse, quiet_after, prefill_budget))
 
 
 @asynccontextmanager

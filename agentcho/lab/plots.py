@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import floor, log10
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 from matplotlib import rc_context
@@ -111,7 +112,8 @@ def plot_result(result: Result, file: Path) -> None:
     """A benchmark. Ratios are baseline over arm: above 1 is faster."""
     flows = result.halves[0] if result.bench == "gpu" else result
     played = result.bench in ("workflows", "gpu")
-    figure = _ratios(flows, result.sweep is not None) if played else _values(result)
+    waits = result.bench == "stall" and any("prefill" in each.values for each in result.figures)
+    figure = _ratios(flows, result.sweep is not None) if played else _waits(result) if waits else _values(result)
     figure.suptitle(f"{result.model}, {result.numbers}, {result.repeats} repeats", fontsize=10)
     save(figure, file)
 
@@ -181,6 +183,27 @@ def _values(result: Result) -> Figure:
     axis.set_xticks(range(len(result.subjects)), result.subjects, fontsize=7)
     axis.set_ylim(bottom=0)
     axis.set_title("seconds to the first token" if what == "ttft" else what, fontsize=9)
+    axis.legend(fontsize=7)
+    return figure
+
+
+def _waits(result: Result) -> Figure:
+    """How long a prefill takes over how long a step beside it takes, a point a budget, and both by themselves."""
+    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    axis, [subject] = figure.subplots(), result.subjects
+    for number, arm in enumerate(result.arms):
+        stalls, waits = result.values(subject, arm, "p95"), result.values(subject, arm, "prefill")
+        if stalls and waits:
+            colour, label = COLOURS[number % len(COLOURS)], arm.removeprefix("beside a ")
+            axis.plot([1000 * median(stalls)], [median(waits)], "o", color=colour, label=label)
+        elif stalls:
+            axis.axvline(1000 * median(stalls), color=GREY, linewidth=0.8, label=f"steps {arm}")
+        elif waits:
+            axis.axhline(median(waits), color=GREY, linewidth=0.8, linestyle="--", label=arm.removeprefix("a "))
+    axis.set_xlabel("95% of times between tokens, ms")
+    axis.set_ylabel("the prefill, s")
+    axis.set_xlim(left=0)
+    axis.set_ylim(bottom=0)
     axis.legend(fontsize=7)
     return figure
 

@@ -93,6 +93,12 @@ class ServeConfig(BaseModel):
     deterministic: bool = Field(
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
     )
+    prefill_budget: int | None = Field(
+        default=None,
+        ge=1,
+        description="While some are answered, encode at most so many tokens a step of what others have sent.",
+        json_schema_extra={"metavar": "TOKENS"},
+    )
     record: str = Field(
         default="runs",
         description="Folder of runs: each society is one; 'none' keeps none.",
@@ -109,6 +115,8 @@ class ServeConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> ServeConfig:
+        if self.deterministic and self.prefill_budget is not None:
+            raise ValueError("prefill_budget says nothing with deterministic, in which no prefill is divided")
         if self.keep_days is not None and self.folder is None:
             raise ValueError("keep_days says nothing with record=none; give a folder, or leave keep_days out")
         if self.model == FAKE and (self.adapters or self.weights is not None):

@@ -109,7 +109,7 @@ def play(
     async def work() -> Over:
         own = engine if endpoint is None else TextEngine(endpoint)
         beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
-        async with opened(own, beside, config.reuse) as models:
+        async with opened(own, beside, config.reuse, prefill_budget=config.prefill_budget) as models:
             run = 0, config.seed, config, policy, events.append, find_agent or library.agent, first
             return await Game(models.own, *run, reuse=config.reuse, others=models.others, people=people).play(whole)
 

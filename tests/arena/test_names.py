@@ -41,7 +41,10 @@ def test_a_name_is_an_id_with_its_version_or_without(name: str, id: str) -> None
 def test_a_name_that_is_not_there_tells_those_that_are_like_it_and_can_be_played() -> None:
     with pytest.raises(ScenarioNotFound, match=r"no environment 'textarena:kuhn-poker'.*: textarena:KuhnPoker-v0, "):
         environment_id("textarena:kuhn-poker", KNOWN)
-    with pytest.raises(ScenarioNotFound, match=r"there are, for example: textarena:KuhnPoker, textarena:Nim; agentcho ls textarena lists all$"):
+    with pytest.raises(
+        ScenarioNotFound,
+        match=r"there are, for example: textarena:KuhnPoker, textarena:Nim; agentcho ls textarena lists all$",
+    ):
         environment_id("textarena:zzz", KNOWN)
 
 

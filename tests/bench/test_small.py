@@ -22,7 +22,7 @@ from tools.bench.growth import growing, growth, sizes_of
 from tools.bench.overhead import requests, share
 from tools.bench.rates import Rates, Work, streamed, work
 from tools.bench.roofline import roofline
-from tools.bench.stall import ALONE, ROWS, _take, stall
+from tools.bench.stall import ROWS, STEPS, _take, stall
 from tools.bench.step import step
 from tools.bench.stream import ARMS as STREAMS
 from tools.bench.stream import stream
@@ -63,10 +63,15 @@ def test_growth_reads_no_more_than_the_model_has_positions_for() -> None:
 
 @pytest.mark.slow
 def test_a_long_prefill_is_timed_beside_eight_speakers_who_all_speak(engine: Engine) -> None:
-    alone, beside = stall(engine, 512, 1, 1, quiet)
-    assert (alone.arm, beside.arm) == ("undisturbed", "beside a prefill of 512 tokens")
-    assert beside.values["prefill"][0] > beside.values["p95"][0] >= beside.values["median"][0] > 0
-    assert alone.values["p95"][0] > 0
+    undisturbed, alone, usual, bounded = stall(engine, 512, (None, 200), 1, 1, quiet)
+    assert (undisturbed.arm, alone.arm) == ("undisturbed", "a prefill of 512 tokens alone")
+    assert usual.arm == "beside a prefill of 512 tokens"
+    assert bounded.arm == "beside a prefill of 512 tokens, 200 a step"
+    for beside in (usual, bounded):
+        assert beside.values["prefill"][0] > beside.values["p95"][0] >= beside.values["median"][0] > 0
+    assert undisturbed.values["p95"][0] > 0
+    assert alone.values["prefill"][0] > 0
+    assert engine._scheduler._budget == engine._runner.budget
 
 
 def test_undisturbed_steps_are_taken_before_a_prefill_and_after_it(
@@ -81,8 +86,8 @@ def test_undisturbed_steps_are_taken_before_a_prefill_and_after_it(
 
     monkeypatch.setattr(engine, "step", noted)
     without, during = _take(engine, 512, 1)
-    assert len(without) == 2 * ALONE
-    assert waited == [False, False, *[False] * ALONE, *[True] * len(during), *[False] * ALONE]
+    assert len(without) == 2 * STEPS
+    assert waited == [False, False, *[False] * STEPS, *[True] * len(during), *[False] * STEPS]
 
 
 def test_overhead_is_a_share_and_requests_are_counted(engine: Engine) -> None:

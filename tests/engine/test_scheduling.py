@@ -395,3 +395,22 @@ def test_a_baseline_of_many_takes_no_more_steps_than_what_is_said(llama: Engine)
     debate = recorded("parallel-debate", 1, 0.05, agents=10)
     steps = {mode: replay(debate, llama, mode, "audit", logits=False).steps for mode in ("baseline", "choreographed")}
     assert steps["baseline"] <= 1.1 * steps["choreographed"]
+
+
+def test_a_budget_that_is_asked_for_holds_in_a_rush_too_and_until_another_takes_its_place(fresh: Fresh) -> None:
+    """What is said and made is the same with any."""
+    made = list[object]()
+    for budget, most in ((None, 1 << 10), (3, 3)):
+        engine = fresh()
+        engine.take_place(0, budget)
+        speaking(engine)
+        read = [Prefill(WORDS), Prefill(f"so {WORDS}")]
+        ids = engine.submit([*read, *(Decode("now: ", [each], forced=(5, 6)) for each in read)])
+        fed = [engine.step().encoded - 1 for _ in range(3)]
+        assert max(fed) <= most
+        assert (max(fed) > 3) == (budget is None)
+        finish(engine)
+        made.append([engine.message(id).tokens for id in ids])
+        engine.take_place(0)
+        assert engine._scheduler._budget == engine._runner.budget
+    assert made[0] == made[1]

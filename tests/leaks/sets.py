@@ -89,7 +89,7 @@ class Sets:
         """See `EnginePort.fingerprint`."""
         return {"model": "sets"}
 
-    def take_place(self, place: int) -> None:
+    def take_place(self, place: int, prefill_budget: int | None = None) -> None:
         """See `EnginePort.take_place`. Numbers go on where they are, and begin at a place's own at least."""
         self._last = max(self._last, place << 40)
 

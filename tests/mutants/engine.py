@@ -596,6 +596,19 @@ GUESSED = (
     ),
 )
 
+WAITING = (
+    Mutant(
+        "a rush takes no notice of the budget that was asked for",
+        "those who speak would wait for a step as long as it takes",
+        "agentcho/engine/scheduler.py",
+        "self._rush.on and not self._budget.strict",
+        "self._rush.on",
+        (
+            "tests/engine/test_scheduling.py::test_a_budget_that_is_asked_for_holds_in_a_rush_too_and_until_another_takes_its_place",
+        ),
+    ),
+)
+
 FILES = (
     Mutant(
         "read a file that was changed",
@@ -672,6 +685,7 @@ FILES = (
 )
 
 ENGINE = (
+    *WAITING,
     *FILES,
     *EXACT,
     *POSITIONS,

@@ -39,6 +39,16 @@ def test_a_deterministic_server_takes_every_step_so(
     assert set(steps) == {deterministic}
 
 
+def test_a_server_bounds_what_is_encoded_beside_those_who_are_answered() -> None:
+    engine = FakeEngine()
+
+    async def body() -> None:
+        async with served(engine=engine, prefill_budget=7):
+            assert engine._scheduler._budget.beside == 7
+
+    play(body)
+
+
 @BOTH
 def test_without_a_seed_equal_requests_get_other_words(who: Caller) -> None:
     async def body() -> None:

@@ -161,14 +161,25 @@ def growth(repeats: int, seed: int, size: Sizes = None) -> Measure:
     )
 
 
+Budgets = Annotated[
+    list[int] | None,
+    typer.Option(help="Tokens of it in a step; default: those that the engine takes, 8, 32, 64, 128.", min=1),
+]
+
+
 @benchmark(3)
 def stall(
-    repeats: int, seed: int, tokens: Annotated[int, typer.Option(help="Of the prefill.", min=512)] = 4096
+    repeats: int,
+    seed: int,
+    tokens: Annotated[int, typer.Option(help="Of the prefill.", min=512)] = 4096,
+    budget: Budgets = None,
 ) -> Measure:
-    """Times between the tokens of eight speakers, undisturbed and beside a long prefill."""
+    """Times between the tokens of eight speakers, undisturbed and beside a long prefill, and how long that takes, by
+    how much of it goes into a step."""
+    from tools.bench.stall import BUDGETS
     from tools.bench.stall import stall as measure
 
-    return lambda engine, tell: measure(engine, tokens, repeats, seed, tell)
+    return lambda engine, tell: measure(engine, tokens, budget or BUDGETS, repeats, seed, tell)
 
 
 @benchmark(5)

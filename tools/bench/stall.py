@@ -1,10 +1,12 @@
-"""The effect of a long prefill on decodes beside it: times between tokens without the prefill and beside it.
+"""The effect of a long prefill on decodes beside it, and theirs on it, by how many of its tokens go into a step: times
+between tokens without the prefill and beside it, and how long that takes beside them and alone.
 
 Does not know: how prefills are divided.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -13,36 +15,67 @@ import numpy
 
 from agentcho.calls.call import Decode, Prefill
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.timing import alone
+from agentcho.lab.timing import alone, turns
 from agentcho.progress import Tell
 from tools.bench.step import tokens_of
 
 ROWS = 8
-ALONE = 40
+STEPS = 40
 """Undisturbed steps before a prefill, and again after it."""
+UNDISTURBED = "undisturbed"
+BUDGETS = (None, 8, 32, 64, 128)
+"""Tokens of a prefill in one step, where nothing else is asked for; None: as many as the engine finds right."""
+
+
+def beside(tokens: int, budget: int | None) -> str:
+    """The arm of a prefill beside decodes."""
+    return f"beside a prefill of {tokens} tokens" + ("" if budget is None else f", {budget} a step")
+
+
+def by_itself(tokens: int) -> str:
+    """The arm of a prefill beside nothing."""
+    return f"a prefill of {tokens} tokens alone"
 
 
 @alone
-def stall(engine: Any, tokens: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
-    """Figures of "8 rows", arms "undisturbed" and "beside a prefill of … tokens": "p95" and "median" seconds between
-    tokens; of the second arm also "prefill", its seconds from submission to its end. A short warm-up comes before."""
-    beside, undisturbed = list[dict[str, float]](), list[dict[str, float]]()
+def stall(
+    engine: Any, tokens: int, budgets: Sequence[int | None], repeats: int, seed: int, tell: Tell
+) -> list[Figures]:
+    """Figures of "8 rows": `UNDISTURBED`, and `beside` for each budget, with "p95" and "median" seconds between tokens;
+    of the latter also "prefill", its seconds from submission to its end, and so of `by_itself`. Budgets take turns, and
+    a short warm-up comes before."""
+    arms = [UNDISTURBED, by_itself(tokens), *(beside(tokens, budget) for budget in budgets)]
+    found: dict[str, list[dict[str, float]]] = {arm: [] for arm in arms}
     _take(engine, 256, seed)
     for number in range(repeats):
-        tell(f"repeats (a prefill of {tokens} tokens beside {ROWS} rows)", number, repeats)
-        without, during = _take(engine, tokens, seed + number)
-        undisturbed.append(_between(without))
-        beside.append(_between(during) | {"prefill": sum(during)})
-    subject = f"{ROWS} rows"
-    return [
-        Figures.of(subject, "undisturbed", undisturbed),
-        Figures.of(subject, f"beside a prefill of {tokens} tokens", beside),
-    ]
+        told, without = tokens_of(engine, tokens, seed + number), list[float]()
+        found[arms[1]].append({"prefill": _alone(engine, told)})
+        for place, budget in enumerate(turns(budgets, number)):
+            done = number * len(budgets) + place
+            tell(f"runs (prefills of {tokens} tokens beside {ROWS} rows)", done, repeats * len(budgets))
+            engine.take_place(0, budget)
+            undisturbed, during = _take(engine, tokens, seed + number)
+            without += undisturbed
+            found[beside(tokens, budget)].append(_between(during) | {"prefill": sum(during)})
+        found[UNDISTURBED].append(_between(without))
+    engine.take_place(0)
+    return [Figures.of(f"{ROWS} rows", arm, found[arm]) for arm in arms]
 
 
 def _between(times: list[float]) -> dict[str, float]:
     """Figures of the times between tokens."""
     return {"p95": float(numpy.percentile(times, 95)), "median": median(times)}
+
+
+def _alone(engine: Any, told: tuple[int, ...]) -> float:
+    """Seconds of a prefill with nothing beside it."""
+    began = perf_counter()
+    ids = engine.submit([Prefill("", tokens=told)])
+    while not engine.finished(ids[0]):
+        engine.step()
+    taken = perf_counter() - began
+    engine.release(ids)
+    return taken
 
 
 def _take(engine: Any, tokens: int, seed: int) -> tuple[list[float], list[float]]:
@@ -53,12 +86,12 @@ def _take(engine: Any, tokens: int, seed: int) -> tuple[list[float], list[float]
     engine.step()
     rows = engine.submit([Decode(parents=[read], forced=told) for _ in range(ROWS)])
     engine.step()
-    without = [_step(engine) for _ in range(ALONE)]
+    without = [_step(engine) for _ in range(STEPS)]
     [long] = engine.submit([Prefill("", tokens=told)])
     during = []
     while not engine.finished(long):
         during.append(_step(engine))
-    without += [_step(engine) for _ in range(ALONE)]
+    without += [_step(engine) for _ in range(STEPS)]
     engine.cancel(rows)
     engine.release([read, long])
     return without, during

@@ -179,9 +179,22 @@ def growth(result: Result, arm: str) -> Spread:
 
 
 def _stall(result: Result) -> Iterator[Target]:
-    alone, beside = result.arms
-    reached = result.ratio(result.subjects, beside, alone, "p95")
-    yield Target(what=f"95% of times between tokens, {beside} ÷ undisturbed", bound=STALL, most=True, reached=reached)
+    """Of the budget with which the greater of the two, the stall and the wait, is least."""
+    undisturbed, *arms = result.arms
+    alone = next((arm for arm in arms if arm.endswith(" alone")), None)
+    both = [
+        (
+            result.ratio(result.subjects, arm, undisturbed, "p95"),
+            None if alone is None else result.ratio(result.subjects, arm, alone, "prefill"),
+            arm,
+        )
+        for arm in arms
+        if arm != alone
+    ]
+    stalled, waited, arm = min(both, key=lambda each: max(found.middle for found in each[:2] if found is not None))
+    yield Target(what=f"95% of times between tokens, {arm} ÷ undisturbed", bound=STALL, most=True, reached=stalled)
+    if waited is not None:
+        yield Target(what=f"the prefill, {arm} ÷ {alone}", bound=STALL, most=True, reached=waited)
 
 
 def _stream(result: Result) -> Iterator[Target]:

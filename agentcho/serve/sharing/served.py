@@ -38,7 +38,8 @@ class Serving(NamedTuple):
     runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
     a society ends that nobody asks. `societies`: how many of a tenant there may be, and cache salts
     without one. `records`: how many societies of all tenants may be on record at a time (None: any number).
-    `deterministic`: every step is in the profile whose bits depend on nothing else that runs."""
+    `deterministic`: every step is in the profile whose bits depend on nothing else that runs. `prefill_budget`: see
+    `Choreographer`."""
 
     mode: ServedMode = "enforce"
     record: Path | None = None
@@ -48,6 +49,7 @@ class Serving(NamedTuple):
     societies: int = 1000
     records: int | None = None
     deterministic: bool = False
+    prefill_budget: int | None = None
 
 
 Place = tuple[str, str, str]
@@ -79,7 +81,9 @@ class ServedModel:
         """A context in which requests are answered. `UnsupportedModel`: its chat template lets one message pass for
         two, which no society may."""
         check_markers(self.engine.framing.plain, required_markers(POLICIES["enforce"], "refuse"), self.name)
-        async with Choreographer(self.engine, deterministic=self._serving.deterministic) as choreographer:
+        how = self._serving
+        opened = Choreographer(self.engine, deterministic=how.deterministic, prefill_budget=how.prefill_budget)
+        async with opened as choreographer:
             self.choreographer = choreographer
             try:
                 yield self

@@ -1,0 +1,53 @@
+"""How much of what waits is encoded beside those who speak: where it is asked for, it reaches every engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcho import Agent, Game, RunConfig
+from agentcho.testing import FakeEngine, play
+
+
+class Placed(FakeEngine):
+    """It notes what it was given with its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budgets = list[int | None]()
+
+    def take_place(self, place: int, prefill_budget: int | None = None) -> None:
+        self.budgets.append(prefill_budget)
+        super().take_place(place, prefill_budget)
+
+
+async def talk(game: Game) -> None:
+    await game.cast(Agent("any"), "ann").say(max_tokens=1)
+
+
+@pytest.mark.parametrize("budget", [None, 7])
+def test_a_run_gives_it_to_each_of_its_engines(budget: int | None) -> None:
+    own, other = Placed(), Placed()
+    config = RunConfig(model="fake", prefill_budget=budget)
+    play(talk, engine=own, others={"other": other}, config=config)
+    assert own.budgets == other.budgets == [budget]
+
+
+def test_the_next_run_on_an_engine_has_its_own() -> None:
+    engine = Placed()
+    for budget in (7, None):
+        play(talk, engine=engine, config=RunConfig(model="fake", prefill_budget=budget))
+    assert engine.budgets == [7, None]
+    assert engine._scheduler._budget == engine._runner.budget
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"deterministic": True}, "prefill_budget says nothing with deterministic"),
+        ({"model": "openai:m", "base_url": "http://127.0.0.1:9"}, "prefill_budget says nothing of openai:m"),
+        ({"prefill_budget": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_where_it_says_nothing_it_is_refused(options: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        RunConfig(**{"prefill_budget": 7, **options})  # type: ignore[arg-type]
