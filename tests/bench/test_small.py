@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 
-from agentcho import Engine, cli
+from agentcho import Engine, Metadata, View, cli
 from agentcho.calls.call import StepResult
 from agentcho.cli import main
 from agentcho.cli.bench import MOVED
@@ -22,6 +23,7 @@ from tools.bench.growth import growing, growth, sizes_of
 from tools.bench.overhead import requests, share
 from tools.bench.rates import Rates, Work, streamed, work
 from tools.bench.roofline import roofline
+from tools.bench.society import CIRCLE, society
 from tools.bench.stall import ROWS, STEPS, _take, stall
 from tools.bench.step import step
 from tools.bench.stream import ARMS as STREAMS
@@ -53,6 +55,27 @@ def test_growth_times_one_reader_of_each_size(engine: Engine) -> None:
         ("512 tokens", "baseline"),
     ]
     assert all(each.values["ttft"][0] > 0 for each in found)
+
+
+def test_a_society_is_timed_by_its_messages_and_reads_eight_of_them(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = list[int]()
+    last = View.last
+
+    def noted(readable: Sequence[Metadata], count: int, *, keep: Sequence[str]) -> View:
+        view = last(readable, count, keep=keep)
+        reads.append(len(view.reads))
+        return view
+
+    monkeypatch.setattr(View, "last", noted)
+    found = society(engine, [3, 12], 2, 1, 1, quiet)
+    assert [each.subject for each in found] == ["3 agents", "12 agents"]
+    assert all(each.values["seconds"][0] > 0 <= each.values["memory"][0] for each in found)
+    assert found[0].values["peak"][0] <= found[1].values["peak"][0]
+    assert len(reads) == 2 * CIRCLE + 2 * 3 + 2 * 12
+    assert set(reads[-12:]) == {3, 9}, "its prompt, and what it may read of the round before: at most eight"
+    assert set(reads[-24:-12]) == {1}
 
 
 def test_growth_reads_no_more_than_the_model_has_positions_for() -> None:

@@ -149,9 +149,26 @@ Sizes = Annotated[
 ]
 
 
+Agents = Annotated[
+    list[int] | None,
+    typer.Option(help="Instead: of societies of so many agents, time and memory a message.", show_default=False, min=1),
+]
+
+
 @benchmark(3)
-def growth(repeats: int, seed: int, size: Sizes = None) -> Measure:
-    """How the time to a first token grows with the number of tokens that are read."""
+def growth(
+    repeats: int,
+    seed: int,
+    size: Sizes = None,
+    agents: Agents = None,
+    rounds: Annotated[int, typer.Option(help="Of these societies.", min=1)] = 20,
+) -> Measure:
+    """How the time to a first token grows with the number of tokens that are read, or that of a message, and its
+    memory, with the number of agents."""
+    if agents:
+        from tools.bench.society import society
+
+        return lambda engine, tell: society(engine, sorted(set(agents)), rounds, repeats, seed, tell)
     from agentcho.lab.bench.arms import OURS
     from tools.bench.growth import growth as measure
     from tools.bench.growth import sizes_of

@@ -12,7 +12,7 @@ from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERA
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Result, Target
 from agentcho.lab.stats import Spread, spread
-from tools.bench import stream
+from tools.bench import society, stream
 
 STOCK = (GENERATE, CONTINUOUS)
 WEIGHTS = "weights alone"
@@ -25,6 +25,8 @@ STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2
 EXACT = 1.5
 """A step of eight rows in the deterministic profile over one in the fast profile."""
 NO_LATER = 1.0
+FLAT, ROOM = 1.2, 8.0
+"""Of ten times as many agents: what a message takes beside one of the few; and all of them, in GB."""
 STREAMED, FASTER = 1.4, 1.0
 """On a GPU: a decode step over the time to stream its weights, and continuous batching over each way of ours."""
 
@@ -163,6 +165,9 @@ def _overhead(result: Result) -> Iterator[Target]:
 
 
 def _growth(result: Result) -> Iterator[Target]:
+    if result.arms == (society.ARM,):
+        yield from _society(result)
+        return
     for arm in result.arms:
         if arm != BASELINE and len(result.subjects) > 1 and _aimed_at(result):
             reached = growth(result, arm)
@@ -170,6 +175,18 @@ def _growth(result: Result) -> Iterator[Target]:
             note = f"baseline: {growth(result, BASELINE).shown()}" if BASELINE in result.arms else ""
             what = f"growth of the first token's time, {ends}: {arm}"
             yield Target(what=what, bound=GROWTH, most=True, reached=reached, note=note)
+
+
+def _society(result: Result) -> Iterator[Target]:
+    """Flat: no more than `FLAT` times as much a message, by those who are ten times as many."""
+    few, *_, many = [*result.subjects, result.subjects[-1]]
+    for what, name in (("seconds", "time"), ("memory", "memory")):
+        if few != many:
+            least = min(result.values(few, society.ARM, what))
+            reached = spread([each / least for each in result.values(many, society.ARM, what)], result.seed)
+            yield Target(what=f"{name} a message, {many} ÷ {few}", bound=FLAT, most=True, reached=reached)
+    most = spread([each / 1e9 for each in result.values(many, society.ARM, "peak")], result.seed)
+    yield Target(what=f"memory of the process in GB, {many}", bound=ROOM, most=True, reached=most)
 
 
 def growth(result: Result, arm: str) -> Spread:
