@@ -10,7 +10,7 @@ from statistics import median
 
 from agentcho.audit.wording import many
 from agentcho.display.sheet import Sheet, plain
-from agentcho.lab.bench.arms import BASELINE
+from agentcho.lab.bench.arms import BASELINE, policy
 from agentcho.lab.bench.games import BothWays
 from agentcho.lab.bench.leakage import ARMS, LeakageBench
 from agentcho.lab.bench.result import Result
@@ -22,20 +22,43 @@ def workflows(result: Result) -> Iterator[Sheet]:
     label = f"{result.model}, {result.numbers}"
     for subject in result.subjects:
         rows = tuple(row(result, subject, arm) for arm in result.arms)
-        heads = ("", "first token", "baseline/it", "end to end", "baseline/it", "waiting", "tokens")
-        yield Sheet(f"{label}: {subject}", heads if result.stepwise else (*heads[:3], heads[-1]), rows)
+        yield Sheet(f"{label}: {subject}", ("", *heads(result)), rows)
+
+
+def heads(result: Result) -> tuple[str, ...]:
+    """The columns of `row` after the arm."""
+    whole = ("end to end", "baseline/it", "waiting") if result.stepwise else ()
+    return ("first token", "baseline/it", *whole, "tokens", "KL", "same token", "")
 
 
 def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     """One arm: seconds to a first token and of the whole, both beside the baseline's, the share of time in which a call
-    waits for its first token, and the tokens fed."""
+    waits for its first token, the tokens fed, and how near the baseline's its words are."""
     if not result.has(subject, arm):
-        return (arm, result.why_not(subject, arm), *[""] * (5 if result.stepwise else 2))
+        return (arm, result.why_not(subject, arm), *[""] * (len(heads(result)) - 1))
     found = [*against(result, subject, arm, "ttft", BASELINE)]
     if result.stepwise:
         waiting = f"{result.spread(subject, arm, 'prefill').middle:.0%}"
         found += (*against(result, subject, arm, "seconds", BASELINE), waiting)
-    return (arm, *found, f"{result.spread(subject, arm, 'encoded').middle:.0f}")
+    return (arm, *found, f"{result.spread(subject, arm, 'encoded').middle:.0f}", *_words(result, subject, arm))
+
+
+def _words(result: Result, subject: str, arm: str) -> tuple[str, str, str]:
+    """The divergence from the baseline, how often the likeliest token is the same, and what that means."""
+    if arm == BASELINE or policy(arm) is None:
+        return ("", "", "")
+    words = result.words(subject, arm)
+    if words == "unknown":
+        return ("-", "-", "words not judged")
+    kl, agree = (result.spread(subject, arm, what).middle for what in ("kl", "agree"))
+    faster = result.has(subject, BASELINE) and result.ratio([subject], BASELINE, arm, _whole(result)).middle > 1
+    said = "same words" if words == "same" else "fast, but changed" if faster else "changed"
+    return (f"{kl:.4f}", f"{agree:.1%}", said)
+
+
+def _whole(result: Result) -> str:
+    """What of a workflow was timed."""
+    return "seconds" if result.stepwise else "ttft"
 
 
 def against(result: Result, subject: str, arm: str, what: str, *others: str) -> tuple[str, ...]:

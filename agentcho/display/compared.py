@@ -72,11 +72,24 @@ def _p(value: float) -> str:
 
 
 def _fidelity(found: Comparison) -> Sheet:
-    """How far a column's next-token distributions are from the baseline's, a row a column."""
+    """How far a column's next-token distributions are from the baseline's, beside its main score and its time, and
+    whether that is as good, a row a column."""
+    score = found.score
     rows = tuple(
-        (name, held.shown(), f"{100 * held.agree:.1f}%") for name in found.names if (held := found.fidelity.get(name))
+        (
+            name,
+            *([score.mean(name)] if score else []),
+            held.shown(),
+            f"{100 * held.agree:.1f}%",
+            f"x {cost.seconds_ratio.shown()}" if (cost := found.costs.get(name)) else "",
+            found.verdict(name),
+        )
+        for name in found.names
+        if (held := found.fidelity.get(name))
     )
-    return Sheet(f"on the words of {found.names[0]}, forced", ("column", "KL to baseline, 95 %", "same token"), rows)
+    scored = [score.name] if score else []
+    heads = ("column", *scored, "KL to baseline, 95 %", "same token", "end to end", "")
+    return Sheet(f"on the words of {found.names[0]}, forced", heads, rows)
 
 
 def _costs(found: Comparison) -> Sheet:

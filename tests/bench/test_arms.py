@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import log_softmax
 
 from agentcho import Engine, replay
 from agentcho.calls.call import StepResult
-from agentcho.config import ReusePolicy
+from agentcho.config import ReusePolicy, parsed_repair
+from agentcho.errors import ConfigError
 from agentcho.flow.resolver import Resolver
-from agentcho.games.replay import awaited
-from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, GUESSING, OURS, arms, exactly
+from agentcho.games.replay import ReplayedMessage, awaited
+from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, GUESSING, OURS, arm, arms, exactly
 from agentcho.lab.bench.peers.continuous import PAGE, _Forcing
 from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 from agentcho.lab.bench.prompts import Prompt, prompts
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.words import with_words
 from agentcho.records.trace import Workflow
 
 
@@ -125,3 +130,42 @@ def test_a_call_waits_for_the_nearest_words_that_it_reads(tree: Workflow) -> Non
     needs = awaited(tree)
     assert needs["a1"] == frozenset()
     assert needs["vote"] == {"a1", "a2", "a3"}
+
+
+def _logits(said: ReplayedMessage) -> torch.Tensor:
+    return torch.as_tensor(said.logits, dtype=torch.float64)
+
+
+def test_the_words_of_our_arms_are_held_against_the_baselines(engine: Engine, tree: Workflow) -> None:
+    """By what a replay of each says itself."""
+    named = [AUDIT, f"{AUDIT}+full", "baseline", GENERATE]
+    timed = [Figures.of("tree", arm, [{"seconds": 1.0}]) for arm in named]
+    timed.append(Figures.of("tree", ENFORCE, [], "why"))
+    found = {each.arm: each.values for each in with_words(engine, tree, timed)}
+    assert found["baseline"] == found[GENERATE] == {"seconds": (1.0,)}
+    assert found[ENFORCE] == {}
+    before, after = replay(tree, engine, mode="baseline", leakage="audit"), replay(tree, engine, leakage="audit")
+    apart = [[log_softmax(_logits(each[id]), -1) for each in (before, after)] for id in after]
+    by_hand = torch.cat([(one.exp() * (one - other)).sum(1) for one, other in apart])
+    assert found[AUDIT]["kl"][0] == pytest.approx(float(by_hand.mean()), rel=1e-3, abs=1e-6)
+    same = torch.cat([one.argmax(1) == other.argmax(1) for one, other in apart])
+    assert found[AUDIT]["agree"][0] == pytest.approx(float(same.double().mean()))
+    assert found[AUDIT]["kl"][0] > 10 * abs(found[f"{AUDIT}+full"]["kl"][0])
+
+
+def test_random_weights_say_nothing_of_words(engine: Engine, tree: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = [Figures.of("tree", arm, [{"seconds": 1.0}]) for arm in (AUDIT, "baseline")]
+    monkeypatch.setitem(engine.fingerprint, "model", "shape:qwen3-0.6b")
+    assert with_words(engine, tree, timed) == timed
+
+
+def test_an_arm_that_repairs_plays_as_a_run_that_does(engine: Engine, tree: Workflow) -> None:
+    played = arm(f"{AUDIT}+first-k:2")(engine, tree, True)
+    said = replay(tree, engine, leakage="audit", repair=parsed_repair("first-k:2"), logits=False)
+    assert played.encoded == said.encoded > arm(AUDIT)(engine, tree, True).encoded
+
+
+@pytest.mark.parametrize("name", ["none", f"{AUDIT}+some", "baseline+full", f"{AUDIT}+"])
+def test_an_arm_that_is_not_there_is_an_error_that_names_it(name: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"no arm {name!r}")):
+        arm(name)

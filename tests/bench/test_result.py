@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from agentcho.display.bench import heads, row
 from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.measure import Timed, measure, steady
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Result, Target, read_result
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import turns
+from agentcho.lab.yardstick import Words, judged, worst
 from tools.bench.tables import table
+from tools.bench.targets import Judged, with_targets
 from tools.pages.speed import page
 
 from .conftest import Values, result
@@ -90,13 +94,74 @@ def test_ratios_are_made_within_a_repeat_and_stand_beside_their_targets() -> Non
     found = result(FIRST, stepwise=False)
     reached = {each.what: each for each in found.targets}
     debate = reached["first token, debate: baseline ÷ choreographed:audit"]
-    assert (debate.bound, debate.reached.middle, debate.reached.low, debate.verdict) == (3.0, 3.0, 2.0, "met")
+    assert (debate.bound, debate.reached.middle, debate.reached.low, debate.met) == (3.0, 3.0, 2.0, True)
     assert reached["first token, parallel-debate: baseline ÷ choreographed:audit"].verdict == "missed by 11%"
     stock = reached["first token, all together: generate ÷ baseline"]
     assert (stock.reached.middle, stock.verdict) == (1.0, "met")
     assert "end to end" not in " ".join(reached)
     other = result(FIRST, stepwise=False, model="understudy", dtype="float32")
     assert {each.what for each in other.targets} == {what for what in reached if "generate" in what}
+
+
+@pytest.mark.parametrize(
+    ("kl", "known", "verdict"),
+    [
+        (None, None, "fast; words not judged"),
+        (0.009, None, "met"),
+        (0.011, None, "fast, but changed"),
+        (0.011, "same", "fast, but changed"),
+        (None, "same", "met"),
+        (None, "changed", "fast, but changed"),
+    ],
+)
+def test_what_is_fast_has_met_nothing_unless_it_says_the_same(
+    kl: float | None, known: Words | None, verdict: str
+) -> None:
+    """Its own words count before those of a comparison."""
+    words: dict[str, list[float]] = {} if kl is None else {"kl": [kl], "agree": [1.0]}
+    values = {("debate", BASELINE): whole(2.0), ("debate", AUDIT): whole(1.0) | words}
+    elsewhere: Judged = {} if known is None else {("debate", AUDIT): known}
+    (least,) = with_targets(result(values, repeats=1), elsewhere).targets
+    assert (least.what, least.verdict) == (f"end to end, the least of all: {BASELINE} ÷ {AUDIT}", verdict)
+
+
+def test_the_words_of_several_subjects_are_those_of_the_worst() -> None:
+    assert worst(["same", "changed", "unknown"]) == "changed"
+    assert worst(["same", "unknown"]) == "unknown"
+    assert worst(["same", "same"]) == "same"
+
+
+@pytest.mark.parametrize(
+    ("kl", "off", "words"),
+    [
+        (None, [], "unknown"),
+        (0.01, [], "changed"),
+        (0.5, [0.01, -0.01], "same"),
+        (0.5, [0.01, -0.02], "changed"),
+        (None, [0.0], "same"),
+        (0.001, [0.3], "same"),
+    ],
+)
+def test_words_are_the_same_by_their_scores_or_by_how_near_they_are(
+    kl: float | None, off: list[float], words: Words
+) -> None:
+    assert judged(kl, off) == words
+
+
+def test_a_row_of_a_workflow_has_times_and_words() -> None:
+    ours = {"kl": [0.2], "agree": [0.875]}
+    values = {("debate", BASELINE): whole(2.0), ("debate", "generate"): whole(3.0)}
+    values |= {("debate", AUDIT): whole(1.0) | ours, ("debate", ENFORCE): whole(4.0) | ours}
+    values |= {("debate", f"{AUDIT}+full"): whole(1.0)}
+    found = result(values, repeats=1)
+    assert [row(found, "debate", arm)[-3:] for arm in found.arms] == [
+        ("", "", ""),
+        ("", "", ""),
+        ("0.2000", "87.5%", "fast, but changed"),
+        ("0.2000", "87.5%", "changed"),
+        ("-", "-", "words not judged"),
+    ]
+    assert {len(row(found, "debate", arm)) for arm in (*found.arms, "none")} == {1 + len(heads(found))}
 
 
 def test_sweeps_have_a_least_and_a_most() -> None:
@@ -140,7 +205,10 @@ def test_a_gpu_has_its_own(tmp_path: Path) -> None:
     said = {each.what: (each.verdict, each.note) for each in found.targets}
     assert said["a decode step, 1 row ÷ streaming the weights"] == ("missed by 7%", "")
     assert said["first token, debate: baseline ÷ choreographed:audit"] == ("missed by 67%", "")
-    assert said["end to end, the least of all: baseline ÷ choreographed:audit"] == ("met", "multi-qa")
+    assert said["end to end, the least of all: baseline ÷ choreographed:audit"] == (
+        "fast; words not judged",
+        "multi-qa",
+    )
     assert said["end to end, the least of all: generate_batch ÷ choreographed:audit"] == ("missed by 10%", "multi-qa")
     assert said["first token, the least of all: generate_batch ÷ baseline"] == ("met", "debate")
     (tmp_path / "bench-gpu.json").write_text(found.model_dump_json())

@@ -30,4 +30,20 @@ SWEEPS = (
         "            pass\n",
         (f"{SWEEPS_TEST}::test_each_model_is_loaded_once_and_none_beside_another",),
     ),
+    Mutant(
+        "whatever was measured counts as the baseline's words",
+        "a way of reading that answers otherwise would be called as good",
+        "agentcho/lab/yardstick.py",
+        "(kl is not None and kl < NEAR)",
+        "kl is not None",
+        ("tests/bench/test_result.py::test_words_are_the_same_by_their_scores_or_by_how_near_they_are",),
+    ),
+    Mutant(
+        "what is fast has met its target, whatever it says",
+        "a page would praise a speed that was bought with other answers",
+        "agentcho/lab/bench/result.py",
+        '"changed": "fast, but changed", ',
+        "",
+        ("tests/bench/test_result.py::test_what_is_fast_has_met_nothing_unless_it_says_the_same",),
+    ),
 )

@@ -6,12 +6,15 @@ Does not know: how anything was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import UNNAMED
-from agentcho.lab.bench.result import Result, Target
+from agentcho.lab.bench.result import Kind, Result, Target
 from agentcho.lab.stats import Spread, spread
+from agentcho.lab.yardstick import Words, worst
 from tools.bench import society, stream
 
 STOCK = (GENERATE, CONTINUOUS)
@@ -36,29 +39,34 @@ def step_of(rows: int) -> str:
     return f"a decode step, {rows} row{'s' if rows > 1 else ''}"
 
 
-def with_targets(result: Result) -> Result:
-    """The result with the targets that it has figures for."""
-    found = {
-        "workflows": _workflows,
+Judged = Mapping[tuple[str, str], Words]
+"""What ways of reading make of the baseline's words, by workflow and arm, where a result has random weights."""
+
+
+def with_targets(result: Result, elsewhere: Judged = MappingProxyType({})) -> Result:
+    """The result with the targets that it has figures for. `elsewhere`: what is known of the words of its arms, which
+    counts where the result does not know it itself."""
+    kinds: dict[Kind, Callable[[Result], Iterator[Target]]] = {
+        "workflows": partial(_workflows, elsewhere=elsewhere),
         "step": _step,
         "overhead": _overhead,
         "growth": _growth,
         "stall": _stall,
         "roofline": _nothing,
-        "gpu": _gpu,
+        "gpu": partial(_gpu, elsewhere=elsewhere),
         "cost": _nothing,
         "serve": _nothing,
         "talk": _nothing,
         "stream": _stream,
-    }[result.bench](result)
-    return result.model_copy(update={"targets": tuple(found)})
+    }
+    return result.model_copy(update={"targets": tuple(kinds[result.bench](result))})
 
 
-def _workflows(result: Result) -> Iterator[Target]:
+def _workflows(result: Result, elsewhere: Judged) -> Iterator[Target]:
     if result.sweep is None and not result.stepwise and _aimed_at(result):
-        yield from _first(result)
+        yield from _first(result, elsewhere)
     if result.stepwise:
-        yield from _whole(result)
+        yield from _whole(result, elsewhere)
     for stock in STOCK:
         yield from _stock(result, stock, "ttft")
         if result.stepwise:
@@ -70,7 +78,14 @@ def _aimed_at(result: Result) -> bool:
     return (result.model, result.numbers) == (SHAPE, DTYPE)
 
 
-def _first(result: Result) -> Iterator[Target]:
+def _words(result: Result, subjects: Iterable[str], arm: str, elsewhere: Judged) -> Words:
+    """What an arm makes of the baseline's words in all of these."""
+    own = {subject: result.words(subject, arm) for subject in subjects}
+    known = {subject: elsewhere.get((subject.removesuffix(UNNAMED), arm), "unknown") for subject in own}
+    return worst(known[subject] if words == "unknown" else words for subject, words in own.items())
+
+
+def _first(result: Result, elsewhere: Judged) -> Iterator[Target]:
     for name, least in FIRST.items():
         for arm, bound in ((AUDIT, least), (ENFORCE, OF_ENFORCE * least)):
             subjects = [s for s in result.chosen(BASELINE, arm) if s.removesuffix(UNNAMED) == name or _game_of(s, name)]
@@ -79,7 +94,9 @@ def _first(result: Result) -> Iterator[Target]:
             if found:
                 reached, lesser = min(found, key=lambda each: each[0].middle)
                 note = lesser if len(found) > 1 else ""
-                yield Target(what=f"first token, {name}: baseline ÷ {arm}", bound=bound, reached=reached, note=note)
+                words = _words(result, subjects, arm, elsewhere)
+                what = f"first token, {name}: baseline ÷ {arm}"
+                yield Target(what=what, bound=bound, reached=reached, note=note, words=words)
 
 
 def _game_of(subject: str, name: str) -> bool:
@@ -87,17 +104,19 @@ def _game_of(subject: str, name: str) -> bool:
     return subject.startswith(f"{name} ")
 
 
-def _whole(result: Result) -> Iterator[Target]:
+def _whole(result: Result, elsewhere: Judged) -> Iterator[Target]:
     for arm in (AUDIT, ENFORCE):
         subjects = result.chosen(BASELINE, arm)
         found = {subject: result.ratio([subject], BASELINE, arm, "seconds") for subject in subjects}
         if not found:
             continue
-        yield _least(result, BASELINE, arm, "seconds", NEVER_BELOW)
+        words = _words(result, subjects, arm, elsewhere)
+        yield _least(result, BASELINE, arm, "seconds", NEVER_BELOW).model_copy(update={"words": words})
         if result.sweep is not None:
             most = max(_lesser(found), key=lambda subject: found[subject].middle)
             what = f"end to end, somewhere in a sweep: baseline ÷ {arm}"
-            yield Target(what=what, bound=SOMEWHERE, reached=found[most], note=most)
+            at_most = _words(result, [most], arm, elsewhere)
+            yield Target(what=what, bound=SOMEWHERE, reached=found[most], note=most, words=at_most)
 
 
 def _lesser(found: Mapping[str, Spread]) -> list[str]:
@@ -128,12 +147,12 @@ def _least(result: Result, arm: str, to: str, measured: str, bound: float) -> Ta
     return Target(what=what, bound=bound, reached=found[least], note=least)
 
 
-def _gpu(result: Result) -> Iterator[Target]:
+def _gpu(result: Result, elsewhere: Judged) -> Iterator[Target]:
     if result.has(step_of(1), "agentcho", WEIGHTS):
         reached = result.ratio([step_of(1)], "agentcho", WEIGHTS, "seconds")
         yield Target(what=f"{step_of(1)} ÷ streaming the weights", bound=STREAMED, most=True, reached=reached)
-    yield from _first(result)
-    yield from _whole(result)
+    yield from _first(result, elsewhere)
+    yield from _whole(result, elsewhere)
     for ours in (AUDIT, ENFORCE, BASELINE):
         if result.chosen(CONTINUOUS, ours):
             yield from (_least(result, CONTINUOUS, ours, measured, FASTER) for measured in ("ttft", "seconds"))

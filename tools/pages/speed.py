@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.display.bench import row, served
+from agentcho.display.bench import heads, row, served
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Kind, Result, read_result
+from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
 from tools.bench import PROGRAM, cost
 from tools.bench.tables import TALK, asked, beside, digits, shown, talk_row
-from tools.bench.targets import with_targets
+from tools.bench.targets import Judged, with_targets
 from tools.pages.render import arguments, render
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
@@ -54,6 +55,7 @@ def page(results: Path) -> str:
         results=found,
         of=lambda kind: [result for result in found if result.bench == kind],
         title=_title,
+        heads=heads,
         row=row,
         cost=cost,
         asked=asked,
@@ -71,12 +73,19 @@ def page(results: Path) -> str:
 
 def _read(results: Path) -> dict[str, Result]:
     """The results by the names of their files, with the current targets and commands."""
-    return {file.stem: _today(read_result(file)) for file in sorted(results.glob("bench-*.json"))}
+    elsewhere = known(results)
+    return {file.stem: _today(read_result(file), elsewhere) for file in sorted(results.glob("bench-*.json"))}
 
 
-def _today(result: Result) -> Result:
+def known(results: Path) -> Judged:
+    """What comparisons on the understudy say of the words of each way of reading, by workflow and arm."""
+    found = [Comparison.model_validate_json(file.read_bytes()) for file in sorted(results.glob("compare-*.json"))]
+    return {(each.request.scenario, name): each.words(name) for each in found for name in each.names[1:]}
+
+
+def _today(result: Result, elsewhere: Judged) -> Result:
     command = result.command if result.bench in SHIPPED else result.command.replace("agentcho bench", PROGRAM, 1)
-    return with_targets(result).model_copy(update={"command": command})
+    return with_targets(result, elsewhere).model_copy(update={"command": command})
 
 
 def draw(results: Path, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The arms of a benchmark: each plays one workflow with every text forced, on the same weights.
 
-Three arms are the engine's own modes; each exists with guesses too, and two in the deterministic profile. Two arms are
+Three arms are the engine's own modes; each exists with guesses too, and two in the deterministic profile and with
+repair. Two arms are
 the library's: `generate` with the best reuse of caches that a careful user would write, batch by batch, and continuous
 batching with prefix sharing, where each call is submitted as soon as its parents have ended. Does not know: what is
 played, repeats.
@@ -14,6 +15,8 @@ from time import perf_counter
 from typing import Any
 
 from agentcho.calls.call import EnginePort
+from agentcho.config import ReusePolicy, parsed_repair
+from agentcho.errors import ConfigError
 from agentcho.games.replay import awaited, replay
 from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.prompts import Prompt, prompts
@@ -60,9 +63,29 @@ USUAL = (*OURS, GENERATE, CONTINUOUS)
 
 
 def arms() -> dict[str, Arm]:
-    """All arms by name."""
+    """All arms by name, but for those that repair."""
     ours = {name: partial(_replayed, options) for name, options in (OURS | EXACT | GUESSING).items()}
     return {**ours, GENERATE: alone(_generate), CONTINUOUS: alone(_continuous)}
+
+
+def arm(name: str) -> Arm:
+    """An arm by its name; `choreographed:enforce+first-k:16` is one that repairs. `ConfigError`: there is none."""
+    known, (way, repairs, repair) = arms(), name.partition("+")
+    if way not in known or (repairs and way not in (AUDIT, ENFORCE)):
+        raise ConfigError(f"no arm {name!r}; give one of {', '.join(known)}, or {ENFORCE}+first-k:16, to repair so")
+    if not repairs:
+        return known[way]
+    try:
+        return partial(_replayed, {**OURS[way], "repair": parsed_repair(repair)})
+    except ValueError as error:
+        raise ConfigError(f"no arm {name!r}: {error}") from None
+
+
+def policy(name: str) -> ReusePolicy | None:
+    """How an arm of ours reads; None: it is not ours."""
+    way, repairs, repair = name.partition("+")
+    options = (OURS | EXACT | GUESSING).get(way)
+    return None if options is None else ReusePolicy(**options, repair=parsed_repair(repair) if repairs else None)
 
 
 def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow, stepwise: bool) -> WorkflowTimes:

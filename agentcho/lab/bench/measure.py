@@ -11,11 +11,12 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agentcho.errors import ConfigError
-from agentcho.lab.bench.arms import Arm, arms
+from agentcho.lab.bench.arms import Arm
+from agentcho.lab.bench.arms import arm as arm_of
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.words import with_words
 from agentcho.lab.timing import turns
 from agentcho.progress import Tell, part
 from agentcho.records.trace import Workflow
@@ -77,21 +78,20 @@ def steady(take: Take) -> Take:
 def workflows(
     engine: Any, subjects: Sequence[Workload], named: Sequence[str], repeats: int, stepwise: bool, tell: Tell
 ) -> list[Figures]:
-    """Every subject in all named arms, which take turns. `ConfigError`: a name that there is not."""
-    known = arms()
-    for name in named:
-        if name not in known:
-            raise ConfigError(f"no arm {name!r}; give one of {', '.join(known)}")
+    """Every subject in all named arms, which take turns; then how far the words of our own are from the baseline's.
+    `ConfigError`: a name that there is not."""
+    known = {name: arm_of(name) for name in named}
     found: list[Figures] = []
     each = runs_of(named, repeats)
     for number, subject in enumerate(subjects):
         timed = {name: _timed(engine, known[name], subject, stepwise) for name in named}
-        found += measure(subject.name, timed, repeats, part(tell, number * each, len(subjects) * each))
+        timed_so = measure(subject.name, timed, repeats, part(tell, number * each, len(subjects) * each))
+        found += with_words(engine, subject.workflow, timed_so)
     return found
 
 
-def _timed(engine: Any, arm: Arm, subject: Workload, stepwise: bool) -> Timed:
+def _timed(engine: Any, played: Arm, subject: Workload, stepwise: bool) -> Timed:
     def take(workflow: Workflow) -> dict[str, float]:
-        return arm(engine, workflow, stepwise).figures()
+        return played(engine, workflow, stepwise).figures()
 
     return Timed(partial(take, subject.warm), steady(partial(take, subject.workflow)))

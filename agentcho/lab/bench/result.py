@@ -16,6 +16,7 @@ from agentcho.audit.measurement import Frozen
 from agentcho.config import Bits
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import Spread, spread
+from agentcho.lab.yardstick import Words, judged
 
 Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost", "serve", "talk", "stream"]
 
@@ -36,24 +37,28 @@ class Figures(Frozen):
 
 
 class Target(Frozen):
-    """A target beside the figure that was reached. `bound` is the minimum that meets it, or with `most` the maximum."""
+    """A target beside the figure that was reached. `bound` is the minimum that meets it, or with `most` the maximum.
+    `words`: what the way of reading that it is of makes of the baseline's; None: it is of no way of reading."""
 
     what: str
     bound: float
     most: bool = False
     reached: Spread
     note: str = ""
+    words: Words | None = None
 
     @property
     def met(self) -> bool:
-        """Whether the median meets the target."""
+        """Whether the median meets the target, whatever was said."""
         return self.reached.middle <= self.bound if self.most else self.reached.middle >= self.bound
 
     @property
     def verdict(self) -> str:
-        """ "met", or by how much of the bound it was missed."""
+        """ "met", or by how much of the bound it was missed. What is fast and says something else has not met it."""
         short = abs(self.reached.middle / self.bound - 1)
-        return "met" if self.met else f"missed by {f'{short:.0%}' if short >= 0.01 else 'less than 1%'}"
+        if not self.met:
+            return f"missed by {f'{short:.0%}' if short >= 0.01 else 'less than 1%'}"
+        return {"changed": "fast, but changed", "unknown": "fast; words not judged"}.get(self.words or "", "met")
 
 
 class Result(Frozen):
@@ -120,6 +125,11 @@ class Result(Frozen):
         flows = tuple(each for each in self.figures if "ttft" in each.values or each.unavailable is not None)
         rest = tuple(each for each in self.figures if each not in flows)
         return self.model_copy(update={"figures": flows}), self.model_copy(update={"figures": rest})
+
+    def words(self, subject: str, arm: str) -> Words:
+        """What an arm makes of the baseline's words."""
+        found = self.values(subject, arm, "kl")
+        return judged(found[0] if found else None)
 
     def why_not(self, subject: str, arm: str) -> str:
         """Why an arm has no figures."""

@@ -15,6 +15,7 @@ from agentcho.audit.measurement import Frozen, Interval
 from agentcho.audit.wording import many
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.stats import Median
+from agentcho.lab.yardstick import Words, judged
 from agentcho.results.arrow import Kind
 from agentcho.results.shown import html_facts, text_facts
 from agentcho.results.table import Table
@@ -150,6 +151,28 @@ class Comparison(Frozen):
     def names(self) -> tuple[str, ...]:
         """The names of the columns; the first is the reference of the others."""
         return tuple(column.name for column in self.request.columns)
+
+    @property
+    def score(self) -> Metric | None:
+        """The main one: the first that is a share of games, or the first; None: there is none."""
+        return next((metric for metric in self.metrics if metric.binary), next(iter(self.metrics), None))
+
+    def words(self, column: str) -> Words:
+        """What a column makes of the words of the first one: see `yardstick`. Scores that are no shares have a point
+        that nobody knows, and are left out."""
+        held = self.fidelity.get(column)
+        off = [found.value for metric in self.metrics if metric.binary and (found := metric.differences.get(column))]
+        return judged(None if held is None else held.kl, off)
+
+    def verdict(self, column: str) -> str:
+        """Of all columns but the first: whether it is as good, and if not, whether it is at least fast."""
+        if column == self.names[0]:
+            return ""
+        cost = self.costs.get(column)
+        fast = cost is not None and cost.seconds_ratio.middle < 1
+        return {"same": "as good", "unknown": "not judged", "changed": "fast, but changed" if fast else "changed"}[
+            self.words(column)
+        ]
 
     def table(self) -> Table:
         """A row a figure: of which column and metric, what, its value, its interval and tests where it has them."""

@@ -1,0 +1,36 @@
+"""Whether our arms read as the baseline does: how far the distribution of the next token is from the baseline's, on the
+same forced words.
+
+Does not know: times, repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentcho.calls.call import EnginePort
+from agentcho.config import ReusePolicy
+from agentcho.lab.bench.arms import BASELINE, policy
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.compare.fidelity import Arm, apart, rows
+from agentcho.lab.timing import alone
+from agentcho.records.trace import Workflow
+
+RANDOM = "shape:"
+"""What the names of models with random weights begin with; what these say is no measure of anything."""
+
+
+@alone
+def with_words(engine: EnginePort, workflow: Workflow, figures: Sequence[Figures]) -> list[Figures]:
+    """The figures of one workflow; those of our arms with "kl", the mean KL(baseline || arm) in nats a token, and
+    "agree", the share of tokens with the same likeliest one. Arms of others read what the baseline reads."""
+    ours = {each.arm: policy(each.arm) for each in figures if each.values and each.arm != BASELINE}
+    reused = {name: reuse for name, reuse in ours.items() if reuse is not None}
+    if not reused or engine.fingerprint["model"].startswith(RANDOM):
+        return list(figures)
+    before = rows(workflow, Arm(ReusePolicy("baseline", "audit"), engine))
+    found = dict[str, dict[str, tuple[float, ...]]]()
+    for name, reuse in reused.items():
+        game = apart(before, rows(workflow, Arm(reuse, engine)))
+        found[name] = {"kl": (float(game.kl.mean()),), "agree": (float(game.same.mean()),)}
+    return [each.model_copy(update={"values": {**each.values, **found.get(each.arm, {})}}) for each in figures]
