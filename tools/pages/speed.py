@@ -1,5 +1,5 @@
-"""The page on speed, its pictures and the README's sentence on what safety costs, from result files: `python -m
-tools.pages.speed docs/results docs/speed.md README.md`.
+"""The page on speed, that of all its tables and their pictures, and the README's sentence on what safety costs, from
+result files: `python -m tools.pages.speed docs/results docs/speed.md README.md`.
 
 Does not know: how a result was found.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.display.bench import heads, row, served
-from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
+from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Kind, Result, read_result
 from agentcho.lab.compare.comparison import Comparison
@@ -45,13 +45,72 @@ BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
 """The marks around a sentence of the README."""
 
 
+STOCK = {GENERATE: "stock `generate` with caches kept by hand", CONTINUOUS: "transformers' continuous batching"}
+
+
+class Gain(NamedTuple):
+    """What a workflow gains, under `audit` and under `enforce`, and what becomes of its words."""
+
+    subject: str
+    first: tuple[str, str]
+    whole: tuple[str, str]
+    words: str
+
+
+def summary(results: Path) -> str:
+    """The text of the page in short, from the same files."""
+    found, elsewhere = list(_read(results).values()), known(results)
+    flows = [result for result in found if result.bench == "workflows" and result.sweep is None]
+    flows.sort(key=lambda result: result.stepwise)  # first tokens at full lengths before those at a tenth
+    whole = [result for result in flows if result.stepwise]
+    names = dict.fromkeys(subject.removesuffix(UNNAMED) for result in flows for subject in result.subjects)
+    gains = [
+        Gain(name, _gain(flows, name, "ttft"), _gain(whole, name, "seconds"), _said(name, elsewhere)) for name in names
+    ]
+    scales = sorted({result.scale for result in whole})
+    return render("speed", gains=gains, stock=[*_stock(flows)], debates=[*_debates(found)], scales=scales)
+
+
+def _gain(flows: Iterable[Result], name: str, what: str) -> tuple[str, str]:
+    """Baseline over both of our ways, on the lesser of the two kinds of prompts; empty: not measured."""
+    audit, enforce = (next(_least(flows, name, arm, what), "") for arm in (AUDIT, ENFORCE))
+    return audit, enforce
+
+
+def _least(flows: Iterable[Result], name: str, arm: str, what: str) -> Iterator[str]:
+    for result in flows:
+        there = [each for each in (name, name + UNNAMED) if result.values(each, arm, what)]
+        both = [result.ratio([each], BASELINE, arm, what) for each in there if result.values(each, BASELINE, what)]
+        if both:
+            yield min(both, key=lambda each: each.middle).shown()
+
+
+def _said(name: str, elsewhere: Judged) -> str:
+    """What becomes of a workflow's words in both ways."""
+    said = {"same": "as good", "changed": "changed", "unknown": "not judged"}
+    audit, enforce = (said[elsewhere.get((name, arm), "unknown")] for arm in (AUDIT, ENFORCE))
+    return audit if audit == enforce else f"`audit` {audit}, `enforce` {enforce}"
+
+
+def _stock(flows: Iterable[Result]) -> Iterator[str]:
+    """How the baseline stands beside each way of others, over all workflows that both have played to the end."""
+    for arm, name in STOCK.items():
+        for result in flows:
+            if result.stepwise and (both := result.chosen(BASELINE, arm)):
+                first, whole = (result.ratio(both, arm, BASELINE, what).shown() for what in ("ttft", "seconds"))
+                yield (
+                    f"Beside {name} its first tokens come {first} times as soon, "
+                    f"and workflows end {whole} times as soon."
+                )
+
+
 def page(results: Path) -> str:
-    """The text of the page, from the files `bench-*.json` in `results`."""
+    """The text of the page of all tables, from the files `bench-*.json` in `results`."""
     read = _read(results)
     names = {id(result): name for name, result in read.items()}
     found = sorted(read.values(), key=lambda result: ORDER.index(result.bench))
     return render(
-        "speed",
+        "speed-tables",
         results=found,
         of=lambda kind: [result for result in found if result.bench == kind],
         title=_title,
@@ -149,11 +208,12 @@ def _ms(result: Result, subject: str, arm: str, what: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write both pages."""
     parser = arguments("speed")
     parser.add_argument("readme", type=Path, nargs="?", help="whose sentence on what safety costs is written anew")
     given = parser.parse_args()
-    given.page.write_text(page(given.results))
+    given.page.write_text(summary(given.results))
+    given.page.with_stem(f"{given.page.stem}-tables").write_text(page(given.results))
     if given.readme is not None:
         given.readme.write_text(with_sentence(given.readme.read_text(), given.results))
     draw(given.results, given.page.parent / given.page.stem)
