@@ -87,7 +87,7 @@ API = "openai:"
 SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
 SERVED |= {"requests_per_minute", "tokens_per_minute", "timeout", "price_in", "price_cached", "price_out"}
 """Options of a model behind an API."""
-LOADED = ("device", "device_map", "dtype", "weights", "adapter", "merge", "disk_tokens")
+LOADED = ("device", "device_map", "dtype", "weights", "adapter", "merge", "disk_tokens", "keep_cache")
 """Options of a model that is loaded here."""
 WEIGHED = ("adapter", "weights")
 """Options that say something of weights."""
@@ -184,7 +184,7 @@ OWN = ("model", "device", "dtype", "weights", "adapter", "base_url", "server", "
 
 KEYS = ("key_env", "key_file")
 """Options that may change: where the key of an endpoint is decides nothing of what is said."""
-FREE = (*KEYS, "disk_tokens", "prefill_budget")
+FREE = (*KEYS, "disk_tokens", "keep_cache", "prefill_budget")
 """Options that a run may go on with otherwise."""
 DEFAULT_MODEL = "default"
 """What a run's own model is called where agents are given one."""
@@ -287,6 +287,11 @@ class RunConfig(BaseModel):
         ge=0,
         description="Of what no longer fits in memory, keep so many tokens' keys and values on disk.",
         json_schema_extra={"metavar": "TOKENS"},
+    )
+    keep_cache: str | None = Field(
+        default=None,
+        description="Keep encodings of what everyone may read there, for later runs of the same model.",
+        json_schema_extra={"metavar": "DIR"},
     )
     seed: int = Field(default=0, description="Of every coin and choice of the run.")
     games: int = Field(default=1, ge=1, le=1_000_000, description="How many to play, side by side on one engine.")

@@ -117,6 +117,7 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
         "device_map": None,
         "weights": None,
         "disk_tokens": 0,
+        "keep_cache": None,
         "plain_markers": "refuse",
         "share": 1,
         "tell": unheard,

@@ -138,10 +138,11 @@ def same_engine(id: object, other: object) -> bool:
 class Guard(Protocol):
     """The reference monitor's answer for one call. The engine asks it right before it gathers, and knows no more."""
 
-    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
+    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> bool | None:
         """Encoding `id` is about to be made over `context`, or to share storage made over its like.
 
-        Raises `LeakageError` to refuse: the call fails alone and nothing of `context` is gathered for it.
+        Raises `LeakageError` to refuse: the call fails alone and nothing of `context` is gathered for it. Returns
+        whether it is made for everyone and nothing else is in its cone, so that it may outlast the run; None: no.
         """
 
 

@@ -82,14 +82,15 @@ def is_id(id: object) -> TypeGuard[EncodingId]:
     return type(id) in (int, GivenId)
 
 
-def ask_guard(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> None:
-    """Ask a guard about a call, right before anything is gathered. Raises what it refuses by, `LeakageError`, or
-    `CallbackFailed`: what is not admitted is refused."""
+def ask_guard(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> bool:
+    """Ask a guard about a call, right before anything is gathered; returns whether what comes of it is everyone's. Of
+    a call without a guard nothing is known. Raises what it refuses by, `LeakageError`, or `CallbackFailed`: what is not
+    admitted is refused."""
     if guard is None:
-        return
+        return False
     try:
         with foreign_code():
-            guard.admit(id, context)
+            return guard.admit(id, context) is True
     except (AgentchoError, KeyboardInterrupt):
         raise
     except BaseException as error:  # what would end a task, or the process, ends this call

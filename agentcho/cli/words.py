@@ -61,6 +61,8 @@ SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 LOADING = ("model", "device", "device_map", "dtype", "weights")
 REUSE = ("mode", "leakage", "shadow", "deterministic", "repair", "adapter", "merge")
 """Options that say how messages are read."""
+UNHEARD = ("disk_tokens", "keep_cache", "prefill_budget")
+"""Options of a run that nothing which is said depends on."""
 Where = Annotated[Given, From(ClusterConfig)]
 Playing = Annotated[Given, From(RunConfig)]
 Loading = Annotated[Given, From(RunConfig, only=LOADING, helps=HERE)]
@@ -72,7 +74,7 @@ COLUMNS = From(
 )
 AUDITED = From(
     RunConfig,
-    without=(*LOADING[1:], "merge", "disk_tokens", "prefill_budget", "temperature", "top_p", "limits", "part"),
+    without=(*LOADING[1:], "merge", *UNHEARD, "temperature", "top_p", "limits", "part"),
     helps={
         "games": "How many to play.",
         "leakage": "What choreographed mode does about leaks. Of a trace: audit.",
@@ -89,16 +91,6 @@ TRACED = From(
 )
 PROVEN = From(
     RunConfig,
-    without=(
-        *REUSE,
-        "disk_tokens",
-        "prefill_budget",
-        "temperature",
-        "top_p",
-        "limits",
-        "plain_markers",
-        "part",
-        *SERVED,
-    ),
+    without=(*REUSE, *UNHEARD, "temperature", "top_p", "limits", "plain_markers", "part", *SERVED),
     helps=HERE,
 )

@@ -41,9 +41,11 @@ def _shown(file: Path) -> Path:
 
 def unpacked(config: RunConfig) -> RunConfig:
     """The options with the folders of models and adapters by their whole paths, for workers have another working
-    folder. What is no folder here is left as it is: it may be one there, or an id of the hub."""
+    folder. What is no folder here is left as it is: it may be one there, or an id of the hub. The folder of what is
+    kept is one of each machine, at the same path."""
     models = {name: model.model_copy(update=_whole(model)) for name, model in config.models.items()}
-    return config.model_copy(update={**_whole(config), "models": models})
+    kept = None if config.keep_cache is None else str(Path(config.keep_cache).absolute())
+    return config.model_copy(update={**_whole(config), "models": models, "keep_cache": kept})
 
 
 def _whole(model: RunConfig | ModelConfig) -> dict[str, str]:

@@ -109,7 +109,8 @@ class Encoding:
 class Fullness(NamedTuple):
     """How full the store is, in pages of `page_tokens`: used, promised to running calls and not yet written, allowed,
     and the most ever used. Then host memory, and then the disk, in tokens: used, allowed, the most ever used. Then what
-    happened so far: encodings that left the store, that were dropped to their recipes, that were made again."""
+    happened so far: encodings that left the store, that were dropped to their recipes, that were made again; and tokens
+    that an earlier run had encoded, and that were written for later ones."""
 
     used: int
     reserved: int
@@ -125,6 +126,8 @@ class Fullness(NamedTuple):
     evicted: int
     dropped: int
     remade: int
+    found: int = 0
+    kept: int = 0
 
 
 class DiskRoom(NamedTuple):

@@ -40,12 +40,16 @@ from agentcho.engine.forward import Blame, Plan, Trial
 from agentcho.engine.generation import Generation
 from agentcho.engine.guessing import Indexes
 from agentcho.engine.integrity import Integrity
+from agentcho.engine.keeping import Keeper
 from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, encoded, layout
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.sequence import Reuse
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding
 from agentcho.message import Words
+
+if TYPE_CHECKING:
+    from agentcho.engine.kept import KeptFiles
 
 APART = 1 << 40
 """Ids of one place: see `Ids`."""
@@ -94,10 +98,17 @@ class Ids:
 class EngineCore(Direct):
     """Keeps what a runner computes under ids: at most `context` positions, in the words of `template`. Up to
     `host_tokens` tokens of what leaves the runner's pages stay in host memory, and then as many on `disk` as there is
-    room for. As a context manager it closes itself."""
+    room for. What is everyone's is taken from `kept` files of earlier runs, and put there. As a context manager it
+    closes itself."""
 
     def __init__(
-        self, runner: Runner, template: Template, context: int, host_tokens: int, disk: DiskRoom = NO_DISK
+        self,
+        runner: Runner,
+        template: Template,
+        context: int,
+        host_tokens: int,
+        disk: DiskRoom = NO_DISK,
+        kept: KeptFiles | None = None,
     ) -> None:
         self._runner, self.framing, self.context = runner, template, context
         self.store = runner.pages
@@ -110,7 +121,8 @@ class EngineCore(Direct):
         self._assembly = Assembly(self._tiers, runner.make)
         self._blame = Blame(runner.probe)
         self._trial = Trial(runner, self._blame)
-        self._scheduler = Scheduler(self._assembly, runner, self._finished, self._blame)
+        self._keeper = Keeper(self._assembly, kept)
+        self._scheduler = Scheduler(self._keeper, self._assembly, runner, self._finished, self._blame)
         self._shared: WeakValueDictionary[bytes, KVEntry] = WeakValueDictionary()
         self._rules = Rules(template, self._encode_bos(), context, runner.origin)
 
@@ -126,6 +138,7 @@ class EngineCore(Direct):
             with self.owner.acting(None, "close"):
                 self._scheduler.drop_all()
                 self._tiers.close()
+                self._keeper.close()
                 vars(self).clear()
 
     def __enter__(self) -> Self:
@@ -155,8 +168,8 @@ class EngineCore(Direct):
 
     @property
     def fullness(self) -> Fullness:
-        """How full store, host memory and disk are, and what had to move."""
-        return self._tiers.fullness
+        """How full store, host memory and disk are, and what had to move, or was kept."""
+        return self._tiers.fullness._replace(found=self._keeper.found, kept=self._keeper.kept)
 
     @property
     def debug(self) -> Debug:

@@ -17,6 +17,7 @@ from agentcho.engine.base import Row, Runner
 from agentcho.engine.cache import Encoding, KVEntry
 from agentcho.engine.forward import Blame, Plan
 from agentcho.engine.guessing import worthwhile
+from agentcho.engine.keeping import Keeper
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.likely import weigh
 from agentcho.engine.sequence import Sequence, Status
@@ -28,10 +29,12 @@ class Scheduler:
     """The waiting calls in their order, and the running decodes and shadows. Finished encodings are handed to
     `finished`."""
 
-    def __init__(self, assembly: Assembly, runner: Runner, finished: Callable[[Encoding], None], blame: Blame) -> None:
+    def __init__(
+        self, keeper: Keeper, assembly: Assembly, runner: Runner, finished: Callable[[Encoding], None], blame: Blame
+    ) -> None:
         self._tiers, self._assembly = assembly.tiers, assembly
         self._runner, self._slots, self._budget = runner, runner.slots, runner.budget
-        self._finished, self._blame = finished, blame
+        self._finished, self._blame, self._keeper = finished, blame, keeper
         self._speaker = Speaker(runner, blame, self.cancel)
         self._waiting = Queue()
         self._running: list[Sequence] = []
@@ -184,7 +187,8 @@ class Scheduler:
         return True
 
     def _encode(self, plan: Plan, call: Sequence, tokens: int) -> bool:
-        entry, made = call.own, call.own.attendable
+        entry = call.own
+        made = entry.attendable or (not call.started and self._keeper.take(call, plan.exact))
         if not made and not call.started and tokens < call.remaining:
             call.slot = self._slots.open(call.context.length + entry.length, alone=True)
         if not call.placed:
@@ -238,6 +242,8 @@ class Scheduler:
 
     def _complete(self, plan: Plan) -> list[EncodingId]:
         """Finish the known words that are encoded now, and let go of deferred shadows that are."""
+        for call in plan.prefills:
+            self._keeper.put(call, plan.exact)
         finished = [self._finish_known(call) for call in plan.prefills]
         self._making[:] = plan.late
         self.deferred.settle(segment.entry for segment in plan.segments if segment.entry is not None)

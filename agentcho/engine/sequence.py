@@ -58,6 +58,7 @@ class Sequence:
     - A decode has a `generation`. Its shadow (`leader` is the decode) feeds the same tokens over another context, after
       they were accepted. Both can become `longest` tokens long and have so many pages `reserved` while they run, and a
       `slot`, where their own tokens come after `before` others.
+    - `everyones`: its guard has said that what comes of it is everyone's. `encoded`: its entry was encoded for it.
     - `fed`: the tokens fed so far. `feeds`: the same for each forward. `portion`: the tokens that a shadow feeds in the
       next forward.
     """
@@ -75,6 +76,8 @@ class Sequence:
     status: Status = Status.WAITING
     slot: Slot | None = None
     started: bool = False
+    everyones: bool = False
+    encoded: bool = False
     copied: int = 0
     reserved: int = 0
     before: int = 0
@@ -147,7 +150,8 @@ class Sequence:
         """Ask its guard about all that it reads. `LeakageError`: the guard refuses. `CallbackFailed`: the guard itself
         failed."""
         if self.call.guard is not None:
-            ask_guard(self.call.guard, self.id, [piece.id for piece in self.reads if piece.id is not None])
+            over = [piece.id for piece in self.reads if piece.id is not None]
+            self.everyones = ask_guard(self.call.guard, self.id, over)
 
     @property
     def attendable(self) -> bool:
@@ -270,14 +274,17 @@ class Sequence:
         with the same keys, and those may never have been computed.
         """
         entry = self.own
-        recipe = entry.recipe
-        assert recipe is not None
         if not self.started:
-            base = None if self.repair is None else self.repair.base
-            entry.recipe, self.started = recipe._replace(context=self.context, base=base), True
-            entry.written = self.copied
+            self.start()
+            self.encoded, entry.written = True, self.copied
         entry.segment = self._repaired() if self.repair is not None else self._part(most)
         return entry.segment
+
+    def start(self) -> None:
+        """Note that its entry is made now, and over which context: see `encode`."""
+        base, recipe = None if self.repair is None else self.repair.base, self.own.recipe
+        assert recipe is not None
+        self.own.recipe, self.started = recipe._replace(context=self.context, base=base), True
 
     def _part(self, most: int) -> Segment:
         assert self.words is not None

@@ -18,7 +18,7 @@ from agentcho.calls.call import EncodingId, Receipt
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.views import ReadSet
-from agentcho.message import Audience, Metadata
+from agentcho.message import EVERYONE, Audience, Metadata
 
 Recipe = Literal["author", "audience", "baseline", "repaired"]
 
@@ -217,10 +217,11 @@ class Guard:
         self._labels, self._guards, self._own, self._clearance = labels, guards, own, clearance
         self._admitted: dict[EncodingId, frozenset[Label]] = {}
 
-    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
-        """Check and label. `LeakageError`: something of the context has no label here; unknown is not clean. A call
-        that was put off is checked again when it begins: what it was admitted over then may have been forgotten by
-        everybody else in between."""
+    def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> bool:
+        """Check and label. Returns whether it is for everyone, as is then all that could have influenced it.
+        `LeakageError`: something of the context has no label here; unknown is not clean. A call that was put off is
+        checked again when it begins: what it was admitted over then may have been forgotten by everybody else in
+        between."""
         first: dict[Audience, str] = {self._own.audience: self._own.message}
         admitted = dict[EncodingId, frozenset[Label]]()
         for parent in context:
@@ -236,6 +237,7 @@ class Guard:
         self._guards[id] = self
         self._admitted = admitted
         self._labels[id] = frozenset(Label(message, audience) for audience, message in first.items())
+        return self._clearance == EVERYONE  # and so is all that was just looked at
 
 
 class Known(Protocol):

@@ -49,6 +49,15 @@ class Source(NamedTuple):
         return self.model.model != FAKE and not self.model.served
 
 
+class Room(NamedTuple):
+    """How much of all models is kept: `share` of what is kept in memory by default, `disk_tokens` on disk, and in
+    `keep_cache` what outlives the run."""
+
+    share: float
+    disk_tokens: int
+    keep_cache: str | None
+
+
 def as_engines(models: Mapping[str, EnginePort | TextPort]) -> Engines:
     """Models beside a run's own, those behind APIs each as one engine for all its names."""
     remote = {id(model): TextEngine(cast(TextPort, model)) for model in models.values() if not is_engine(model)}
@@ -105,7 +114,8 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
         if source not in made:
             first.setdefault(source, name)
     loading = {name: source for source, name in first.items()}
-    made |= zip(first, _load(loading, markers, tell, share, int(config.disk_tokens * share)), strict=True)
+    room = Room(share, int(config.disk_tokens * share), config.keep_cache)
+    made |= zip(first, _load(loading, markers, tell, room), strict=True)
     for source, name in first.items():
         ENGINE.info("loaded %s (%s)%s", name, source.model.model, _kept(made[source]))
     others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}
@@ -147,16 +157,14 @@ def _made(source: Source, name: str) -> EnginePort:
     return FakeEngine()
 
 
-def _load(
-    wanted: Mapping[str, Source], markers: Markers, tell: Tell, share: float, disk_tokens: int
-) -> list[EnginePort]:
+def _load(wanted: Mapping[str, Source], markers: Markers, tell: Tell, room: Room) -> list[EnginePort]:
     """The engines of models with weights, each by a name that errors tell."""
     if not wanted:
         return []
     from agentcho.runner.engine import Engine
 
     weights = {name: _weights(source) for name, source in wanted.items()}
-    return [*Engine.load_all(weights, markers, tell, share, disk_tokens)]
+    return [*Engine.load_all(weights, markers, tell, *room)]
 
 
 def _weights(source: Source) -> Any:

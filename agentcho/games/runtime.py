@@ -367,6 +367,7 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         device_map=config.device_map,
         weights=config.weights,
         disk_tokens=int(config.disk_tokens * share),
+        keep_cache=config.keep_cache,
         plain_markers=required_markers(config.reuse, config.plain_markers),
         share=share,
         tell=tell,

@@ -20,7 +20,7 @@ from agentcho.calls.checks import checked_calls
 from agentcho.calls.owner import owned
 from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
-from agentcho.engine.adapter import find_adapter
+from agentcho.engine.adapter import Adapter, find_adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
 from agentcho.engine.core import EngineCore
 from agentcho.engine.layout import Piece, Segment, check_fits
@@ -29,6 +29,7 @@ from agentcho.errors import ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
 from agentcho.runner.batch import Batch, Made
 from agentcho.runner.device import DeviceMap, Place
+from agentcho.runner.fingerprints import kept_files
 from agentcho.runner.flex import has_kernels
 from agentcho.runner.gate import LayerProof, can_share
 from agentcho.runner.loading import Sizes, Weights, load, load_all
@@ -57,6 +58,7 @@ class Engine(EngineCore):
         host_tokens: int,
         context: int,
         disk: DiskRoom = NO_DISK,
+        kept: str | Path | None = None,
     ) -> None:
         shapes = [proof.shape for proof in proofs]
         self._model, self.proofs, self._room, self._disk = model, proofs, (store_tokens, host_tokens), disk
@@ -65,7 +67,9 @@ class Engine(EngineCore):
         idle, may_share = int(IDLE * store_tokens), can_share(proofs)
         slots = Slots(shapes, model.device, model.dtype, idle=idle, may_share=may_share)
         runner = TorchRunner(model, pages, slots, [proof.rotation for proof in proofs], framing)
-        super().__init__(runner, framing, context, host_tokens, disk)
+        self._kept = kept
+        files = None if kept is None else kept_files(Path(kept), model, context)
+        super().__init__(runner, framing, context, host_tokens, disk, files)
 
     @classmethod
     def load(
@@ -81,6 +85,7 @@ class Engine(EngineCore):
         host_tokens: int | None = None,
         disk_tokens: int = 0,
         disk: str | Path | None = None,
+        keep_cache: str | Path | None = None,
         share: float = 1,
         device_map: DeviceMap | None = None,
         weights: str | None = None,
@@ -90,24 +95,23 @@ class Engine(EngineCore):
         """Load a model, and prove on its weights that encodings can be shared. Safetensors only, no remote code.
 
         - `model`: "understudy", a folder, or a Hugging Face id. `adapter`: a folder that peft wrote; `merge` adds it.
-        - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in place of a device: "auto" spreads the
-          layers over all GPUs; or what else transformers takes.
-        - `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32, or bfloat16 where that is more than 64 MiB
-          of weights and the processor has it. `fingerprint["dtype"]` says which was taken.
+        - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in its place: "auto" spreads layers over
+          all GPUs; or what else transformers takes. `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32,
+          or bfloat16 where that is more than 64 MiB and the processor has it. `fingerprint["dtype"]` says which.
         - `weights` "int8", "int4": linear layers, the head aside, in so many bits, with a scale a row, or for each 32
           numbers of it. Quicker on a CPU in bfloat16 and float32; elsewhere it saves memory alone.
         - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
           of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
           `share`: of these defaults, where other processes on this machine load as much. `disk_tokens`: tokens that
           left host memory, in files that end with the engine, in the folder `disk` (None: that of temporary files).
+        - `keep_cache`: a folder in which encodings of what everyone may read stay for later engines of the same model.
         - `plain_markers` "refuse" takes no model in whose chat template a text can spell what stands between messages.
         - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
 
-        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `AdapterError`, `CannotWrite`.
+        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `ConfigError`, `CannotWrite`.
         """
-        found = None if adapter is None else find_adapter(adapter)
-        wanted = Weights(model, Place(device, dtype, device_map, weights), found, merge)
-        sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share)
+        wanted = Weights(model, Place(device, dtype, device_map, weights), _found(adapter), merge)
+        sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share, keep_cache)
         parts = partial(load, wanted, sizes, plain_markers, tell)
         # torch keeps a pool of compute threads for each thread that ever called it, and a second pool halves the speed
         # of the thread that steps the engine; so loading runs in a thread that ends with it.
@@ -122,11 +126,13 @@ class Engine(EngineCore):
         tell: Tell = unheard,
         share: float = 1,
         disk_tokens: int = 0,
+        keep_cache: str | Path | None = None,
     ) -> list[Engine]:
         """Engines of several models, by names that errors tell, with stores that together are as large as that of one,
-        and with `disk_tokens` tokens in files, equally many each. Everything else as in `load`."""
+        with `disk_tokens` tokens in files, equally many each, and a folder of `keep_cache` each. Everything else as in
+        `load`."""
         with ThreadPoolExecutor(1) as alone:
-            parts = partial(load_all, wanted, plain_markers, tell, share, disk_tokens)
+            parts = partial(load_all, wanted, plain_markers, tell, share, disk_tokens, keep_cache)
             return alone.submit(lambda: [cls(*each)._warmed() for each in parts()]).result()
 
     def _warmed(self) -> Engine:
@@ -141,8 +147,8 @@ class Engine(EngineCore):
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
         turn. Raises `AdapterError`."""
-        model = self._model.adapted(None if adapter is None else find_adapter(adapter))
-        other = Engine(model, self.framing, self.proofs, *self._room, self.context, self._disk)
+        model = self._model.adapted(_found(adapter))
+        other = Engine(model, self.framing, self.proofs, *self._room, self.context, self._disk, self._kept)
         other._runner.costs = self._runner.costs
         return other
 
@@ -240,3 +246,7 @@ class Engine(EngineCore):
         with self._assembly.gathering([entry]):
             pairs = (self.store.read(entry.block, layer) for layer in range(self.store.layers))
             return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]
+
+
+def _found(adapter: str | Path | None) -> Adapter | None:
+    return None if adapter is None else find_adapter(adapter)

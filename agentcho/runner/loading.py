@@ -15,6 +15,7 @@ from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
 from agentcho.runner.device import Place, dtype_of
+from agentcho.runner.fingerprints import check_kept
 from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config
 from agentcho.runner.lighter import check_bits
 from agentcho.runner.model import Model, Source, find, read_tokenizer
@@ -24,7 +25,7 @@ from agentcho.runner.prepack import pack
 
 class Parts(NamedTuple):
     """What an engine is made of. `store_tokens`, `host_tokens` and `disk`: how many tokens it keeps in the store, in
-    host memory and on disk."""
+    host memory and on disk. `kept`: the folder of what outlives it."""
 
     model: Model
     framing: Framing
@@ -33,18 +34,20 @@ class Parts(NamedTuple):
     host_tokens: int
     context: int
     disk: DiskRoom
+    kept: str | Path | None = None
 
 
 class Sizes(NamedTuple):
     """How much of a model may be used: `context` positions; `store_tokens` tokens of encodings in the store, and
     `host_tokens` tokens of copies in host memory, and more on `disk`. None: as much as there is, or `share` of what is
-    kept by default."""
+    kept by default. `kept`: the folder in which what is everyone's outlives the engine (None: nothing does)."""
 
     context: int | None = None
     store_tokens: int | None = None
     host_tokens: int | None = None
     disk: DiskRoom = NO_DISK
     share: float = 1
+    kept: str | Path | None = None
 
     def check(self) -> None:
         """`ModelError`: one of them is no whole number, or too small. `CannotWrite`: there can be no files on disk."""
@@ -73,6 +76,8 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
     """See `Engine.load`. The default size of the store is a share of the memory that the weights leave free."""
     sizes.check()
     source = checked(weights, markers, sizes.context)
+    if sizes.kept is not None:
+        check_kept(Path(sizes.kept), source, weights.place)
     loaded = Model.load(source, weights.place, tell)
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
@@ -81,15 +86,27 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
 
 
 def load_all(
-    wanted: Mapping[str, Weights], markers: Markers, tell: Tell = unheard, share: float = 1, disk_tokens: int = 0
+    wanted: Mapping[str, Weights],
+    markers: Markers,
+    tell: Tell = unheard,
+    share: float = 1,
+    disk_tokens: int = 0,
+    kept: str | Path | None = None,
 ) -> list[Parts]:
     """Several models, which together keep no more than this share of what one of them would, on each device equally
-    many tokens, and `disk_tokens` on disk. Raises as `load` does, with the name of the model."""
+    many tokens, and `disk_tokens` on disk; what outlives them is in a folder of `kept` each, by its name. Raises as
+    `load` does, with the name of the model."""
     parts = []
     sizes = Sizes(share=share, disk=DiskRoom(disk_tokens // max(1, len(wanted))))
+    folders = {name: None if kept is None else Path(kept) / name for name in wanted}
+    for name, weights in wanted.items():
+        if (folder := folders[name]) is not None:
+            with of_model(name):
+                check_kept(folder, find(weights.model), weights.place)
     for name, weights in wanted.items():
         with of_model(name):
-            parts.append(load(weights, sizes, markers, tell))
+            own = sizes._replace(kept=folders[name])
+            parts.append(load(weights, own, markers, tell))
     kinds = [Kind([proof.shape for proof in each.proofs], each.model.device, each.model.dtype) for each in parts]
     rooms = zip(parts, shared_tokens(kinds, share), shared_host_tokens(kinds, share), strict=True)
     return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]
@@ -151,4 +168,4 @@ def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
     kind = Kind(shapes, model.device, model.dtype)
     room = shared_tokens([kind], sizes.share)[0] if room is None else room
     outside = shared_host_tokens([kind], sizes.share)[0] if outside is None else outside
-    return Parts(model, framing, proofs, room, outside, positions, sizes.disk)
+    return Parts(model, framing, proofs, room, outside, positions, sizes.disk, sizes.kept)

@@ -10,6 +10,7 @@ from .arena import ENVIRONMENTS
 from .cluster import CLUSTER
 from .engine import ENGINE
 from .games import GAMES
+from .kept import OUTLIVING
 from .models import SEVERAL
 from .mutant import Mutant
 from .people import PEOPLE
@@ -536,4 +537,5 @@ MUTANTS = (
     *VIEWER,
     *SWEEPS,
     *IN_HAND,
+    *OUTLIVING,
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentcho.config import KEYS, RunConfig
+from agentcho.errors import ConfigError
 from agentcho.games.resume import Changed
 from agentcho.games.runtime import tasks_of
 from agentcho.lab.sweep.axes import Axis
@@ -18,7 +19,7 @@ from agentcho.lab.sweep.folder import Change, Folder, There
 from agentcho.lab.sweep.grid import Cell
 from agentcho.tasks import TaskSet
 
-NETWORK = ("model", "device", "device_map", "dtype", "weights", "disk_tokens", "base_url", "server")
+NETWORK = ("model", "device", "device_map", "dtype", "weights", "disk_tokens", "keep_cache", "base_url", "server")
 """Options of a run with which a network is loaded; another adapter goes onto the same one."""
 
 
@@ -67,7 +68,8 @@ class Plan(NamedTuple):
 
 def planned(sweep: Sweep, folder: Folder | None, changed: Changed = "refuse") -> Plan:
     """The plan of a sweep, from what is on disk alone. Writes nothing, loads nothing. `ResumeMismatch`,
-    `RecordBroken`: the folder holds something else."""
+    `RecordBroken`: the folder holds something else. `ConfigError`: several models would keep encodings in one place."""
+    _check_kept(sweep)
     if folder is None:
         return Plan({cell.key: There({}, {}) for cell in sweep.cells}, Change((), ()))
     change = folder.change(sweep.name, sweep.cells, sweep.filtered)
@@ -94,8 +96,15 @@ def network(config: RunConfig) -> object:
     """What is loaded for a cell; cells with equal ones are played on what is loaded once."""
     if config.models or config.own.served or config.merge:
         models = {name: model.model_copy(update=dict.fromkeys(KEYS)) for name, model in config.models.items()}
-        return config.own, config.merge, config.device_map, config.disk_tokens, tuple(models.items())
+        return config.own, config.merge, config.device_map, config.disk_tokens, config.keep_cache, tuple(models.items())
     return tuple(getattr(config, name) for name in NETWORK)
+
+
+def _check_kept(sweep: Sweep) -> None:
+    folders = [group[0].config.keep_cache for group in sweep.cells_by_network()]
+    if shared := next((each for each in folders if each is not None and folders.count(each) > 1), None):
+        what = f"keep_cache {shared} is of one model, loaded in one way, and the cells have several"
+        raise ConfigError(f"{what}; leave it out, or play them apart")
 
 
 def _by_adapter(cells: Sequence[Cell]) -> list[Cell]:

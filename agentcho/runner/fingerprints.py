@@ -1,0 +1,64 @@
+"""What the bits of a model's encodings depend on, for files of them that outlive a run. Does not know: calls, files."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from agentcho.records.environment import versions
+from agentcho.runner.device import Place, capability, hardware
+from agentcho.runner.model import Model, Source
+
+if TYPE_CHECKING:
+    from agentcho.engine.kept import KeptFiles
+
+OF_MODEL = ("model", "model_type", "weights", "tokenizer", "dtype")
+"""Fields of a model's fingerprint that all files of a folder have in common."""
+
+
+def check_kept(folder: Path, source: Source, place: Place) -> None:
+    """`engine.kept.check`, by what is known of a model before its weights are read."""
+    from agentcho.engine.kept import check  # on POSIX systems
+
+    numbers = {} if place.dtype == "auto" else {"dtype": place.dtype}
+    kind = {"model_type": source.config.model_type, "bits": place.bits or "none"}
+    check(folder, {"model": _name(source)} | kind | numbers)
+
+
+def _processor() -> str:
+    """Which processor it is, where the system says so: libraries choose their kernels by more than `capability`."""
+    try:
+        said = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor()
+    return "; ".join(line for line in said if line.startswith(("vendor_id", "model", "flags", "CPU ", "Features")))
+
+
+def _name(source: Source) -> str:
+    """What a model is called, wherever it is called from."""
+    return (
+        str(Path(source.path).resolve()) if source.name == source.path and Path(source.path).is_dir() else source.name
+    )
+
+
+def kept_files(folder: Path, model: Model, context: int) -> KeptFiles:
+    """The files of a model, of which so many positions are used. It reads all weights, for their digest. Raises what
+    `KeptFiles` raises."""
+    from agentcho.engine.kept import Fingerprint, KeptFiles
+
+    known = model.fingerprint()
+    of_model = {name: known[name] for name in OF_MODEL} | {"model": _name(model.source), "bits": model.bits or "none"}
+    beside = {name: value for name, value in known.items() if name not in OF_MODEL}
+    beside |= {
+        **{name: version for name, version in versions().items() if name != "llguidance"},
+        "origin": model.origin,
+        "context": str(context),
+        "packed": str(model.prepacked),
+        "threads": str(torch.get_num_threads()),
+        "processor": f"{platform.machine()} {capability()} {_processor()}",
+        "devices": str([f"{device} {hardware(device)}" for device in model.devices]),
+    }
+    return KeptFiles(folder, Fingerprint(of_model, beside))
