@@ -76,6 +76,7 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/python -m tools.bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
 	$(BIN)/python -m tools.bench stall --shape qwen3-0.6b --json docs/results/bench-stall.json
 	$(BIN)/python -m tools.bench stream --json docs/results/stream.json
+	$(BIN)/python -m tools.bench kv --json docs/results/kv.json
 	$(BIN)/python -m tools.bench overhead --shape qwen3-0.6b --json docs/results/bench-overhead.json
 	$(BIN)/python -m tools.bench roofline --shape qwen3-0.6b --json docs/results/bench-roofline.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --first --json docs/results/bench-first.json

@@ -22,6 +22,9 @@ Shadowing = Literal["auto", "always", "never"]
 WordsRule = Literal["track", "refuse"]
 Bits = Literal["int8", "int4"]
 """In how many bits the weights of linear layers can be kept."""
+KvDtype = Literal["int8"]
+"""In which numbers keys and values can be kept, other than those of the model."""
+EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
 FEW_BITS = "Keep the linear layers in so many bits, embeddings and head aside.  [default: as --dtype says]"
 RepairBy = First | Most | Literal["full"]
 
@@ -87,9 +90,9 @@ API = "openai:"
 SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
 SERVED |= {"requests_per_minute", "tokens_per_minute", "timeout", "price_in", "price_cached", "price_out"}
 """Options of a model behind an API."""
-LOADED = ("device", "device_map", "dtype", "weights", "adapter", "merge", "disk_tokens", "keep_cache")
+LOADED = ("device", "device_map", "dtype", "weights", "kv_dtype", "adapter", "merge", "disk_tokens", "keep_cache")
 """Options of a model that is loaded here."""
-WEIGHED = ("adapter", "weights")
+WEIGHED = ("adapter", "weights", "kv_dtype")
 """Options that say something of weights."""
 FAKE = "fake"
 """The engine without a model, as the name of one."""
@@ -127,12 +130,12 @@ class ModelConfig(BaseModel):
     """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
 
     `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `device`, `dtype`,
-    `weights` and `adapter` are for a model that is loaded here. All else is for a server: what `server` it is, which
-    says what it can be asked, and `can` where that is not so; where its key is, in the environment variable `key_env`
-    (by default OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`; `vendor`, who sees what is
-    sent (by default the address); `context`, its number of positions. Of all games together: at most `concurrency`
-    requests at a time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout` seconds, and is sent again
-    at most `retries` times. `price_in`, `price_cached` and `price_out` are per million tokens.
+    `weights`, `kv_dtype` and `adapter` are for a model that is loaded here. All else is for a server: what `server` it
+    is, which says what it can be asked, and `can` where that is not so; where its key is, in the environment variable
+    `key_env` (by default OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`; `vendor`, who sees
+    what is sent (by default the address); `context`, its number of positions. Of all games together: at most
+    `concurrency` requests at a time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout` seconds, and
+    is sent again at most `retries` times. `price_in`, `price_cached` and `price_out` are per million tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -141,6 +144,7 @@ class ModelConfig(BaseModel):
     device: str = "auto"
     dtype: str = "auto"
     weights: Bits | None = None
+    kv_dtype: KvDtype | None = None
     adapter: str | None = None
     base_url: str | None = None
     server: Server = "openai"
@@ -178,7 +182,7 @@ ENCODED = {
     "prefill_budget": "its server decides what goes beside what",
 }
 """Options of a run that a model behind an API cannot take, and why."""
-OWN = ("model", "device", "dtype", "weights", "adapter", "base_url", "server", "key_env", "key_file")
+OWN = ("model", "device", "dtype", "weights", "kv_dtype", "adapter", "base_url", "server", "key_env", "key_file")
 """What a run says of its own model."""
 
 
@@ -209,12 +213,12 @@ class RunConfig(BaseModel):
     A field with a description is an option of the commands that play, and its description the help. Beyond that:
     `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
     `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
-    who may see what is private; `device`, `device_map`, `dtype` and `weights` are as in `Engine.load`; `in_place` reads
-    encodings at the positions where they were made; `tasks` are as in `task_set`; `temperature`, `top_p` and
-    `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce and deny;
-    `models` are those that agents may speak through beside the run's own, by name, and `own_model` has of that what no
-    other option says: see `of_own`; `people` are the agents that people play. Raises pydantic's `ValidationError` for
-    values out of their bounds, or that contradict each other.
+    who may see what is private; `device`, `device_map`, `dtype`, `weights` and `kv_dtype` are as in `Engine.load`;
+    `in_place` reads encodings at the positions where they were made; `tasks` are as in `task_set`; `temperature`,
+    `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce
+    and deny; `models` are those that agents may speak through beside the run's own, by name, and `own_model` has of
+    that what no other option says: see `of_own`; `people` are the agents that people play. Raises pydantic's
+    `ValidationError` for values out of their bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -241,6 +245,7 @@ class RunConfig(BaseModel):
     device_map: str | None = Field(default=None, description="auto: layers over all GPUs, for --device.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
     weights: Bits | None = Field(default=None, description=FEW_BITS)
+    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS)
     mode: Mode = Field(default="choreographed", description="Which encodings a call reads.")
     leakage: Leakage = Field(default="enforce", description="What choreographed mode does about leaks.")
     words: WordsRule | None = Field(

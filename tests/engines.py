@@ -22,12 +22,13 @@ Room = int | None
 
 
 class Engines:
-    """Loaded networks by family, layers, settings and dtype. Call it for a view; `close` removes the folders."""
+    """Loaded networks by family, layers, settings, dtype and what keys and values are kept in. Call it for a
+    view; `close` removes the folders."""
 
     def __init__(self) -> None:
         self._root = Path(mkdtemp(prefix="engines-"))
         self._folders, self._stock = dict[str, Path](), dict[str, PreTrainedModel]()
-        self._loaded = dict[tuple[str, str], Engine]()
+        self._loaded = dict[tuple[str, str, str | None], Engine]()
 
     def __call__(
         self,
@@ -38,14 +39,15 @@ class Engines:
         host_tokens: Room = None,
         context: Room = None,
         disk: DiskRoom = NO_DISK,
+        kv_dtype: str | None = None,
     ) -> Engine:
         """An engine of its own on the network of a family, a small llama if none is named."""
         folder = self.folder(family)
-        return self._view(str(folder), dtype, store_tokens, host_tokens, context, disk)
+        return self._view(str(folder), (dtype, kv_dtype), store_tokens, host_tokens, context, disk)
 
-    def understudy(self, *, store_tokens: Room = None) -> Engine:
+    def understudy(self, *, store_tokens: Room = None, kv_dtype: str | None = None) -> Engine:
         """An engine of its own on the embedded model, in float32."""
-        return self._view("understudy", "float32", store_tokens, None, None)
+        return self._view("understudy", ("float32", kv_dtype), store_tokens, None, None)
 
     def own(self, family: Family | None = None, dtype: str = "float32") -> Engine:
         """One that shares its network with nobody: what is done to it is done to it alone."""
@@ -68,10 +70,18 @@ class Engines:
         """Remove the folders."""
         shutil.rmtree(self._root)
 
-    def _view(self, model: str, dtype: str, store: Room, host: Room, context: Room, disk: DiskRoom = NO_DISK) -> Engine:
-        if (model, dtype) not in self._loaded:
-            self._loaded[model, dtype] = Engine.load(model, device="cpu", dtype=dtype)
-        base = self._loaded[model, dtype]
+    def _view(
+        self,
+        model: str,
+        kinds: tuple[str, str | None],
+        store: Room,
+        host: Room,
+        context: Room,
+        disk: DiskRoom = NO_DISK,
+    ) -> Engine:
+        if (model, *kinds) not in self._loaded:
+            self._loaded[model, *kinds] = Engine.load(model, device="cpu", dtype=kinds[0], kv_dtype=kinds[1])
+        base = self._loaded[model, *kinds]
         given = (store, base._room[0]), (host, base._room[1]), (context, base.context)
         room, outside, positions = (b if a is None else a for a, b in given)
         return Engine(base._model.adapted(None), base.framing, base.proofs, room, outside, positions, disk)

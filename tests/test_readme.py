@@ -116,6 +116,7 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
         "merge": False,
         "device_map": None,
         "weights": None,
+        "kv_dtype": None,
         "disk_tokens": 0,
         "keep_cache": None,
         "plain_markers": "refuse",

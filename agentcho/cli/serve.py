@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from agentcho.serve.web.keys import Keys
 
 NEEDED = "to serve models"
+OF_RUNS = ("model", "device", "dtype", "weights", "kv_dtype", "leakage")
+"""Options of a server that are those of each of its runs."""
 FILES = 4
 """So many are open for each record that is written."""
 SOCIETY = "society-"
@@ -81,7 +83,7 @@ def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
     """The model, and each of its adapters on an engine of its own."""
     from agentcho.serve.sharing.served import ServedModel
 
-    run = RunConfig(**{name: getattr(config, name) for name in ("model", "device", "dtype", "weights", "leakage")})
+    run = RunConfig(**{name: getattr(config, name) for name in OF_RUNS})
     found = list[ServedModel]()
     for name, adapter in {"": None, **config.adapters}.items():
         how = run if adapter is None else run.model_copy(update={"adapter": str(adapter)})

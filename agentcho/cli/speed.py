@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from agentcho.cli.outputs import drawable, writable
-from agentcho.config import FEW_BITS, Bits
+from agentcho.config import EIGHT_BITS, FEW_BITS, Bits, KvDtype
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.progress import Tell
@@ -35,6 +35,7 @@ Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
 
 Weights = Annotated[Bits | None, typer.Option(help=FEW_BITS, show_default=False)]
+Kept = Annotated[KvDtype | None, typer.Option(help=EIGHT_BITS, show_default=False)]
 
 
 def _countable(repeats: int) -> int:
@@ -60,7 +61,7 @@ Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_def
 
 
 Where = Mapping[str, str | None]
-"""A model, its dtype, its weights if these are in few bits, and its device."""
+"""A model, its dtype, its weights and its keys and values if these are in few bits, and its device."""
 
 
 class Files(NamedTuple):
@@ -82,6 +83,7 @@ class Benchmark(NamedTuple):
     device: str = "auto"
     program: str = "agentcho bench"
     weights: Bits | None = None
+    kv_dtype: KvDtype | None = None
 
     def measured(self, measure: Callable[[Any, Tell], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
@@ -94,12 +96,13 @@ class Benchmark(NamedTuple):
         from agentcho.runner.engine import Engine
 
         dtype = "bfloat16" if self.dtype == "auto" and self.model.startswith("shape:") else self.dtype
-        return Engine.load(self.model, self.device, dtype, weights=self.weights, tell=tell)
+        return Engine.load(self.model, self.device, dtype, weights=self.weights, kv_dtype=self.kv_dtype, tell=tell)
 
     def _result(self, engine: Any, found: list[Figures], how: dict[str, Any]) -> Result:
         from agentcho.runner.device import hardware
 
-        where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")} | {"weights": self.weights}
+        where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
+        where |= {"weights": self.weights, "kv_dtype": self.kv_dtype}
         return self.result(where, hardware(engine.network.device), found, **how)
 
     def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
@@ -138,6 +141,7 @@ def workflows(
     shape: Shape = None,
     dtype: Dtype = "auto",
     weights: Weights = None,
+    kv_dtype: Kept = None,
     workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
     traces: Annotated[
@@ -163,7 +167,8 @@ def workflows(
         subjects = traced(traces, limit, scale)
     else:
         subjects = paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
-    asked = Benchmark("workflows", named(model, shape), dtype, repeats, seed, Files(json_, plot), weights=weights)
+    asked = Benchmark("workflows", named(model, shape), dtype, repeats, seed, Files(json_, plot))
+    asked = asked._replace(weights=weights, kv_dtype=kv_dtype)
     found = asked.measured(
         lambda engine, tell: play(engine, subjects, arm or USUAL, repeats, not first, tell),
         scale=scale,

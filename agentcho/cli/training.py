@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agentcho.cli.options import From, Given, checked, fields, run_config
-from agentcho.cli.words import FILE, FINAL_OF, PEFT, TRACED, Loading, Set, Where
+from agentcho.cli.words import FILE, FINAL_OF, PEFT, TRACED, Set, Trained, Where
 from agentcho.lab.tune.recipe import Recipe
 
 
@@ -40,7 +40,7 @@ def tune(
     traces: Annotated[Path, typer.Option(metavar=FILE, help="What `agentcho trace` wrote of this scenario.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The adapter's folder; an unfinished training goes on.")],
     *,
-    how: Loading,
+    how: Trained,
     recipe: Annotated[Given, From(Recipe)],
     peft: Annotated[Path | None, typer.Option(metavar=FILE, help=PEFT, show_default=False)] = None,
 ) -> None:

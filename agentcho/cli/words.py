@@ -58,14 +58,14 @@ Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 HERE = {"model": "'understudy', a folder, or a Hugging Face id."}
 SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 """Options of a run whose model is behind an API."""
-LOADING = ("model", "device", "device_map", "dtype", "weights")
+LOADING = ("model", "device", "device_map", "dtype", "weights", "kv_dtype")
 REUSE = ("mode", "leakage", "shadow", "deterministic", "repair", "adapter", "merge")
 """Options that say how messages are read."""
 UNHEARD = ("disk_tokens", "keep_cache", "prefill_budget")
 """Options of a run that nothing which is said depends on."""
 Where = Annotated[Given, From(ClusterConfig)]
 Playing = Annotated[Given, From(RunConfig)]
-Loading = Annotated[Given, From(RunConfig, only=LOADING, helps=HERE)]
+Trained = Annotated[Given, From(RunConfig, only=LOADING[:-1], helps=HERE)]
 Placing = Annotated[Given, From(RunConfig, only=LOADING[1:])]
 COLUMNS = From(
     RunConfig,

@@ -174,5 +174,5 @@ def _weights(source: Source) -> Any:
 
     model = source.model
     adapter = None if model.adapter is None else find_adapter(model.adapter)
-    place = Place(model.device, model.dtype, source.device_map, model.weights)
+    place = Place(model.device, model.dtype, source.device_map, model.weights, model.kv_dtype)
     return Weights(model.model, place, adapter, source.merge)

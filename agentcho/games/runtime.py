@@ -366,6 +366,7 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         merge=config.merge,
         device_map=config.device_map,
         weights=config.weights,
+        kv_dtype=config.kv_dtype,
         disk_tokens=int(config.disk_tokens * share),
         keep_cache=config.keep_cache,
         plain_markers=required_markers(config.reuse, config.plain_markers),

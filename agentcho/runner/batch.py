@@ -98,7 +98,7 @@ class Batch:
             if all_wanted
             else torch.tensor(wanted, device=layers.device, dtype=torch.long)
         )
-        self._devices = layers.pages.devices
+        self._devices, self.pages = layers.pages.devices, layers.pages
         part = _GradPart if grad else _Part
         forward = _Forward(spans, groups, layers, table is not None, made, spare)
         self._parts = {layers.device: part(forward, there)}
@@ -108,7 +108,10 @@ class Batch:
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out."""
+        """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out. A token
+        sees itself and those beside it as whoever reads them later does."""
+        if self.pages.rounding:
+            keys, values = self.pages.as_read(keys), self.pages.as_read(values)
         return self._parts[self._devices[layer]].attend(layer, queries, keys, values, locality, scoring)
 
     def commit(self) -> None:
@@ -373,7 +376,8 @@ class _Context:
             return new_k, new_v
         k, v = (x.new_empty(x.shape[0], self._base.length, x.shape[2]) for x in (new_k, new_v))
         self._base.write(source, k, v)
-        return k.index_copy_(1, self._places, new_k), v.index_copy_(1, self._places, new_v)
+        k, v = k.index_copy_(1, self._places, new_k), v.index_copy_(1, self._places, new_v)
+        return source.pages.as_read(k), source.pages.as_read(v)  # keys that were turned are rounded where they are now
 
 
 class _GradPart:

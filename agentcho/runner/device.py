@@ -28,12 +28,14 @@ takes it."""
 
 class Place(NamedTuple):
     """Where a model shall run, and in which numbers. With a `map`, `device` must be "auto". `bits`: in which
-    the weights of linear layers are; None: in those numbers too."""
+    the weights of linear layers are; None: in those numbers too. `kv`: in which keys and values are kept; None: in
+    those of the model."""
 
     device: str = "auto"
     dtype: str = "auto"
     map: DeviceMap | None = None
     bits: str | None = None
+    kv: str | None = None
 
     def where(self) -> torch.device:
         """The device; with a map, the kind of most devices in it. `ModelError`: it is not on this machine, or both are

@@ -6,7 +6,7 @@ Does not know: the terminal.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentcho.engine.template import ROLES
 from agentcho.progress import Tell, unheard
@@ -15,6 +15,7 @@ from agentcho.runner.device import DeviceMap
 from agentcho.runner.engine import Engine
 from agentcho.runner.gate import LayerProof
 from agentcho.runner.lighter import lightened
+from agentcho.runner.pages import token_bytes
 from agentcho.runner.prepack import kernels
 
 
@@ -43,14 +44,18 @@ def doctor(
     device_map: DeviceMap | None = None,
     tell: Tell = unheard,
     weights: str | None = None,
+    kv_dtype: str | None = None,
 ) -> DoctorReport:
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
-    engine = Engine.load(model, device, dtype, context=context, device_map=device_map, weights=weights, tell=tell)
+    few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype}
+    engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell, **few)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
     rows.append(Row("exact", None, *_together(engine)))
-    if few := lightened(engine.network):
-        rows.append(Row("weights", None, engine.fingerprint["bits"], few))
+    if lighter := lightened(engine.network):
+        rows.append(Row("weights", None, engine.fingerprint["bits"], lighter))
+    if kv_dtype is not None:
+        rows.append(Row("keys and values", None, kv_dtype, _kept(engine)))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
     rows.append(Row("framing", None, "functions", _functions(engine)))
@@ -69,6 +74,14 @@ def _together(engine: Engine) -> tuple[str, str]:
         return "apart", "rows of one forward change each other's last bits: each has a forward of its own"
     sizes = ", ".join(map(str, engine.sizes))
     return "together", f"rows have the same bits at every place of a forward of {sizes} tokens"
+
+
+def _kept(engine: Engine) -> str:
+    """What keys and values in 8 bits take, and how far off what is read is."""
+    shapes, dtype = [proof.shape for proof in engine.proofs], next(engine.network.parameters()).dtype
+    most = max(proof.rounded_error or 0 for proof in engine.proofs)
+    sizes = f"{token_bytes(shapes, dtype, True)} bytes a token, and not {token_bytes(shapes, dtype)}"
+    return f"{sizes}; a scale for each token and head; states differ by at most {_error(most)} of the largest"
 
 
 def _framing(engine: Engine, role: str) -> str:

@@ -25,7 +25,7 @@ from agentcho.engine.cache import NO_DISK, DiskRoom
 from agentcho.engine.core import EngineCore
 from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.engine.template import Framing
-from agentcho.errors import ContextOverflow, RequestError, StoreFull
+from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
 from agentcho.runner.batch import Batch, Made
 from agentcho.runner.device import DeviceMap, Place
@@ -35,7 +35,7 @@ from agentcho.runner.gate import LayerProof, can_share
 from agentcho.runner.loading import Sizes, Weights, load, load_all
 from agentcho.runner.lora import Adapters
 from agentcho.runner.model import Model
-from agentcho.runner.pages import PagePool
+from agentcho.runner.pages import PagePool, token_bytes
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
 
@@ -63,8 +63,10 @@ class Engine(EngineCore):
         shapes = [proof.shape for proof in proofs]
         self._model, self.proofs, self._room, self._disk = model, proofs, (store_tokens, host_tokens), disk
         self._fingerprint: dict[str, str] | None = None
-        pages = PagePool(shapes, store_tokens, model.device, model.dtype)
-        idle, may_share = int(IDLE * store_tokens), can_share(proofs)
+        rounding = model.kv_dtype is not None
+        pages = PagePool(shapes, store_tokens, model.device, model.dtype, rounding=rounding)
+        smaller = token_bytes(shapes, model.dtype, rounding) / token_bytes(shapes, model.dtype)
+        idle, may_share = int(IDLE * store_tokens * smaller), can_share(proofs)
         slots = Slots(shapes, model.device, model.dtype, idle=idle, may_share=may_share)
         runner = TorchRunner(model, pages, slots, [proof.rotation for proof in proofs], framing)
         self._kept = kept
@@ -89,6 +91,7 @@ class Engine(EngineCore):
         share: float = 1,
         device_map: DeviceMap | None = None,
         weights: str | None = None,
+        kv_dtype: str | None = None,
         plain_markers: Markers = "accept",
         tell: Tell = unheard,
     ) -> Engine:
@@ -98,23 +101,22 @@ class Engine(EngineCore):
         - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in its place: "auto" spreads layers over
           all GPUs; or what else transformers takes. `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32,
           or bfloat16 where that is more than 64 MiB and the processor has it. `fingerprint["dtype"]` says which.
-        - `weights` "int8", "int4": linear layers, the head aside, in so many bits, with a scale a row, or for each 32
-          numbers of it. Quicker on a CPU in bfloat16 and float32; elsewhere it saves memory alone.
+        - `weights` "int8", "int4", `kv_dtype` "int8": linear layers but the head, keys and values, in so few bits.
         - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
           of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
           `share`: of these defaults, where other processes on this machine load as much. `disk_tokens`: tokens that
           left host memory, in files that end with the engine, in the folder `disk` (None: that of temporary files).
         - `keep_cache`: a folder in which encodings of what everyone may read stay for later engines of the same model.
-        - `plain_markers` "refuse" takes no model in whose chat template a text can spell what stands between messages.
-        - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
+        - `plain_markers` "refuse" takes no model whose chat template has but plain text between messages. `tell` hears
+          of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
 
         Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `ConfigError`, `CannotWrite`.
         """
-        wanted = Weights(model, Place(device, dtype, device_map, weights), _found(adapter), merge)
+        wanted = Weights(model, Place(device, dtype, device_map, weights, kv_dtype), _found(adapter), merge)
         sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share, keep_cache)
         parts = partial(load, wanted, sizes, plain_markers, tell)
-        # torch keeps a pool of compute threads for each thread that ever called it, and a second pool halves the speed
-        # of the thread that steps the engine; so loading runs in a thread that ends with it.
+        # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
+        # that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
             return alone.submit(lambda: cls(*parts())._warmed()).result()
 
@@ -155,6 +157,7 @@ class Engine(EngineCore):
     @owned
     def trained(self, config: Mapping[str, Any]) -> Engine:
         """An engine of its own on the same network, through a fresh adapter that is to be trained. `ConfigError`."""
+        self._check_gradients()
         return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context, self._disk)
 
     @property
@@ -224,9 +227,14 @@ class Engine(EngineCore):
     @owned
     def differentiable(self, segments: Sequence[Segment], made: Made | None = None) -> Tensor:
         """Logits `[wanted rows, vocab]`, float32, of segments that attend to each other, in one forward that keeps its
-        gradients. Stores nothing; see `Batch`."""
+        gradients. Stores nothing; see `Batch`. `ConfigError`: keys and values are rounded."""
+        self._check_gradients()
         batch = Batch(segments, self._runner.layers, grad=True, made=made)
         return self._model.differentiable(batch.ids, batch.positions, batch.wanted, batch)
+
+    def _check_gradients(self) -> None:
+        if (kind := self._model.kv_dtype) is not None:
+            raise ConfigError(f"kv_dtype {kind} is not for training: rounding has no gradients; leave it out")
 
     def logits(self, id: EncodingId) -> Tensor:
         """The rows `[tokens + 1, vocab]` that a decode with `logits=True` chose from, float32 on the CPU.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece, Segment
-from agentcho.errors import UnsupportedModel
+from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.runner.attention import Locality, Scoring, attend, causal, is_plain
 from agentcho.runner.batch import Batch, Layers
 from agentcho.runner.model import Model, Source
@@ -28,11 +28,15 @@ SHIFTS = (0, 1, 7, 61)
 GROWN = 0.25
 """What is tolerated of random weights in 16 bits, which let rounding errors grow from layer to layer. A wrong rotation
 is off by more, and nobody reads what they say."""
+ROUNDED = 8e-2
+"""What rounding keys and values to 8 bits may change, as a share of the largest number. A rounded number is off by up
+to a 254th of the largest of its vector, as a number of bfloat16 is by up to a 256th of itself; so it is what is
+tolerated of those."""
 
 
 class LayerProof(NamedTuple):
     """What was measured on one layer. Errors are relative to the largest value. `plain`: its queries see all keys, and
-    weigh them by a plain softmax."""
+    weigh them by a plain softmax. `rounded_error`: what rounding keys and values changes, where they are rounded."""
 
     layer: int
     rotation: Rotation
@@ -42,6 +46,7 @@ class LayerProof(NamedTuple):
     packed_error: float
     neighbour_error: float
     plain: bool
+    rounded_error: float | None = None
 
 
 def can_share(proofs: Sequence[LayerProof]) -> bool:
@@ -137,7 +142,8 @@ def _ropes(config: Any) -> list[dict[str, Any]]:
 
 
 class Gate:
-    """Runs the proofs on one loaded model, within its first `context` positions."""
+    """Runs the proofs on one loaded model, within its first `context` positions. Where keys and values are rounded, all
+    is proved with whole ones, as strictly as without; and then that rounded ones change little enough."""
 
     def __init__(self, model: Model, context: int) -> None:
         self._model, self._context = model, context
@@ -150,10 +156,11 @@ class Gate:
         self._ids, self._neighbour = ids[: 2 * PROBE], ids[2 * PROBE :]
 
     def prove(self) -> list[LayerProof]:
-        """One proof a layer, or `UnsupportedModel` at the first that fails."""
+        """One proof a layer, or `UnsupportedModel` at the first that fails. `ModelError`: its keys and values cannot be
+        rounded."""
         try:
             return self._prove()
-        except UnsupportedModel:
+        except ModelError:
             raise
         except Exception as error:  # foreign code: after any error, it cannot be used
             what = f"its forward cannot run over packed tokens ({type(error).__name__}: {error})"
@@ -169,11 +176,10 @@ class Gate:
         rotations = [rotation for rotation, _ in turns]
         shapes = [base.shapes[layer] for layer in range(self._model.layers)]
         packed, neighbours = self._packed_errors(shapes, rotations)
+        rounded = [None] * len(shapes) if self._model.kv_dtype is None else self._rounded_errors(shapes, rotations)
         return [
-            LayerProof(
-                i, rotations[i], base.localities[i], shapes[i], turns[i][1], packed[i], neighbours[i], base.plain[i]
-            )
-            for i in range(self._model.layers)
+            LayerProof(i, rotations[i], base.localities[i], shapes[i], turned, near, beside, base.plain[i], rounded[i])
+            for i, ((_, turned), near, beside) in enumerate(zip(turns, packed, neighbours, strict=True))
         ]
 
     def _record(self, shift: int) -> _Recorder:
@@ -220,6 +226,21 @@ class Gate:
         self._demand(neighbours, "rows change with their neighbours in a batch (expert capacity, or scaling)")
         return packed, neighbours
 
+    def _rounded_errors(self, shapes: list[LayerShape], rotations: list[Rotation]) -> list[float]:
+        """Per layer: the same history with rounded keys and values, against the stock forward. What stands beside a
+        vector plays no part in how it is rounded, so neighbours are not tried again."""
+        rounded = self._packed(shapes, rotations, neighbour=False, rounding=True)
+        found = [_error(a, b) for a, b in zip(rounded, self._stock(), strict=True)]
+        most = max(ROUNDED, self._tolerance)
+        for layer, error in enumerate(found):
+            if not error <= most:
+                what = f"keys and values in {self._model.kv_dtype} change what {self._model.source.name} computes"
+                raise ModelError(
+                    f"{what}, first at layer {layer} by {error:.1e} of the largest number, and {most:.0e} is allowed; "
+                    "leave out kv_dtype"
+                )
+        return found
+
     def _demand(self, errors: list[float], what: str) -> None:
         for layer, error in enumerate(errors):
             if not error <= self._tolerance:
@@ -233,10 +254,12 @@ class Gate:
         return [hidden[0, PROBE:].float() for hidden in out.hidden_states[1:]]
 
     @torch.inference_mode()
-    def _packed(self, shapes: list[LayerShape], rotations: list[Rotation], neighbour: bool) -> list[Tensor]:
+    def _packed(
+        self, shapes: list[LayerShape], rotations: list[Rotation], neighbour: bool, rounding: bool = False
+    ) -> list[Tensor]:
         """Hidden states of the probe's second half over its first, which was stored at another position."""
         model = self._model
-        store = PagePool(shapes, 4 * PROBE, model.device, model.dtype)
+        store = PagePool(shapes, 4 * PROBE, model.device, model.dtype, rounding=rounding)
         first = KVEntry(b"", 5, PROBE, pages=store.allocate(PROBE))
         first.segment = Segment(self._ids[:PROBE], 5, entry=first)
         layers = Layers(store, rotations, model.device)

@@ -19,6 +19,7 @@ from agentcho.runner.fingerprints import check_kept
 from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config
 from agentcho.runner.lighter import check_bits
 from agentcho.runner.model import Model, Source, find, read_tokenizer
+from agentcho.runner.octets import check_kv_dtype
 from agentcho.runner.pages import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.prepack import pack
 
@@ -79,6 +80,7 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
     if sizes.kept is not None:
         check_kept(Path(sizes.kept), source, weights.place)
     loaded = Model.load(source, weights.place, tell)
+    loaded.kv_dtype = weights.place.kv
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
     loaded.prepacked = pack(loaded.network, tell=tell) > 0 or loaded.bits is not None
@@ -105,9 +107,8 @@ def load_all(
                 check_kept(folder, find(weights.model), weights.place)
     for name, weights in wanted.items():
         with of_model(name):
-            own = sizes._replace(kept=folders[name])
-            parts.append(load(weights, own, markers, tell))
-    kinds = [Kind([proof.shape for proof in each.proofs], each.model.device, each.model.dtype) for each in parts]
+            parts.append(load(weights, sizes._replace(kept=folders[name]), markers, tell))
+    kinds = [_kind(each.model, each.proofs) for each in parts]
     rooms = zip(parts, shared_tokens(kinds, share), shared_host_tokens(kinds, share), strict=True)
     return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]
 
@@ -117,6 +118,7 @@ def checked(weights: Weights, markers: Markers, context: int | None = None) -> S
     if markers not in get_args(Markers):
         raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
     check_bits(weights.place.bits, weights.merge)
+    check_kv_dtype(weights.place.kv)
     source = find(weights.model)
     check_config(source, context)
     dtype_of(weights.place.dtype, weights.place.where())
@@ -163,9 +165,12 @@ def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
     proving = counted(tell, "proofs", 1)
     proofs = Gate(model, positions).prove()
     proving(1)
-    shapes = [proof.shape for proof in proofs]
     room, outside = sizes.store_tokens, sizes.host_tokens
-    kind = Kind(shapes, model.device, model.dtype)
+    kind = _kind(model, proofs)
     room = shared_tokens([kind], sizes.share)[0] if room is None else room
     outside = shared_host_tokens([kind], sizes.share)[0] if outside is None else outside
     return Parts(model, framing, proofs, room, outside, positions, sizes.disk, sizes.kept)
+
+
+def _kind(model: Model, proofs: list[LayerProof]) -> Kind:
+    return Kind([proof.shape for proof in proofs], model.device, model.dtype, model.kv_dtype is not None)

@@ -119,9 +119,8 @@ def read_tokenizer(source: Source) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
     except Exception as error:  # the library raises plain `Exception` too
-        raise ModelBroken(
-            source.name, Path(source.path), f"no tokenizer that can be read ({_first_line(error)})"
-        ) from error
+        why = f"no tokenizer that can be read ({_first_line(error)})"
+        raise ModelBroken(source.name, Path(source.path), why) from error
     if not getattr(tokenizer, "chat_template", None):
         raise unframed(source.name, "its tokenizer has no chat template")
     return tokenizer
@@ -158,6 +157,7 @@ class Model:
         self._weights: str | None = None
         self.sizes: dict[tuple[str | None, int], tuple[int, ...]] = {}
         self.bits: str | None = None
+        self.kv_dtype: str | None = None
         self.config: Any = source.config
         first = next(network.parameters())
         self.dtype, self.device = first.dtype, first.device
@@ -225,7 +225,7 @@ class Model:
     @property
     def origin(self) -> str:
         """A name that is different for two models on one machine which compute different keys for the same words."""
-        numbers = str(self.dtype) if self.bits is None else f"{self.dtype} {self.bits}"
+        numbers = " ".join(filter(None, (str(self.dtype), self.bits, self.kv_dtype and f"kv {self.kv_dtype}")))
         return f"{self.source.name} {numbers} {self.adapter or ''} {'merged' if self.merged else ''}\0"
 
     @property
@@ -284,7 +284,7 @@ class Model:
             "device": self.device.type,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-        } | {key: value for key, value in (("adapter", self.adapter), ("bits", self.bits)) if value is not None}
+        } | {key: value for key in ("adapter", "bits", "kv_dtype") if (value := getattr(self, key)) is not None}
 
 
 def weights_digest(network: nn.Module) -> str:

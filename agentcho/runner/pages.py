@@ -20,14 +20,18 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from agentcho.errors import StoreDamaged, StoreFull
+from agentcho.runner import octets
 from agentcho.runner.device import memory_of
 from agentcho.runner.rope import Workspace
 
 ALIGNED = 64
 """torch's own tensors begin at a multiple of so many bytes. Kernels may compute in another order for one that does
 not."""
+AT_ONCE = 1 << 19
+"""Rounded numbers that are read at once: what is between stays in the processor's cache."""
 Copy = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory or read from disk."""
+"""Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory or read from disk. In 8 bits
+they are bytes, and wider: see `octets`."""
 
 
 def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -78,7 +82,8 @@ class PagePool:
     `allocated` have memory, `used` of them hold encodings, and `reserved` are promised.
 
     On a CPU the pools are as long as they can become, because memory that was never written costs nothing. Elsewhere
-    they grow on demand, by a sixteenth at a time.
+    they grow on demand, by a sixteenth at a time. With `rounding` they are bytes, and so are copies and files; what is
+    written and read is in `dtype`.
     """
 
     def __init__(
@@ -88,8 +93,9 @@ class PagePool:
         device: torch.device,
         dtype: torch.dtype,
         page_tokens: int = 2,
+        rounding: bool = False,
     ) -> None:
-        self._layers, self._device, self._dtype = layers, device, dtype
+        self._layers, self._device, self._dtype, self.rounding = layers, device, dtype, rounding
         self.page_tokens, self.limit = page_tokens, max(1, limit_tokens // page_tokens)
         self.allocated = self.used = self.reserved = self.high_water = self._tokens = 0
         self.free_pages: list[int] = []
@@ -116,8 +122,8 @@ class PagePool:
 
         It counts unused rows in pages, unused pages in pools, and the numbers of rows.
         """
-        raw = self._tokens * token_bytes(self._layers, self._dtype)
-        pools = self.allocated * self.page_tokens * token_bytes(self._layers, self._dtype)
+        each = token_bytes(self._layers, self._dtype, self.rounding)
+        raw, pools = self._tokens * each, self.allocated * self.page_tokens * each
         return (pools + 8 * self._tokens) / raw - 1 if raw else 0.0
 
     def pages_for(self, tokens: int) -> int:
@@ -155,12 +161,17 @@ class PagePool:
         self._tokens, self.used = self._tokens - pages.length, self.used - len(pages.numbers)
         self.free_pages.extend(pages.numbers)
 
+    def as_read(self, vectors: Tensor) -> Tensor:
+        """Keys or values `[..., dim]` as they are read once they were written: the same, or rounded, each vector by
+        itself."""
+        return octets.rounded(vectors) if self.rounding else vectors
+
     def write(self, pages: Pages, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Each token of a layer is
         written once."""
         rows = pages.on(keys.device)[start : start + keys.shape[1]]
-        self._keys[layer][rows] = keys.transpose(0, 1)
-        self._values[layer][rows] = values.transpose(0, 1)
+        for pool, each in ((self._keys[layer], keys), (self._values[layer], values)):
+            pool[rows] = (octets.packed(each) if self.rounding else each).transpose(0, 1)
 
     def write_all(self, pages: Pages, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Store the keys and values of every layer, in order."""
@@ -173,8 +184,20 @@ class PagePool:
 
     def gather(self, rows: Tensor, layer: int, workspace: Workspace) -> tuple[Tensor, Tensor]:
         """The same for the given rows of any encodings, in the memory of a workspace."""
-        keys = _selected(self._keys[layer], rows, workspace, "keys")
-        return keys, _selected(self._values[layer], rows, workspace, "values")
+        keys = self._selected(self._keys[layer], rows, workspace, "keys")
+        return keys, self._selected(self._values[layer], rows, workspace, "values")
+
+    def _selected(self, pool: Tensor, rows: Tensor, workspace: Workspace, name: str) -> Tensor:
+        """These rows of a pool, as `[heads, rows, dim]`."""
+        dim = pool.shape[2] - (self._dtype.itemsize if self.rounding else 0)
+        out = workspace.take(name, (len(rows), pool.shape[1], dim), pool.device, self._dtype)
+        if not self.rounding:
+            return torch.index_select(pool, 0, rows, out=out).transpose(0, 1)
+        most = max(1, AT_ONCE // (pool.shape[1] * dim))
+        for start in range(0, len(rows), most):
+            part = slice(start, start + most)
+            octets.unpacked(pool.index_select(0, rows[part]), out[part])
+        return out.transpose(0, 1)
 
     def copy_out(self, pages: Pages) -> Copy:
         """A copy in host memory, whole when this returns; page-locked where the device is CUDA."""
@@ -230,9 +253,14 @@ class PagePool:
     def _pools(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
         """Keys and values of every layer: of so many token rows on a CPU, of none elsewhere."""
         places = [(s, at, rows if at.type == "cpu" else 0) for s, at in zip(self._layers, self.devices, strict=True)]
-        keys = [zeros((n, shape.heads, shape.key_dim), at, self._dtype) for shape, at, n in places]
-        values = [zeros((n, shape.heads, shape.value_dim), at, self._dtype) for shape, at, n in places]
-        return keys, values
+        keys = [self._zeros((n, shape.heads, shape.key_dim), at) for shape, at, n in places]
+        return keys, [self._zeros((n, shape.heads, shape.value_dim), at) for shape, at, n in places]
+
+    def _zeros(self, shape: tuple[int, int, int], at: torch.device) -> Tensor:
+        """A pool for vectors of this shape, as they are kept."""
+        if self.rounding:
+            return zeros((*shape[:2], octets.width(shape[2], self._dtype)), at, torch.int8)
+        return zeros(shape, at, self._dtype)
 
     def _grow(self, pages: int) -> None:
         """Make more pages ready for use."""
@@ -252,12 +280,6 @@ class PagePool:
             torch.cuda.empty_cache()
 
 
-def _selected(pool: Tensor, rows: Tensor, workspace: Workspace, name: str) -> Tensor:
-    """These rows of a pool `[rows, heads, dim]`, as `[heads, rows, dim]`."""
-    out = workspace.take(name, (len(rows), *pool.shape[1:]), pool.device, pool.dtype)
-    return torch.index_select(pool, 0, rows, out=out).transpose(0, 1)
-
-
 def checksum(copy: Copy) -> int:
     """CRC-32 of all bytes, in order."""
     sum = 0
@@ -266,8 +288,10 @@ def checksum(copy: Copy) -> int:
     return sum
 
 
-def token_bytes(layers: list[LayerShape], dtype: torch.dtype) -> int:
-    """Bytes of one token's keys and values in all layers."""
+def token_bytes(layers: list[LayerShape], dtype: torch.dtype, rounding: bool = False) -> int:
+    """Bytes of one token's keys and values in all layers, in 8 bits with `rounding`."""
+    if rounding:
+        return sum(s.heads * (octets.width(s.key_dim, dtype) + octets.width(s.value_dim, dtype)) for s in layers)
     return sum(shape.heads * (shape.key_dim + shape.value_dim) for shape in layers) * dtype.itemsize
 
 
@@ -277,10 +301,17 @@ class Kind(NamedTuple):
     layers: list[LayerShape]
     device: torch.device
     dtype: torch.dtype
+    rounding: bool = False
 
     def bytes_on(self, device: torch.device) -> int:
         """Bytes of one token on a device."""
-        return token_bytes([shape for shape in self.layers if (shape.device or self.device) == device], self.dtype)
+        there = [shape for shape in self.layers if (shape.device or self.device) == device]
+        return token_bytes(there, self.dtype, self.rounding)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one token on all devices."""
+        return token_bytes(self.layers, self.dtype, self.rounding)
 
 
 def shared_tokens(kinds: Sequence[Kind], share: float = 1) -> list[int]:
@@ -296,4 +327,4 @@ def shared_tokens(kinds: Sequence[Kind], share: float = 1) -> list[int]:
 
 def shared_host_tokens(kinds: Sequence[Kind], share: float = 1) -> list[int]:
     """Tokens of each, equally many, whose copies together fit in this share of 4 GiB of host memory."""
-    return [int((4 << 30) * share) // sum(token_bytes(kind.layers, kind.dtype) for kind in kinds)] * len(kinds)
+    return [int((4 << 30) * share) // sum(kind.bytes for kind in kinds)] * len(kinds)

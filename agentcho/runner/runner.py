@@ -219,7 +219,7 @@ class _Values:
         """See `Batch.attend`. Raises `Enough` at its layer."""
         if layer < self._layer:
             return self._batch.attend(layer, queries, keys, values, locality, scoring)
-        self.found = values[0]
+        self.found = self._batch.pages.as_read(values[0])
         raise Enough
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.config import FAKE, FEW_BITS, Bits
+from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, WEIGHED, Bits, KvDtype
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.models import Target, read
 
@@ -81,6 +81,7 @@ class ServeConfig(BaseModel):
     device: str = Field(default="auto", description="auto, cpu, cuda.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
     weights: Bits | None = Field(default=None, description=FEW_BITS)
+    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS)
     adapters: dict[str, Path] = Field(default_factory=dict)
     host: str = Field(default="127.0.0.1", description="Address to listen on. Any but loopback needs --keys.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0: any that is free.")
@@ -119,9 +120,10 @@ class ServeConfig(BaseModel):
             raise ValueError("prefill_budget says nothing with deterministic, in which no prefill is divided")
         if self.keep_days is not None and self.folder is None:
             raise ValueError("keep_days says nothing with record=none; give a folder, or leave keep_days out")
-        if self.model == FAKE and (self.adapters or self.weights is not None):
-            what = "an adapter" if self.adapters else "weights"
-            raise ValueError(f"{what} needs a model with weights, and the fake one has none")
+        wrong = ["an adapter"] if self.adapters else []
+        wrong += [name for name in WEIGHED if getattr(self, name, None) is not None]
+        if self.model == FAKE and wrong:
+            raise ValueError(f"{wrong[0]} needs a model with weights, and the fake one has none")
         if read(self.served_name) != Target(self.served_name):
             raise ValueError(
                 f"the model's name {self.served_name!r} says where a request goes (@MODE, #SOCIETY); give another name"

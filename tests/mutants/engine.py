@@ -25,6 +25,7 @@ LOGPROBS = "tests/engine/test_logprobs.py"
 MEMORY = "tests/engine/test_memory.py"
 PACKING = "tests/engine/test_packing.py"
 LIGHTER = "tests/engine/test_lighter.py"
+OCTETS = "tests/engine/test_octets.py"
 PLACEMENT = "tests/engine/test_placement.py"
 POSTPONED = "tests/engine/test_postponed.py"
 PROFILE = "tests/engine/test_profile.py"
@@ -452,8 +453,8 @@ KERNELS = (
         "one key for a message in whatever bits the weights are",
         "keys and values of one model would be read by another that computes others",
         "agentcho/runner/model.py",
-        "str(self.dtype) if self.bits is None else",
-        "str(self.dtype) if True else",
+        "(str(self.dtype), self.bits, ",
+        "(str(self.dtype), ",
         (f"{LIGHTER}::test_what_is_stored_is_under_another_key_in_other_bits",),
     ),
     Mutant(
@@ -684,9 +685,69 @@ FILES = (
     ),
 )
 
+EIGHT_BITS = (
+    Mutant(
+        "one scale for all heads of a token",
+        "a head with large numbers would leave the others none of their digits",
+        "agentcho/runner/octets.py",
+        "vectors.abs().amax(-1, keepdim=True)",
+        "vectors.abs().amax((-3, -1), keepdim=True).expand(*vectors.shape[:-1], 1).contiguous()",
+        (f"{OCTETS}::test_no_vector_depends_on_what_stands_beside_it",),
+    ),
+    Mutant(
+        "one scale for all tokens that are written together",
+        "what a message is read as would depend on what was encoded beside it",
+        "agentcho/runner/octets.py",
+        "vectors.abs().amax(-1, keepdim=True)",
+        "vectors.abs().amax((-2, -1), keepdim=True).expand(*vectors.shape[:-1], 1).contiguous()",
+        (f"{OCTETS}::test_no_vector_depends_on_what_stands_beside_it",),
+    ),
+    Mutant(
+        "attend to whole keys and store rounded ones",
+        "what is said over a message would depend on whether it is still in the lane of who said it",
+        "agentcho/runner/batch.py",
+        "        if self.pages.rounding:\n",
+        "        if False:\n",
+        (f"{OCTETS}::test_who_speaks_attends_to_the_very_numbers_that_are_stored",),
+    ),
+    Mutant(
+        "do not round keys where they were turned to",
+        "what is encoded anew would be made over other keys than those that are stored with it",
+        "agentcho/runner/batch.py",
+        "return source.pages.as_read(k), source.pages.as_read(v)",
+        "return k, v",
+        (f"{OCTETS}::test_what_is_encoded_anew_in_part_is_attended_to_as_it_is_stored",),
+    ),
+    Mutant(
+        "read rounded numbers under the key of whole ones",
+        "two engines that compute other keys for the same words would name them alike",
+        "agentcho/runner/model.py",
+        ', self.kv_dtype and f"kv {self.kv_dtype}"',
+        "",
+        (f"{OCTETS}::test_the_form_is_in_the_fingerprint_and_in_every_key",),
+    ),
+    Mutant(
+        "count whole numbers where rounded ones are kept",
+        "a store of so many bytes would hold no more tokens than before",
+        "agentcho/runner/loading.py",
+        "model.dtype, model.kv_dtype is not None)",
+        "model.dtype)",
+        (f"{OCTETS}::test_a_default_store_holds_more_tokens",),
+    ),
+    Mutant(
+        "keep what rounding makes of a number that is none",
+        "a broken forward would be read as some numbers, and nobody would notice",
+        "agentcho/runner/octets.py",
+        "numbers.mul_(1 / TOP).mul_(largest.float())",
+        "numbers.mul_(1 / TOP).mul_(largest.float().nan_to_num(0, 0, 0))",
+        (f"{OCTETS}::test_zeros_stay_zeros_and_what_is_no_number_stays_none",),
+    ),
+)
+
 ENGINE = (
     *WAITING,
     *FILES,
+    *EIGHT_BITS,
     *EXACT,
     *POSITIONS,
     *SHARED,

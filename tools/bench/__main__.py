@@ -24,6 +24,7 @@ from agentcho.cli.speed import (
     Dtype,
     Files,
     Json,
+    Kept,
     Model,
     Plot,
     Repeats,
@@ -66,7 +67,7 @@ def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]
     """A command with the options of all benchmarks (`usual`: how many repeats; `plot`: whether there is a picture) and
     those of a function, which is given `repeats` and `seed` too, and returns the function that measures."""
     before: dict[str, tuple[Any, Any]] = {"model": (Model, UNDERSTUDY), "shape": (Shape, None)}
-    before |= {"dtype": (Dtype, "auto"), "weights": (Weights, None)}
+    before |= {"dtype": (Dtype, "auto"), "weights": (Weights, None), "kv_dtype": (Kept, None)}
     after = {"repeats": (Repeats, usual), "seed": (Seed, 1), "json_": (Json, None)}
     after |= {"plot": (Plot, None)} if plot else {}
 
@@ -75,12 +76,13 @@ def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]
         own = {name: (hints[name], each.default) for name, each in given.items() if name not in after}
 
         def command(**words: Any) -> None:
-            model, shape, dtype, weights = (words.pop(name) for name in before)
+            model, shape, dtype = (words.pop(name) for name in ("model", "shape", "dtype"))
+            few = {name: words.pop(name) for name in ("weights", "kv_dtype")}
             json = words.pop("json_")
             files, repeats, seed = Files(json, words.pop("plot", None)), words["repeats"], words["seed"]
             measure = function(**words)
             bench = cast(Kind, function.__name__)
-            asked = Benchmark(bench, named(model, shape), dtype, repeats, seed, files, program=PROGRAM, weights=weights)
+            asked = Benchmark(bench, named(model, shape), dtype, repeats, seed, files, program=PROGRAM, **few)
             _finish(asked, asked.measured(measure, scale=words.get("scale", 1.0)))
 
         options = before | own | after
@@ -317,7 +319,28 @@ def agentdojo(
         json_.write_text(found.model_dump_json(indent=1) + "\n")
 
 
-OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo)
+def kv(
+    scenario: Annotated[str, typer.Argument(help="Whose games are played and forced.")] = "prisoners-dilemma",
+    games: Annotated[int, typer.Option(help="How many.", min=1)] = 200,
+    model: Model = UNDERSTUDY,
+    dtype: Annotated[str, typer.Option(help="Of the model, and of what is compared with 8 bits.")] = "float32",
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """What keys and values in 8 bits change: nats a token over forced words, and scores; beside 2 bits, which must
+    show."""
+    from tools.bench import kv as measuring
+
+    asked = measuring.Asked(scenario, games, seed, model, dtype)
+    with progress("bench kv", sys.stderr) as told:
+        found = measuring.measure(asked, told.tell)
+    typer.echo("\n".join(found.lines()))
+    if json_ is not None:
+        how = {"command": f"{PROGRAM} kv {scenario} --games {games} --seed {seed}", "asked": asked._asdict()}
+        json_.write_text(json.dumps(how | machine() | versions() | dict(measuring.to_json(found)), indent=1) + "\n")
+
+
+OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, kv)
 """Commands that do not measure one engine."""
 
 if __name__ == "__main__":

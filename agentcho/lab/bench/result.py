@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from agentcho.audit.measurement import Frozen
-from agentcho.config import Bits
+from agentcho.config import Bits, KvDtype
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import Spread, spread
 from agentcho.lab.yardstick import Words, judged
@@ -70,6 +70,7 @@ class Result(Frozen):
     model: str
     dtype: str
     weights: Bits | None = None
+    kv_dtype: KvDtype | None = None
     device: str
     seed: int
     repeats: int
@@ -83,8 +84,10 @@ class Result(Frozen):
 
     @property
     def numbers(self) -> str:
-        """In which numbers the model is: its dtype, and the bits of its linear layers where these are few."""
-        return self.dtype if self.weights is None else f"{self.dtype} {self.weights}"
+        """In which numbers the model is: its dtype, and the bits of its linear layers, and of keys and values, where
+        these are few."""
+        model = self.dtype if self.weights is None else f"{self.dtype} {self.weights}"
+        return model if self.kv_dtype is None else f"{model}, keys and values {self.kv_dtype}"
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -19,7 +19,10 @@ from agentcho.lab.sweep.folder import Change, Folder, There
 from agentcho.lab.sweep.grid import Cell
 from agentcho.tasks import TaskSet
 
-NETWORK = ("model", "device", "device_map", "dtype", "weights", "disk_tokens", "keep_cache", "base_url", "server")
+NETWORK = (
+    *("model", "device", "device_map", "dtype", "weights", "kv_dtype", "disk_tokens", "keep_cache"),
+    *("base_url", "server"),
+)
 """Options of a run with which a network is loaded; another adapter goes onto the same one."""
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from agentcho import Engine
+from tests.engine.families import Family
+from tests.engines import Engines
 
 from .script import Act, Swap, absent, chain, other_length, same_length, secret_of, workflow
 from .stage import AUDIT, BITWISE, FAST, LONG, Played, Profile, differences, movement, others, play
@@ -83,6 +85,19 @@ def test_not_a_number_in_all_that_is_hidden_reaches_no_reader(deep_engine: Engin
     first = play(deep_engine, acts, reader)
     poisoned = play(deep_engine, acts, reader, others(first, acts, reader), poison=True)
     assert differences(first, poisoned) == []
+
+
+@pytest.mark.slow
+def test_hidden_words_change_no_bit_where_keys_and_values_are_rounded(engines: Engines, deep_family: Family) -> None:
+    engine = engines(deep_family, kv_dtype="int8")
+    acts, reader = workflow(2), READERS[2]
+    first = forced(engine, acts, reader, BITWISE)
+    assert first.double.own
+    for name, swap in SWAPS.items():
+        assert differences(first, swapped(engine, acts, reader, swap, first, BITWISE)) == [], name
+    assert differences(first, play(engine, acts, reader, others(first, acts, reader), poison=True)) == []
+    free = forced(engine, acts, reader, AUDIT)
+    assert movement(free, swapped(engine, acts, reader, same_length, free, AUDIT)) > 1e-6, "nothing would have shown"
 
 
 @pytest.mark.parametrize(

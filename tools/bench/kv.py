@@ -1,0 +1,229 @@
+"""What rounding keys and values changes: next-token distributions on forced words of recorded games, and scores.
+
+Games are played on whole keys and values, and their words forced over whole and over rounded ones. So are they on
+random weights of the same shape, whose logits are scaled so that they are as unsure as the model is: else hardly
+anything would show in them. Two bits, of which three numbers are used, must show that a loss would be seen. Does not
+know: how anything is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from agentcho.config import ReusePolicy, RunConfig
+from agentcho.games import library
+from agentcho.games.replay import replayed
+from agentcho.games.runtime import play
+from agentcho.lab.compare.fidelity import Apart, apart
+from agentcho.lab.stats import clustered, pooled_mean
+from agentcho.progress import Tell, counted, part
+from agentcho.records.record import find
+from agentcho.records.trace import Workflow
+from agentcho.runner import octets
+from agentcho.runner.engine import Engine
+
+ARMS = {"int8": octets.TOP, "2 bits": 1}
+"""Of each arm the largest whole number that a rounded one is a multiple of."""
+MOST, POINT = 0.01, 0.01
+"""Nats a token, and what a score may differ by."""
+FITTED = 4
+"""Games by whose rows the scale of random logits is found."""
+POLICY = ReusePolicy("choreographed", "audit")
+Rows = NDArray[np.float32]
+
+
+class Asked(NamedTuple):
+    """How much is measured, on which scenario and model."""
+
+    scenario: str
+    games: int
+    seed: int
+    model: str = "understudy"
+    dtype: str = "float32"
+
+
+class Distance(NamedTuple):
+    """Of one arm from whole keys and values: nats a token, their interval over games, and the share of rows with the
+    same likeliest token."""
+
+    kl: float
+    low: float
+    high: float
+    agree: float
+
+
+class Subject(NamedTuple):
+    """One network. `entropy`: of whole keys and values, nats a token; `scale`: what its logits were multiplied by."""
+
+    games: int
+    rows: int
+    entropy: float
+    scale: float
+    arms: dict[str, Distance]
+
+
+class Score(NamedTuple):
+    """A score over all games, with whole and with rounded keys and values."""
+
+    whole: float
+    rounded: float
+
+    @property
+    def gap(self) -> float:
+        """How much more it is with rounded ones."""
+        return self.rounded - self.whole
+
+
+class Found(NamedTuple):
+    """What was measured of a model and of random weights, and the model's scores."""
+
+    model: Subject
+    drawn: Subject
+    scores: dict[str, Score]
+
+    @property
+    def met(self) -> dict[str, bool]:
+        """Each target by name."""
+        subjects = (self.model, self.drawn)
+        return {
+            f"int8: at most {MOST} nats a token": all(each.arms["int8"].kl <= MOST for each in subjects),
+            f"2 bits: more than {MOST} nats a token": all(each.arms["2 bits"].kl > MOST for each in subjects),
+            f"int8: scores within {POINT}": all(abs(each.gap) <= POINT for each in self.scores.values()),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """It in words."""
+        for name, each in (("the model", self.model), ("random weights", self.drawn)):
+            yield f"{name}: {each.games} games, {each.rows} tokens, {each.entropy:.3f} nats unsure, x {each.scale:.3g}"
+            for arm, (kl, low, high, agree) in each.arms.items():
+                yield f"  {arm:8}{kl:.6f} nats a token ({low:.6f} to {high:.6f}), {agree:.2%} the same likeliest token"
+        for name, score in self.scores.items():
+            yield f"  {name}: {score.whole:.4f} whole, {score.rounded:.4f} in int8"
+        yield from (f"{what}: {'met' if met else 'missed'}" for what, met in self.met.items())
+
+
+class _Pair(NamedTuple):
+    """One network with whole keys and values, and with rounded ones."""
+
+    whole: Engine
+    rounded: Engine
+
+    @classmethod
+    def of(cls, model: str | Path, dtype: str) -> _Pair:
+        return cls(*(Engine.load(model, "cpu", dtype, kv_dtype=kind) for kind in (None, "int8")))
+
+
+def measure(asked: Asked, tell: Tell) -> Found:
+    """Play, force, compare; in four parts of about the same length."""
+    pair = _Pair.of(asked.model, asked.dtype)
+    workflows, whole = _played(asked, pair.whole, part(tell, 0, 4 * asked.games))
+    _, rounded = _played(asked, pair.rounded, part(tell, asked.games, 4 * asked.games))
+    means = zip(whole, (whole[name] for name in whole), (rounded[name] for name in whole), strict=True)
+    scores = {name: Score(before, after) for name, before, after in means}
+    model = _compared(workflows, pair, asked, None, part(tell, 2 * asked.games, 4 * asked.games))
+    with TemporaryDirectory(prefix="drawn-") as folder:
+        draw(pair.whole, Path(folder), asked.seed)
+        chance = _Pair.of(folder, asked.dtype)
+        drawn = _compared(workflows, chance, asked, model.entropy, part(tell, 3 * asked.games, 4 * asked.games))
+    return Found(model, drawn, scores)
+
+
+def draw(engine: Engine, folder: Path, seed: int) -> None:
+    """Save the weights that the class of an engine's network begins with, and its tokenizer."""
+    loader: Any = AutoModelForCausalLM
+    config = deepcopy(engine.network.config)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = loader.from_config(config, dtype=torch.float32, attn_implementation="eager")
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    network.save_pretrained(folder)
+    engine.tokenizer.save_pretrained(folder)
+
+
+def _played(asked: Asked, engine: Engine, tell: Tell) -> tuple[list[Workflow], dict[str, float]]:
+    """The games as workflows, and the mean of each score."""
+    config = RunConfig(games=asked.games, seed=asked.seed, leakage="audit", plain_markers="accept")
+    with TemporaryDirectory(prefix="games-") as folder:
+        result = play(library.scenario(asked.scenario)(), config, engine=engine, out=Path(folder), at_once=8)
+        result.check(asked.games)
+        workflows = find("last", Path(folder)).export()
+    tell("games (played)", asked.games, asked.games)
+    scores = [{name: float(value) for name, value in game.score.items()} for game in result.games]
+    return workflows, {name: fmean(each[name] for each in scores if name in each) for name in (scores or [{}])[0]}
+
+
+def _compared(workflows: Sequence[Workflow], pair: _Pair, asked: Asked, unsure: float | None, tell: Tell) -> Subject:
+    """Every arm against whole keys and values; logits are scaled until whole ones are `unsure` by so many nats."""
+    scale, entropies = 1.0, list[float]()
+    if unsure is not None:
+        scale = scaled_to([_rows(each, pair.whole) for each in workflows[:FITTED]], unsure)
+    found: dict[str, list[Apart]] = {arm: [] for arm in ARMS}
+    done = counted(tell, "games (forced)", len(workflows))
+    for number, workflow in enumerate(workflows, 1):
+        before = log_softmax(_rows(workflow, pair.whole) * np.float32(scale), axis=1)
+        entropies += entropy(before).tolist()
+        for arm, top in ARMS.items():
+            with rounding_to(top), pair.rounded.adapted(None) as engine:
+                found[arm].append(apart(before, log_softmax(_rows(workflow, engine) * np.float32(scale), axis=1)))
+        done(number)
+    arms = {arm: _distance(games, asked.seed) for arm, games in found.items()}
+    return Subject(len(workflows), len(entropies), fmean(entropies), scale, arms)
+
+
+@contextmanager
+def rounding_to(top: int) -> Iterator[None]:
+    """What is rounded within is a multiple of the `top`-th part of the largest number."""
+    before, octets.TOP = octets.TOP, top
+    try:
+        yield
+    finally:
+        octets.TOP = before
+
+
+def _rows(workflow: Workflow, engine: Engine) -> Rows:
+    """The logits of every decode, its words forced, one below the other: `[rows, vocab]`."""
+    said = replayed(workflow, engine, POLICY).values()
+    return np.concatenate([np.asarray(each.logits, dtype=np.float32) for each in said])
+
+
+def entropy(rows: Rows) -> NDArray[np.float64]:
+    """Nats of each row of log-probabilities."""
+    found: NDArray[np.float64] = -(np.exp(rows, dtype=np.float64) * rows).sum(axis=1)
+    return found
+
+
+def scaled_to(games: Sequence[Rows], unsure: float) -> float:
+    """What to multiply logits by so that they are unsure by so many nats on average."""
+    rows, low, high = np.concatenate(games), -12.0, 12.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        more = entropy(log_softmax(rows * np.float32(np.exp(middle)), axis=1)).mean() > unsure
+        low, high = (middle, high) if more else (low, middle)
+    return float(np.exp((low + high) / 2))
+
+
+def _distance(games: Sequence[Apart], seed: int) -> Distance:
+    kl = [game.kl for game in games]
+    span, same = clustered(kl, seed), np.concatenate([game.same for game in games])
+    return Distance(pooled_mean(kl), span.low, span.high, float(same.mean()))
+
+
+def to_json(found: Found) -> Mapping[str, Any]:
+    """It as JSON."""
+    subjects = {"model": found.model, "random": found.drawn}
+    arms = {name: {arm: each._asdict() for arm, each in subject.arms.items()} for name, subject in subjects.items()}
+    plain = {name: subject._asdict() | {"arms": arms[name]} for name, subject in subjects.items()}
+    return {**plain, "scores": {name: each._asdict() for name, each in found.scores.items()}, "met": found.met}
