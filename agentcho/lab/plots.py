@@ -174,7 +174,8 @@ def _values(result: Result) -> Figure:
     """Of the small benchmarks: the first thing that each subject measured, arm by arm."""
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")
     axis = figure.subplots()
-    what = {"growth": "ttft", "roofline": "reached", "overhead": "share", "stall": "p95"}.get(result.bench, "seconds")
+    usual = {"growth": "ttft", "roofline": "reached", "overhead": "share", "stall": "p95"}.get(result.bench, "seconds")
+    what = usual if any(usual in each.values for each in result.figures) else "seconds"
     for number, arm in enumerate(result.arms):
         subjects = [s for s in result.subjects if result.values(s, arm, what)]
         if subjects:

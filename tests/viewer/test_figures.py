@@ -64,7 +64,11 @@ def test_the_figures_of_a_comparison_are_on_its_page_and_its_columns_have_their_
     assert metrics["rows"][0][2].startswith("7.500 (")
     assert metrics["rows"][1][:2] == ["", AUDIT]
     assert metrics["rows"][1][3][0] in "+-"
-    assert fidelity["rows"] == [[AUDIT, "0.0213 (0.0100 to 0.0400)", "75.0%"]]
+    [row] = fidelity["rows"]
+    assert (row[0], row[2:]) == (
+        AUDIT,
+        ["0.0213 (0.0100 to 0.0400)", "75.0%", "x 0.50 (0.40 to 0.60)", "fast, but changed"],
+    )
     assert costs["rows"][0][:2] == [AUDIT, "15"]
     assert head["figures"]["notes"] == [
         "baseline: 1 game ended without an outcome and is in no pair",

@@ -19,7 +19,7 @@ from agentcho.lab.bench.result import Kind, Result, read_result
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
-from tools.bench import PROGRAM, cost
+from tools.bench import PROGRAM, cost, society
 from tools.bench.tables import TALK, asked, beside, digits, shown, talk_row
 from tools.bench.targets import Judged, with_targets
 from tools.pages.render import arguments, render
@@ -123,6 +123,7 @@ def page(results: Path) -> str:
         ms=_ms,
         beside=beside,
         served=served,
+        society_arm=society.ARM,
         talk_heads=TALK,
         talk_row=talk_row,
         debates=list(_debates(found)),
