@@ -70,7 +70,6 @@ class _Step(NamedTuple):
 class Choreographer:
     """Runs requests on one engine, as an async context manager. Games of any reuse policy share it; `reuse` is the
     policy of games that give none. While a request for the deterministic profile is under way, every step is in it.
-
     Of several in one run each has a `name`, that of its model (None: the run's own), and a `place` of its own among
     them. Those that stand `beside` another step when it does, in the same thread; they are opened before it.
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` is called after each with the share of the
@@ -134,6 +133,7 @@ class Choreographer:
             try:
                 with anyio.CancelScope(shield=True):
                     await self._leave_nothing()
+                self._engine.take_place(self.place)  # with a budget of its own again
             finally:
                 self._clock.members.remove(self)
                 self._engine.owner.let_go(self)
