@@ -48,6 +48,12 @@ def distance(before: Rows, after: Rows) -> Distance:
     return Distance(np.where(same, 0.0, np.maximum(tv, tiny)), np.where(same, 0.0, np.maximum(kl, 0.0)))
 
 
+def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The log-probabilities of logits `[rows, vocab]`, in nats; minus infinity stays so."""
+    below = logits - logits.max(axis=1, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis=1, keepdims=True))
+
+
 def _difference(logs: Floats, others: Floats) -> Floats:
     """`logs` less `others`, with 0 where both are minus infinity."""
     with np.errstate(invalid="ignore"):

@@ -10,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
+from scipy import special
 
 from agentcho.audit.measurement import Interval
-from agentcho.lab.stats import clopper_pearson, clustered, distance, holm, mcnemar, pooled_mean, proven_bits
+from agentcho.lab.stats import (
+    clopper_pearson,
+    clustered,
+    distance,
+    holm,
+    log_softmax,
+    mcnemar,
+    pooled_mean,
+    proven_bits,
+)
 
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 LOGITS = arrays(np.float32, (3, 7), elements=st.floats(-30, 30, width=32))
@@ -34,6 +44,14 @@ def test_distances_of_two_known_distributions() -> None:
     found = distance(p, q)
     assert found.tv[0] == pytest.approx(0.25)
     assert found.kl[0] == pytest.approx(0.5 * log(2) - 0.25 * log(2))
+
+
+@given(LOGITS)
+def test_log_probabilities_are_those_of_another_library(logits: NDArray[np.float32]) -> None:
+    logits[0, 0] = -np.inf
+    found = log_softmax(logits)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, special.log_softmax(logits.astype(np.float64), axis=1), rtol=1e-6, atol=1e-6)
 
 
 @given(LOGITS, LOGITS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from agentcho import Engine, replay
 from agentcho.calls.call import StepResult
 from agentcho.config import ReusePolicy, parsed_repair
 from agentcho.errors import ConfigError
+from agentcho.extras import LIBRARIES
 from agentcho.flow.resolver import Resolver
 from agentcho.games.replay import ReplayedMessage, awaited
 from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, GUESSING, OURS, arm, arms, exactly
@@ -136,8 +138,12 @@ def _logits(said: ReplayedMessage) -> torch.Tensor:
     return torch.as_tensor(said.logits, dtype=torch.float64)
 
 
-def test_the_words_of_our_arms_are_held_against_the_baselines(engine: Engine, tree: Workflow) -> None:
-    """By what a replay of each says itself."""
+def test_the_words_of_our_arms_are_held_against_the_baselines(
+    engine: Engine, tree: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what a replay of each says itself, and without the libraries of an extra that timing does not ask for."""
+    for library in LIBRARIES["lab"]:
+        monkeypatch.setitem(sys.modules, library, None)
     named = [AUDIT, f"{AUDIT}+full", "baseline", GENERATE]
     timed = [Figures.of("tree", arm, [{"seconds": 1.0}]) for arm in named]
     timed.append(Figures.of("tree", ENFORCE, [], "why"))

@@ -99,12 +99,14 @@ class Emulator:
 
 
 class Console(Emulator):
-    """A command in a pseudo terminal of its own."""
+    """A command in a pseudo terminal of its own. `sent`: how many frames there were each time that something was
+    typed."""
 
     def __init__(
         self, *words: str, folder: str, env: Mapping[str, str] = {}, columns: int = 90, rows: int = 28
     ) -> None:
         super().__init__(columns, rows)
+        self.sent: list[int] = []
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
@@ -152,6 +154,7 @@ class Console(Emulator):
 
     def send(self, keys: str) -> None:
         """Type."""
+        self.sent.append(len(self.frames))
         os.write(self._fd, keys.encode())
 
     def end(self) -> int:

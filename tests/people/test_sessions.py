@@ -92,12 +92,15 @@ def answer(console: Console, turn: Turn) -> None:
 
 
 def apart(console: Console) -> None:
-    """Each screen has no words but for who sits there, and none at all while the keyboard is passed on."""
-    sits = ""
-    for frame in console.frames:
+    """Each screen has no words but for who sits there, and none at all while the keyboard is passed on: until a key is
+    pressed. After that a screen may be half drawn, with what was asked before still in its last lines."""
+    sits, since = "", None
+    for number, frame in enumerate(console.frames):
         joined = re.sub(r"\s", "", frame)
-        found = re.findall(r"youare(alice|bob)|(Passthekeyboard)", joined)
-        sits = found[-1][0] if found else sits
+        seat, passed = re.search(r"youare(alice|bob)", joined), "Passthekeyboard" in joined
+        since = None if not passed else number if since is None else since
+        pressed = since is None or any(since < sent <= number for sent in console.sent)
+        sits = "" if not pressed else seat[1] if seat else sits
         assert {*re.findall(r"for-([a-z]+?)-", joined)} <= {sits}, frame
         assert sits or "in-the-open" not in joined, frame
     assert "for-carol" not in console.seen

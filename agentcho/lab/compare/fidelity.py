@@ -14,7 +14,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy
 from agentcho.games.replay import Replayed, replayed
 from agentcho.lab.compare.comparison import Fidelity
-from agentcho.lab.stats import Floats, clustered, distance, pooled_mean
+from agentcho.lab.stats import Floats, clustered, distance, log_softmax, pooled_mean
 from agentcho.records.trace import Workflow
 
 Rows = NDArray[np.float32]
@@ -51,9 +51,7 @@ def fidelity(
 def rows(workflow: Workflow, arm: Arm) -> Rows:
     """The log-probabilities of every decode, one below the other: `[rows, vocab]`."""
     played = forced(workflow, arm, logits=True)
-    from scipy.special import log_softmax
-
-    return np.concatenate([log_softmax(np.asarray(said.logits, dtype=np.float32), axis=1) for said in played.values()])
+    return np.concatenate([log_softmax(np.asarray(said.logits, dtype=np.float32)) for said in played.values()])
 
 
 def forced(workflow: Workflow, arm: Arm, logits: bool) -> Replayed:
