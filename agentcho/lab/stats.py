@@ -51,7 +51,8 @@ def distance(before: Rows, after: Rows) -> Distance:
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     """The log-probabilities of logits `[rows, vocab]`, in nats; minus infinity stays so."""
     below = logits - logits.max(axis=1, keepdims=True)
-    return below - np.log(np.exp(below).sum(axis=1, keepdims=True))
+    found: NDArray[np.float32] = below - np.log(np.exp(below).sum(axis=1, keepdims=True))
+    return found
 
 
 def _difference(logs: Floats, others: Floats) -> Floats:
