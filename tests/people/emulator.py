@@ -20,6 +20,8 @@ SEQUENCE = re.compile(r"\x1b\[([?>]?)([\d;]*)([A-Za-z])|\x1b[()].|\x1b[=>78M]|\x
 TORN = re.compile(r"\x1b(\[[?>]?[\d;]*)?$|\x1b\][^\x07]*$")
 MODES = (("1049", "h", "l"), ("2004", "h", "l"), ("25", "l", "h"), ("1", "h", "l"))
 """What a program may switch: the other screen, marks around pastes, the cursor, the keys of arrows; and back."""
+QUIET = 0.03
+"""Seconds without a further piece after which a screen is drawn to its end."""
 MAIN = "from agentcho.cli import main; main()"
 
 
@@ -146,21 +148,27 @@ class Console(Emulator):
         return bool(data)
 
     def until(self, *words: str, seconds: float = 30) -> None:
-        """Wait until one of these can be seen."""
+        """Wait until one of these can be seen, on a screen that is drawn to its end."""
         end = time.monotonic() + seconds
-        while not any(each in self.text for each in words):
+        while not (any(each in self.text for each in words) and self.drawn()):
             assert self.read() or any(each in self.text for each in words), f"it ended:\n{self.text}"
             assert time.monotonic() < end, f"never saw {words}:\n{self.text}"
+
+    def drawn(self) -> bool:
+        """Whether nothing more comes: a terminal hands on what is written to it in pieces. What comes is taken in."""
+        more = bool(select.select([self._fd], [], [], QUIET)[0])
+        return not (more and self.read(0))
 
     def send(self, keys: str) -> None:
         """Type."""
         self.sent.append(len(self.frames))
         os.write(self._fd, keys.encode())
 
-    def end(self) -> int:
+    def end(self, seconds: float = 60) -> int:
         """Wait for the end of the process; its exit code."""
+        end = time.monotonic() + seconds
         while self.read():
-            pass
+            assert time.monotonic() < end, f"it does not end:\n{self.text}"
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def killed(self) -> int:
