@@ -223,7 +223,9 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str = Field(default="understudy", description="'understudy', a folder, a Hugging Face id, or 'openai:NAME'.")
+    model: str = Field(
+        default="understudy", description="'understudy', a folder, a GGUF file, a Hugging Face id, or 'openai:NAME'."
+    )
     device: str = Field(default="auto", description="auto, cpu, cuda.")
     base_url: str | None = Field(
         default=None, description="Where a model 'openai:NAME' is served.", json_schema_extra={"metavar": "URL"}

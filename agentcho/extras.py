@@ -9,10 +9,26 @@ from typing import Literal
 
 from agentcho.errors import ExtraMissing
 
-Extra = Literal["datasets", "endpoints", "lab", "math", "mcp", "otel", "people", "ray", "serve", "textarena", "tune"]
+Extra = Literal[
+    "compressed-tensors",
+    "datasets",
+    "endpoints",
+    "gguf",
+    "lab",
+    "math",
+    "mcp",
+    "otel",
+    "people",
+    "ray",
+    "serve",
+    "textarena",
+    "tune",
+]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
+    "compressed-tensors": {"compressed_tensors": "compressed-tensors"},
     "datasets": {"datasets": "datasets"},
     "endpoints": {"jsonschema": "jsonschema", "openai": "openai"},
+    "gguf": {"gguf": "gguf"},
     "lab": {"matplotlib": "matplotlib", "scipy": "scipy", "sklearn": "scikit-learn"},
     "math": {"math_verify": "math-verify"},
     "mcp": {"mcp": "mcp"},

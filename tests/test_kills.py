@@ -213,6 +213,12 @@ def test_six_kills_of_a_sweep_on_the_fake(tmp_path: Path) -> None:
 
 
 @UNDERSTUDY
+def test_a_kill_of_a_training(tmp_path: Path) -> None:
+    check_tune(tmp_path, kills((3,), "torn"))
+
+
+@UNDERSTUDY
+@pytest.mark.nightly
 def test_three_kills_of_a_training(tmp_path: Path) -> None:
     check_tune(tmp_path, kills((3, 6, 2), "torn", "before", "replace"))
 

@@ -171,8 +171,20 @@ def embedded(patch: pytest.MonkeyPatch, engine: Engine) -> None:
     patch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine.adapted(None)))
 
 
+LENGTHY = (DOCS / "speed.md",)
+"""Pages whose commands take many minutes: `make nightly` runs these."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in runnable("python", "console") if p != TRAINED], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.nightly if page in LENGTHY else [])
+        for page in runnable("python", "console")
+        if page != TRAINED
+    ],
+    ids=lambda page: page.stem,
+)
 def test_all_commands_and_blocks_work(
     page: Path, there: Path, understudy: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

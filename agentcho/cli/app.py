@@ -375,7 +375,7 @@ def view(
 
 def doctor(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="'understudy', a folder, or a Hugging Face id.")
+        str, typer.Argument(metavar="MODEL", help="'understudy', a folder, a GGUF file, or a Hugging Face id.")
     ] = "understudy",
     *,
     where: Placing,

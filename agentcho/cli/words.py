@@ -55,7 +55,7 @@ As = Annotated[list[str] | None, typer.Option("--as", metavar="AGENT", help=AS, 
 Retries = Annotated[int | None, typer.Option(min=0, help=RETRIES, show_default=False)]
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 
-HERE = {"model": "'understudy', a folder, or a Hugging Face id."}
+HERE = {"model": "'understudy', a folder, a GGUF file, or a Hugging Face id."}
 SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 """Options of a run whose model is behind an API."""
 LOADING = ("model", "device", "device_map", "dtype", "weights", "kv_dtype")

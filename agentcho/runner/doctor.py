@@ -50,6 +50,8 @@ def doctor(
     few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype}
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell, **few)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
+    if stored := engine.fingerprint.get("stored"):
+        rows.append(Row("file", None, *stored.split(", ", 1)))
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
     rows.append(Row("exact", None, *_together(engine)))
     if lighter := lightened(engine.network):

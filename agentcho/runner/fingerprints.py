@@ -39,6 +39,8 @@ def _processor() -> str:
 
 def _name(source: Source) -> str:
     """What a model is called, wherever it is called from."""
+    if source.gguf is not None:
+        return str(source.gguf.path.resolve())
     return (
         str(Path(source.path).resolve()) if source.name == source.path and Path(source.path).is_dir() else source.name
     )

@@ -216,11 +216,14 @@ class Gate:
         return found
 
     def _packed_errors(self, shapes: list[LayerShape], rotations: list[Rotation]) -> tuple[list[float], list[float]]:
-        """Per layer: a packed, moved and stored history against the stock forward; and with a neighbour."""
+        """Per layer: a packed, moved and stored history against the stock forward, many tokens at once and then one
+        alone, for which other kernels may be in use; and with a neighbour."""
         stock = self._stock()
         alone = self._packed(shapes, rotations, neighbour=False)
         crowded = self._packed(shapes, rotations, neighbour=True)
-        packed = [_error(a, b) for a, b in zip(alone, stock, strict=True)]
+        single = self._single(shapes, rotations)
+        both = [torch.cat((many[:-1], one)) for many, one in zip(stock, single, strict=True)]
+        packed = [max(_error(a, c), _error(b, c)) for a, b, c in zip(alone, both, stock, strict=True)]
         neighbours = [_error(a, b) for a, b in zip(crowded, alone, strict=True)]
         self._demand(packed, "a packed forward differs from the stock one")
         self._demand(neighbours, "rows change with their neighbours in a batch (expert capacity, or scaling)")
@@ -258,18 +261,34 @@ class Gate:
         self, shapes: list[LayerShape], rotations: list[Rotation], neighbour: bool, rounding: bool = False
     ) -> list[Tensor]:
         """Hidden states of the probe's second half over its first, which was stored at another position."""
-        model = self._model
-        store = PagePool(shapes, 4 * PROBE, model.device, model.dtype, rounding=rounding)
-        first = KVEntry(b"", 5, PROBE, pages=store.allocate(PROBE))
-        first.segment = Segment(self._ids[:PROBE], 5, entry=first)
-        layers = Layers(store, rotations, model.device)
-        batch = Batch([first.segment], layers)
-        self._run(batch)
-        batch.commit()
+        store = self._store(shapes, rounding)
+        layers = Layers(store, rotations, self._model.device)
+        first = self._kept(layers, self._ids[:PROBE], 5, [])
         second = Segment(self._ids[PROBE:], PROBE, [Piece(0, first, 0)])
         beside = [Segment(self._neighbour, 3)] if neighbour else []
         batch = Batch([*beside, second], layers)
         return [hidden[0, second.span()].float() for hidden in self._run(batch)]
+
+    @torch.inference_mode()
+    def _single(self, shapes: list[LayerShape], rotations: list[Rotation]) -> list[Tensor]:
+        """Hidden states of the probe's last token, fed alone over all others, as a step of one row feeds it."""
+        layers = Layers(self._store(shapes), rotations, self._model.device)
+        first = self._kept(layers, self._ids[:PROBE], 5, [])
+        second = self._kept(layers, self._ids[PROBE:-1], PROBE, [Piece(0, first, 0)])
+        last = Segment(self._ids[-1:], 2 * PROBE - 1, [Piece(0, first, 0), Piece(1, second, PROBE)])
+        return [hidden[0, last.span()].float() for hidden in self._run(Batch([last], layers))]
+
+    def _store(self, shapes: list[LayerShape], rounding: bool = False) -> PagePool:
+        return PagePool(shapes, 4 * PROBE, self._model.device, self._model.dtype, rounding=rounding)
+
+    def _kept(self, layers: Layers, ids: list[int], position: int, context: list[Piece]) -> KVEntry:
+        """An encoding of these ids at that position, in the store."""
+        entry = KVEntry(b"", position, len(ids), pages=layers.pages.allocate(len(ids)))
+        entry.segment = Segment(ids, position, context, entry=entry)
+        batch = Batch([entry.segment], layers)
+        self._run(batch)
+        batch.commit()
+        return entry
 
     def _run(self, batch: Batch) -> Sequence[Tensor]:
         with packed():

@@ -22,6 +22,7 @@ from agentcho.runner.model import Model, Source, find, read_tokenizer
 from agentcho.runner.octets import check_kv_dtype
 from agentcho.runner.pages import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.prepack import pack
+from agentcho.runner.quantised import check_quantised
 
 
 class Parts(NamedTuple):
@@ -121,6 +122,7 @@ def checked(weights: Weights, markers: Markers, context: int | None = None) -> S
     check_kv_dtype(weights.place.kv)
     source = find(weights.model)
     check_config(source, context)
+    check_quantised(source.name, source.config, source.renamed, weights.place.bits, weights.merge)
     dtype_of(weights.place.dtype, weights.place.where())
     if markers == "refuse":
         check_markers(_framed(source).plain, markers, source.name)

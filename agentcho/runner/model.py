@@ -7,14 +7,12 @@ no cache of its own. Does not know: what a batch holds.
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 import transformers
@@ -25,18 +23,23 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    GgufConfig,
 )
-from transformers.utils import logging as hf_logging
 
 from agentcho.calls.owner import Owner
 from agentcho.config import served
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.template import unframed
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
-from agentcho.progress import Tell, counted, unheard
+from agentcho.progress import Tell, unheard
+from agentcho.runner import quantised
 from agentcho.runner.attention import Locality, Scoring
+from agentcho.runner.bars import heard as weights_heard
+from agentcho.runner.bars import multiplied_out, quiet
 from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
 from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dtype_of
+from agentcho.runner.digests import tokenizer_digest, weights_digest
+from agentcho.runner.gguf_file import WHOLE, GgufFile, alone, check_taken, is_gguf, named_files, read, take_factors
 from agentcho.runner.lighter import lighten
 from agentcho.runner.lora import TRAINING, Adapters
 from agentcho.runner.prepack import packed
@@ -52,10 +55,8 @@ TEXT_PART = {
     r"^language_model\.lm_head\.": "lm_head.",
 }
 """Names of weights of a text part within the whole, as the library wrote them over time, and alone."""
-WEIGHTS = "Loading weights"
-"""What the library calls its bar over them."""
-GGUF = "GGUF files are not read; give the safetensors that it was made from, and weights=int4 to keep them small"
-T = TypeVar("T")
+OPTIONAL = ("stored", "adapter", "bits", "kv_dtype")
+"""What a fingerprint has of some models alone."""
 
 
 class Attending(Protocol):
@@ -70,13 +71,23 @@ class Attending(Protocol):
 class Source:
     """Where a model comes from: the name that the user gave, the folder or hub id, and its config. `random`: its
     weights are random, and only its tokenizer comes from there. `renamed`: it is the text part of a larger model, whose
-    weights have longer names."""
+    weights have longer names. `gguf`: all of it is in this file of the folder."""
 
     name: str
     path: str
     config: Any
     random: bool = False
     renamed: bool = False
+    gguf: GgufFile | None = None
+
+    @contextmanager
+    def place(self) -> Iterator[dict[str, str]]:
+        """The library's options for where it is."""
+        if self.gguf is None:
+            yield {"pretrained_model_name_or_path": self.path}
+            return
+        with alone(self.gguf) as place:
+            yield place
 
 
 def find(model: str | Path) -> Source:
@@ -87,14 +98,14 @@ def find(model: str | Path) -> Source:
     path = str(_understudy()) if name == UNDERSTUDY else name
     if served(name):
         raise ModelNotFound(name, "a model behind an API is not loaded; RunConfig and `agentcho run` take one")
-    if path.lower().endswith(".gguf"):
-        raise ModelNotFound(name, GGUF)
     if len(path) > LONGEST:
         raise ModelNotFound(f"{name[:SHORT]}…", "no folder has so long a name")
+    if is_gguf(path):
+        return _of_gguf(name, read(name, Path(path)))
     if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
         raise ModelNotFound(name, "there is no such folder")
     if Path(path).is_dir() and not Path(path, "config.json").is_file():
-        raise ModelNotFound(name, "its folder has no config.json")
+        raise ModelNotFound(name, f"its folder has no config.json{named_files(Path(path))}")
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         layers = getattr(_text(config), "num_hidden_layers", 1)
@@ -105,19 +116,33 @@ def find(model: str | Path) -> Source:
     return Source(name, path, _text(config), renamed=_text(config) is not config)
 
 
+def _of_gguf(name: str, file: GgufFile) -> Source:
+    """With the config that the library makes of a file's metadata."""
+    try:
+        with alone(file) as place:
+            config = AutoConfig.from_pretrained(**place, trust_remote_code=False)
+    except Unreadable as error:
+        raise ModelBroken(name, file.path, _first_line(error), WHOLE) from error
+    take_factors(file, config)
+    return Source(name, str(file.path.parent), config, gguf=file)
+
+
 def _text(config: Any) -> Any:
     """The part of a multimodal model that reads and writes text, where that is a model of its own; else the model."""
     part: Any = getattr(config, "text_config", None)
     if type(part) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         return config
     part.tie_word_embeddings = config.tie_word_embeddings  # the whole model's config says which weights are tied
+    if whole := getattr(config, "quantization_config", None):
+        part.quantization_config = whole
     return part
 
 
 def read_tokenizer(source: Source) -> Any:
     """Its Hugging Face tokenizer, with a chat template, and no weights."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.path, trust_remote_code=False)
+        with source.place() as place:
+            tokenizer = AutoTokenizer.from_pretrained(**place, trust_remote_code=False)
     except Exception as error:  # the library raises plain `Exception` too
         why = f"no tokenizer that can be read ({_first_line(error)})"
         raise ModelBroken(source.name, Path(source.path), why) from error
@@ -181,7 +206,10 @@ class Model:
         try:
             kind = dtype_of(place.dtype, where, source.random, _size(source) if sized else 0)
             tokenizer = read_tokenizer(source)
-            if not source.random and (folder := Path(source.path)).is_dir():
+            if source.gguf is not None:
+                check_taken(source.name, source.gguf, source.config, _count(source))
+                kind = torch.bfloat16 if kind == "auto" else kind
+            elif not source.random and (folder := Path(source.path)).is_dir():
                 check_files(source.name, folder)
             network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where, tell)
         except ModelError:
@@ -189,6 +217,7 @@ class Model:
         except Unreadable as error:
             raise _refusal(source, error) from error
         model = cls(source, network.eval(), tokenizer)
+        model._weights = None if source.gguf is None else source.gguf.digest()
         if place.bits is not None:
             model._lighten(place.bits, tell)
         return model
@@ -225,12 +254,13 @@ class Model:
     @property
     def origin(self) -> str:
         """A name that is different for two models on one machine which compute different keys for the same words."""
-        numbers = " ".join(filter(None, (str(self.dtype), self.bits, self.kv_dtype and f"kv {self.kv_dtype}")))
+        file = None if self.source.gguf is None else self.weights
+        numbers = " ".join(filter(None, (str(self.dtype), file, self.bits, self.kv_dtype and f"kv {self.kv_dtype}")))
         return f"{self.source.name} {numbers} {self.adapter or ''} {'merged' if self.merged else ''}\0"
 
     @property
     def weights(self) -> str:
-        """A digest of the base's weights, computed once."""
+        """A digest of the base's weights, computed once; of a GGUF file, that of the file."""
         if self._weights is None:
             self._weights = weights_digest(self.network)
         return self._weights
@@ -273,33 +303,29 @@ class Model:
         eos = getattr(getattr(self.network, "generation_config", None), "eos_token_id", None)
         return frozenset() if eos is None else frozenset([eos] if isinstance(eos, int) else eos)
 
+    @property
+    def stored(self) -> str | None:
+        """What the weights were read from, and what was made of it, in words; None: safetensors with whole numbers."""
+        if self.source.gguf is None:
+            return None if self.source.random else quantised.stored(self.source.config, _short(self.dtype))
+        return f"GGUF, dequantised to {_short(self.dtype)} (was {self.source.gguf.numbers})"
+
     def fingerprint(self) -> dict[str, str]:
-        """Names, versions and a digest of all weights, for run records."""
+        """Names, versions and a digest of all weights, for run records; of a GGUF file, that of the file."""
         return {
             "model": self.source.name,
             "model_type": self.config.model_type,
             "weights": self.weights,
             "tokenizer": tokenizer_digest(self.tokenizer),
-            "dtype": str(self.dtype).removeprefix("torch."),
+            "dtype": _short(self.dtype),
             "device": self.device.type,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-        } | {key: value for key in ("adapter", "bits", "kv_dtype") if (value := getattr(self, key)) is not None}
+        } | {key: value for key in OPTIONAL if (value := getattr(self, key)) is not None}
 
 
-def weights_digest(network: nn.Module) -> str:
-    """A digest of all weights, by name, type and content. It reads every one of them."""
-    hasher = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(network.state_dict().items()):
-        hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
-        hasher.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data if tensor.ndim else b"")
-    return hasher.hexdigest()
-
-
-def tokenizer_digest(tokenizer: Any) -> str:
-    """A digest of vocabulary, merges, added tokens and chat template."""
-    framed = tokenizer.backend_tokenizer.to_str() + "\0" + str(tokenizer.chat_template)
-    return hashlib.blake2b(framed.encode(), digest_size=16).hexdigest()
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _refusal(source: Source, error: Exception) -> ModelError:
@@ -309,6 +335,8 @@ def _refusal(source: Source, error: Exception) -> ModelError:
     if ATTENTION in str(error):
         cause = "its class has an attention of its own that cannot be answered from outside"
         return UnsupportedModel(name, cause, "Use a model whose class takes any attention implementation.")
+    if source.gguf is not None:
+        return ModelBroken(name, source.gguf.path, _first_line(error), WHOLE)
     return refusal(name, source.path, error)
 
 
@@ -323,12 +351,13 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
         placed: DeviceMap | None = None if where.type == "cpu" else {"": where}
     else:
         placed = where if isinstance(where, str) else dict(where)
-    with _quiet(), _heard(tell):
+    of_gguf = nullcontext() if source.gguf is None else multiplied_out(tell)
+    with quiet(), weights_heard(tell), of_gguf, source.place() as place:
         network, report = _loader().from_pretrained(
-            source.path,
+            **place,
             dtype=dtype,
             attn_implementation=ATTENTION,
-            use_safetensors=True,
+            use_safetensors=source.gguf is None,
             trust_remote_code=False,
             output_loading_info=True,
             device_map=placed,
@@ -341,8 +370,13 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
 
 
 def _part(source: Source) -> dict[str, Any]:
-    """How the weights of a text part are found among those of the whole model."""
-    return {"config": source.config, "key_mapping": TEXT_PART} if source.renamed else {}
+    """How the weights of a text part are found among those of the whole model; or those of a GGUF file, to be
+    multiplied out and never kept in blocks: the library would fetch code for these from the hub."""
+    if source.gguf is not None:
+        return {"config": source.config, "quantization_config": GgufConfig(dequantize=True)}
+    return (
+        {"config": source.config, "key_mapping": TEXT_PART} if source.renamed else quantised.dequantised(source.config)
+    )
 
 
 def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
@@ -356,6 +390,11 @@ def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module
 def _size(source: Source, dtype: torch.dtype = torch.float32) -> int:
     """How many bytes all weights take, shared ones counted once. Nothing is loaded."""
     return sum(weight.nbytes for weight in _made(source, dtype, torch.device("meta")).parameters())
+
+
+def _count(source: Source) -> int:
+    """How many numbers all weights have, shared ones counted once. Nothing is loaded."""
+    return sum(weight.numel() for weight in _made(source, torch.float32, torch.device("meta")).parameters())
 
 
 def _made(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
@@ -409,42 +448,3 @@ def _chunks(config: Any) -> dict[int, int]:
     kinds = getattr(config, "layer_types", None) or []
     size = getattr(config, "attention_chunk_size", None)
     return {i: size for i, kind in enumerate(kinds) if kind == "chunked_attention" and size}
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Turn the library's loading bars off, and on again afterwards."""
-    shown = hf_logging.is_progress_bar_enabled()
-    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def _heard(tell: Tell) -> Iterator[None]:
-    """Tell of each weight that the library loads in this thread. Its progress bar is the one place where it counts
-    them."""
-    if tell is unheard:
-        yield
-        return
-    here = threading.get_ident()
-
-    def bar(made: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        mine = threading.get_ident() == here and options.get("desc") == WEIGHTS
-        return _told(args[0], tell) if mine else made(*args, **options)
-
-    before = hf_logging.set_tqdm_hook(bar)
-    try:
-        yield
-    finally:
-        hf_logging.set_tqdm_hook(before)
-
-
-def _told(weights: Collection[T], tell: Tell) -> Iterator[T]:
-    read = counted(tell, "weights read", len(weights))
-    for number, weight in enumerate(weights, 1):
-        yield weight
-        read(number)

@@ -72,7 +72,7 @@ class ServeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str = Field(default="understudy", description="'understudy', a folder, or a Hugging Face id.")
+    model: str = Field(default="understudy", description="'understudy', a folder, a GGUF file, or a Hugging Face id.")
     name: str | None = Field(
         default=None,
         pattern=r"^[^#\s]{1,200}$",

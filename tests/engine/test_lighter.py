@@ -14,10 +14,10 @@ from torch import nn
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.config import Bits
 from agentcho.engine.layout import Segment
-from agentcho.errors import ModelError, ModelNotFound
+from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.runner import products
 from agentcho.runner.doctor import doctor
-from agentcho.runner.lighter import Lighter, lighten, lightened
+from agentcho.runner.lighter import SAID, Lighter, lighten, lightened
 from agentcho.runner.prepack import packed
 from agentcho.runner.products import Product, quickest
 from agentcho.runner.rounding import GROUP, Rounded, paired, rounded, unpaired
@@ -135,6 +135,22 @@ def test_a_product_that_gives_something_else_is_not_taken(
         assert torch.equal(layer(torch.eye(64)).T - layer.bias.unsqueeze(1), layer.whole() + 0 * layer.bias[0])  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("wrong", [1, 16, None])
+def test_the_gate_refuses_a_product_that_is_wrong_for_one_row_or_for_many(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: int | None
+) -> None:
+    def making(matrix: Rounded) -> Product:
+        return lambda rows: rows @ matrix.whole().T * (1.2 if len(rows) == wrong else 1)
+
+    monkeypatch.setattr("agentcho.runner.lighter.quickest", lambda *given: making)
+    monkeypatch.setitem(SAID, making, "by hand")
+    if wrong is None:
+        light(folder, dtype="float32").close()
+        return
+    with pytest.raises(UnsupportedModel, match="a packed forward differs from the stock one"):
+        light(folder, dtype="float32")
+
+
 def test_what_goes_through_has_gradients_and_the_weights_have_none() -> None:
     layer = nn.Linear(32, 16)
     Lighter.make(layer, "int4", quickest("int4", torch.float32, torch.device("cpu")))
@@ -214,12 +230,6 @@ def test_a_layer_whose_width_has_no_whole_number_of_groups_is_left_whole_and_cou
     assert "; 1 left whole, with a width that is no multiple of 32;" in lightened(network)
     with pytest.raises(ModelError, match="m has no linear layers that could be in int4"):
         lighten(Network(nn.Linear(40, 64)), "int4", "m")
-
-
-def test_a_gguf_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "m.GGUF").write_bytes(b"GGUF")
-    with pytest.raises(ModelNotFound, match="GGUF files are not read; give the safetensors that it was made from"):
-        Engine.load(tmp_path / "m.GGUF")
 
 
 def test_unknown_bits_and_a_merge_are_refused_before_anything_is_read() -> None:

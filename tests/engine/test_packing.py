@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from agentcho import Decode, Engine, Prefill
 from agentcho.runner import prepack
 from agentcho.runner.device import SMALL, dtype_of, has_bfloat16
-from agentcho.runner.model import weights_digest
+from agentcho.runner.digests import weights_digest
 from agentcho.runner.prepack import Packed, kernels, pack, packed, refusal
 from tests.conftest import PLAIN
 

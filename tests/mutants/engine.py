@@ -453,8 +453,8 @@ KERNELS = (
         "one key for a message in whatever bits the weights are",
         "keys and values of one model would be read by another that computes others",
         "agentcho/runner/model.py",
-        "(str(self.dtype), self.bits, ",
-        "(str(self.dtype), ",
+        "(str(self.dtype), file, self.bits, ",
+        "(str(self.dtype), file, ",
         (f"{LIGHTER}::test_what_is_stored_is_under_another_key_in_other_bits",),
     ),
     Mutant(

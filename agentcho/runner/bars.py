@@ -1,0 +1,76 @@
+"""The library's progress bars over weights: not drawn, and heard by who wants to. Does not know: models, files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, TypeVar
+
+from transformers.utils import logging as hf_logging
+
+from agentcho.progress import Tell, counted, unheard
+
+WEIGHTS = "Loading weights"
+"""What the library calls its bar over them."""
+GGUF = "transformers.modeling_gguf_pytorch_utils"
+"""The module that draws a bar of its own, over the tensors of a GGUF file."""
+T = TypeVar("T")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Turn the library's loading bars off, and on again afterwards."""
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def heard(tell: Tell) -> Iterator[None]:
+    """Tell of each weight that the library loads in this thread. Its progress bar is the one place where it counts
+    them."""
+    if tell is unheard:
+        yield
+        return
+    here = threading.get_ident()
+
+    def bar(made: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        mine = threading.get_ident() == here and options.get("desc") == WEIGHTS
+        return _told(args[0], tell, "weights read") if mine else made(*args, **options)
+
+    before = hf_logging.set_tqdm_hook(bar)
+    try:
+        yield
+    finally:
+        hf_logging.set_tqdm_hook(before)
+
+
+@contextmanager
+def multiplied_out(tell: Tell) -> Iterator[None]:
+    """Tell of each tensor of a GGUF file that the library multiplies out in this thread, and draw no bar: it asks
+    nobody whether it may."""
+    reader: Any = import_module(GGUF)
+    here, before = threading.get_ident(), reader.tqdm
+
+    def bar(tensors: Collection[T], *args: Any, **options: Any) -> Any:
+        mine = threading.get_ident() == here
+        return _told(tensors, tell, "tensors multiplied out") if mine else before(tensors, *args, **options)
+
+    reader.tqdm = bar
+    try:
+        yield
+    finally:
+        reader.tqdm = before
+
+
+def _told(weights: Collection[T], tell: Tell, what: str) -> Iterator[T]:
+    read = counted(tell, what, len(weights))
+    for number, weight in enumerate(weights, 1):
+        yield weight
+        read(number)
