@@ -27,11 +27,12 @@ Row = Any
 Stored = Any
 """The pages of one encoding, or a copy of them outside. Only the runner that made it looks inside."""
 Slot = Any
-"""The place where one running decode keeps the keys and values that it attends to. `slot.pool.shared` is the context
-that it shares with other slots, or None; `slot.pool.kind.alone` says whether its decode runs in forwards of its own."""
-SharedContext = Any
-"""A context that several slots have in common. `claimed`: one of their decodes gathers it in this forward, or has
-gathered it."""
+"""The place where one running decode keeps the keys and values that it attends to. `slot.pieces` are those of its
+context that it gathers; the others are in the shared runs of `slot.readings`. `slot.pool.kind.alone` says whether its
+decode runs in forwards of its own."""
+SharedRun = Any
+"""What several slots read in one place: its `pieces`. `claimed`: one of their decodes gathers it in this forward, or
+has gathered it."""
 Ran = tuple[list["Segment"], Any]
 """What a forward returns: its segments in the order of their rows of logits, and a sequence of these rows, one for each
 wanted token."""

@@ -23,8 +23,8 @@ class Debug(NamedTuple):
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        """The contexts that several running decodes have in common."""
-        return tuple(self.slots.shared.values())
+        """The runs of pieces that several running decodes read in one place."""
+        return tuple(self.slots.shared)
 
     def entry(self, id: EncodingId) -> KVEntry:
         """The stored keys and values that a finished id names. `KeyError`: it names none."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.base import Ran, Row, Runner, SharedContext
+from agentcho.engine.base import Ran, Row, Runner, SharedRun
 from agentcho.engine.layout import Segment
 from agentcho.engine.sequence import Sequence
 from agentcho.engine.waiting import Waiting
@@ -115,28 +115,29 @@ class Trial:
     def apart(self, plan: Plan) -> Ran:
         """Run the segments of a plan in forwards that no bit of another call depends on, every segment after those that
         it reads: one each, and rows of exact calls together, as far as the runner takes them. If the segment that would
-        gather a shared context fails, the next segment over that context gathers it. Returns the segments in the order
+        gather a shared run fails, the next segment over that run gathers it. Returns the segments in the order
         of their rows of logits, and these rows."""
         return _Apart(self._runner, self._blame, plan).run()
 
 
 class _Apart:
-    """The forwards of one plan. `_block`: rows that wait to go into one forward. `_left`: the shared contexts that
+    """The forwards of one plan. `_block`: rows that wait to go into one forward. `_left`: the shared runs that
     nobody has gathered, because who was to do it failed."""
 
     def __init__(self, runner: Runner, blame: Blame, plan: Plan) -> None:
         self._runner, self._blame, self._plan = runner, blame, plan
         self._order, self._rows = list[Segment](), list[Row]()
-        self._block, self._left = list[Fed](), set[SharedContext]()
+        self._block, self._left = list[Fed](), set[SharedRun]()
 
     def run(self) -> Ran:
         """See `Trial.apart`."""
         lost = {call for call, _ in self._plan.failed}
         for call, segment in zip(self._plan.sequences, self._plan.segments, strict=True):
-            if segment.shared in self._left:
-                segment.pieces = call.context.pieces
-            if call in lost or not all(piece.entry.ready for piece in segment.pieces):
-                self._left |= _gathering(segment)
+            if self._left and segment.slot is not None:
+                reads = [reading.run for reading in segment.slot.readings]
+                segment.claims = [run for run in reads if run in segment.claims or run in self._left]
+            if call in lost or not all(entry.ready for entry in segment.sources):
+                self._left |= {*segment.claims}
             elif self._plan.exact and segment.alone and len(segment.ids) <= self._runner.block:
                 self._join(call, segment)
             else:
@@ -158,7 +159,7 @@ class _Apart:
         """One forward. Of several calls that fail together each is tried by itself, and has the bits that it would have
         had."""
         segments = [segment for _, segment in fed]
-        gathering = set[SharedContext]().union(*map(_gathering, segments))
+        gathering = {run for segment in segments for run in segment.claims}
         try:
             ran = self._runner.run(segments)
         except Exception as error:
@@ -173,8 +174,3 @@ class _Apart:
             self._left -= gathering
             self._order += ran[0]
             self._rows += ran[1]
-
-
-def _gathering(segment: Segment) -> set[SharedContext]:
-    """The shared context that this segment gathers for itself and for others, as a set of one or none."""
-    return {segment.shared} if segment.shared is not None and segment.pieces else set()

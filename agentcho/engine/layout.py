@@ -8,7 +8,7 @@ and values are computed or kept, when a call runs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -26,7 +26,7 @@ from agentcho.calls.call import (
     Stopped,
 )
 from agentcho.calls.values import text as plain
-from agentcho.engine.base import SharedContext, Slot
+from agentcho.engine.base import SharedRun, Slot
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.message import Words
 
@@ -210,9 +210,9 @@ def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> by
 class Segment:
     """New tokens `ids`, the first at `position`, over `pieces`.
 
-    With a `slot`, the pieces are gathered into the slot (or into the context that it shares) and the tokens' own keys
-    are appended there. With an `entry`, their own keys go to its pages. `wanted`: the indices of its tokens whose
-    next-token logits are asked for.
+    With a `slot`, the pieces are gathered into the slot, and the tokens' own keys are appended there; `claims` are the
+    shared runs that are gathered with it, of those that its slot reads in place. With an `entry`, their own keys go to
+    its pages. `wanted`: the indices of its tokens whose next-token logits are asked for.
 
     With a `base`, `ids` are the tokens of a message that are encoded anew, at its indices `places`, and the others are
     those of the base. The first `done` tokens of the message were encoded before, and are in `entry` already; `copied`
@@ -232,12 +232,14 @@ class Segment:
     done: int = 0
     copied: int = 0
     row: bool = False
+    claims: Sequence[SharedRun] = ()
     first: int = field(default=0, init=False)
 
     @property
-    def shared(self) -> SharedContext | None:
-        """The context that its slot shares with others, or None."""
-        return None if self.slot is None else self.slot.pool.shared
+    def sources(self) -> Iterator[KVEntry]:
+        """The entries that are gathered for it, and by it for others."""
+        for pieces in (self.pieces, *(run.pieces for run in self.claims)):
+            yield from (piece.entry for piece in pieces)
 
     @property
     def alone(self) -> bool:
@@ -247,7 +249,7 @@ class Segment:
     @property
     def gathered(self) -> int:
         """How many tokens are gathered into its own slot."""
-        return 0 if self.shared is not None else sum(piece.entry.length for piece in self.pieces) + self.copied
+        return sum(piece.entry.length for piece in self.pieces) + self.copied
 
     @property
     def written(self) -> tuple[Piece, int] | None:

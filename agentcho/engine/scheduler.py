@@ -181,7 +181,7 @@ class Scheduler:
         self._assembly.begin(call, call.needs)
         call.reserved = self._tiers.reserve(call.longest)
         call.slot = self._slots.take(call.context, len(call.feed), plan.exact, call.leader is not None)
-        call.before, call.status = 0 if call.slot.pool.shared else call.context.length, Status.RUNNING
+        call.before, call.status = sum(piece.entry.length for piece in call.slot.pieces), Status.RUNNING
         self._running.append(call)
         self._feed(plan, call)
         return True

@@ -225,19 +225,21 @@ class Sequence:
         return ended and not self.fed and self.lacking <= SHORT
 
     def next_segment(self) -> Segment:
-        """The next segment of a decode or a shadow. Of all rows over a shared context, the first to begin gathers that
-        context."""
+        """The next segment of a decode or a shadow. Of all rows over a shared run, the first to begin gathers that."""
         assert self.slot is not None
-        generation, shared = self.speech, self.slot.pool.shared
+        generation = self.speech
         if self.leader is None:
             feed, wanted = generation.feed + generation.guessed, generation.wanted
         else:
             feed, wanted = self.feed, ()
-        pieces = () if self.fed or (shared is not None and shared.claimed) else self.context.pieces
-        if shared is not None:
-            shared.claimed = True
-        row = bool(self.fed) and generation.stopped is None and self.leader is None
-        return Segment(feed, self.context.start + self.fed, pieces, slot=self.slot, wanted=wanted, row=row)
+        start = self.context.start + self.fed
+        if self.fed:
+            row = generation.stopped is None and self.leader is None
+            return Segment(feed, start, slot=self.slot, wanted=wanted, row=row)
+        claims = [reading.run for reading in self.slot.readings if not reading.run.claimed]
+        for run in claims:
+            run.claimed = True
+        return Segment(feed, start, self.slot.pieces, slot=self.slot, wanted=wanted, claims=claims)
 
     def advance(self, fed: int) -> None:
         """Note that `fed` tokens of a decode or a shadow went through a forward."""

@@ -18,7 +18,7 @@ from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Ran, Row
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Context, Segment
+from agentcho.engine.layout import Context, Piece, Segment
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.waiting import Budget
 from agentcho.errors import RequestError, StoreDamaged, StoreFull
@@ -94,11 +94,13 @@ class VirtualPages:
 
 
 class VirtualSlot:
-    """The place of one running decode. `value` is whatever its runner keeps there. No context is shared."""
+    """The place of one running decode. `value` is whatever its runner keeps there. Nothing is read in place."""
 
-    pool = SimpleNamespace(shared=None, kind=SimpleNamespace(alone=False))
+    pool = SimpleNamespace(kind=SimpleNamespace(alone=False))
+    readings = ()
 
     def __init__(self) -> None:
+        self.pieces: Sequence[Piece] = ()
         self.value: Any = None
 
 
@@ -114,17 +116,19 @@ class VirtualSlots:
 
     def __init__(self) -> None:
         self._open: set[VirtualSlot] = set()
-        self.shared: dict[object, object] = {}
+        self.shared = ()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def expect(self, contexts: Iterable[Context]) -> None:
-        """Contexts are not shared, so there is nothing to prepare."""
+        """Nothing is shared, so there is nothing to prepare."""
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> VirtualSlot:
         """A slot for a row."""
-        return self.open(feed)
+        slot = self.open(feed)
+        slot.pieces = context.pieces
+        return slot
 
     def open(self, tokens: int, alone: bool = False) -> VirtualSlot:
         """A slot."""

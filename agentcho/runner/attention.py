@@ -86,24 +86,9 @@ def is_plain(locality: Locality, scoring: Scoring) -> bool:
     return locality.kind == "full" and scoring.softcap is None and scoring.sinks is None
 
 
-def attend_both(
-    queries: Tensor, shared: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], mask: Tensor | None, scale: float
-) -> Tensor:
-    """`attend` over two parts: keys and values `[kv_heads, length, dim]` that all rows see whole, and `[rows, kv_heads,
-    length, dim]` of each row, masked. Each part is weighed alone, and then both against each other by the sums of their
-    weights, in float32. On a CPU only."""
-    rows, heads, count, dim = queries.shape
-    together = queries.transpose(0, 1).reshape(1, heads, rows * count, dim)
-    theirs, their_sums = _weighed(together, shared[0][None], shared[1][None], None, scale)
-    theirs = theirs.reshape(heads, rows, count, dim).transpose(0, 1)
-    their_sums = their_sums.reshape(heads, rows, count).transpose(0, 1)
-    ours, our_sums = _weighed(queries, *own, mask, scale)
-    share = torch.sigmoid(our_sums - their_sums).unsqueeze(-1)
-    return torch.lerp(theirs.float(), ours.float(), share).to(queries.dtype)
-
-
-def _weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-    """Weighted values, and the logarithms of the sums of their weights, `[rows, heads, n]`, float32."""
+def weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """`attend` by a plain softmax, and the logarithms of the sums of its weights `[rows, heads, n]`, float32. On a CPU
+    only."""
     rows, heads, count, dim = queries.shape
     kv_heads = keys.shape[1]
     groups = heads // kv_heads

@@ -22,11 +22,12 @@ from torch import Tensor
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece, Segment
 from agentcho.runner import flex
-from agentcho.runner.attention import Locality, Scoring, attend, attend_both, causal, causal_at
+from agentcho.runner.attention import Locality, Scoring, attend, causal, causal_at
 from agentcho.runner.gather import Gather, Gathered, Source
+from agentcho.runner.inplace import InPlace
 from agentcho.runner.pages import PagePool
 from agentcho.runner.rope import Rotation, Workspace
-from agentcho.runner.slots import Slot, SlotPool
+from agentcho.runner.slots import SlotPool
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
@@ -201,7 +202,7 @@ class _Part:
         self._layers, self._spans, self._spare = forward.layers, forward.spans, forward.spare
         self._rows = list[DecodeAttention]()
         for group in forward.groups:
-            self._rows.append(DecodeAttention(group, table, forward.fixed))
+            self._rows.append(DecodeAttention(group, table, forward.fixed, self._layers.rotations))
         if self._spans:
             self._begin_spans(table.device)
 
@@ -233,8 +234,9 @@ class DecodeAttention:
     """The attention of the rows of a group in one forward. On devices where each row reads only its own blocks of keys,
     all rows of the pool take part, because their number seldom changes (see `flex`)."""
 
-    def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool) -> None:
+    def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool, rotations: Sequence[Rotation]) -> None:
         pool = self._pool = group.pool
+        self._rotations = rotations
         self._span, self._most = slice(group.first, group.stop), group.most
         _, self._at, self._rows, self._ends = table[:, self._span]
         self._blocks = bool(pool.kernels) and table.device in pool.kernels and flex.has_kernels(table.device)
@@ -245,6 +247,9 @@ class DecodeAttention:
         self._nth: Tensor | int = torch.tensor(nth, device=table.device) if group.most > 1 else 0
         home = pool.positions.device
         pool.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
+        slots = [segment.slot for segment in group.segments if segment.slot is not None]
+        readings = ((slot.index, slot.readings) for slot in slots)
+        self._beside = InPlace(readings, self._count, table.device) if pool.kind.beside else None
         self._seen: dict[Locality, Tensor] = {}
         self._seen_blocks: dict[Locality, flex.Seen] = {}
 
@@ -265,8 +270,9 @@ class DecodeAttention:
             spread = asked.new_zeros(self._count, asked.shape[1], self._most, asked.shape[2])
             spread[self._rows, :, self._nth] = asked
             asked = spread
-        if pool.shared is not None:
-            out = attend_both(asked, pool.shared.get(layer), (k, v), self._seen[locality], scoring.scale)
+        if self._beside is not None:
+            mask, rotation = self._seen[locality], self._rotations[layer]
+            out = self._beside.attend(layer, rotation, asked, (k, v), mask, scoring.scale)
         elif self._blocks:
             out = self._attend_blocks(asked, k, v, locality, scoring)
         else:
@@ -306,14 +312,16 @@ class _Context:
         self._places = torch.tensor(segment.places, device=device)
         whole = [self._queries] if self._base is None else self._base.positions()
         self._length = len(whole[0])
-        before, slot, shared = self._gather.positions(), segment.slot, segment.shared
-        if shared is not None and before:
-            shared.slot.place(0, torch.cat(before))
-        new = torch.cat([*(before if shared is None else ()), *whole])
+        self._claims = [(run, Gather(run.pieces, device, None, gathered, lend)) for run in segment.claims]
+        for run, gather in self._claims:
+            run.slot.place(0, torch.cat(gather.positions()))
+        slot, new = segment.slot, torch.cat([*self._gather.positions(), *whole])
+        self._beside = None
         if slot is not None:
             filled = slot.length
             slot.place(filled, new)
             new = slot.positions(filled + len(new)).to(device)
+            self._beside = InPlace([(0, slot.readings)], 1, device) if slot.readings else None
         self._keys = new
         self._masks: dict[Locality, Tensor | None] = {}
 
@@ -324,10 +332,13 @@ class _Context:
             self._masks[locality] = self._mask(locality)
         k, v = self._keys_and_values(source)
         mask, asked = self._masks[locality], queries[:, :, segment.span()]
-        if segment.shared is None:
+        if self._beside is None:
             out = attend(asked, k[None], v[None], mask, scoring)
         else:
-            out = attend_both(asked, segment.shared.get(source.layer), (k[None], v[None]), mask, scoring.scale)
+            for run, gather in self._claims:
+                gather.write(source, *run.slot.get(source.layer, 0, run.tokens))
+            own = (k[None], v[None])
+            out = self._beside.attend(source.layer, source.rotation, asked, own, mask, scoring.scale)
         return out.transpose(1, 2)
 
     def _mask(self, locality: Locality) -> Tensor | None:
@@ -337,11 +348,9 @@ class _Context:
         return causal(self._queries, self._keys, len(self._queries), locality)
 
     def _keys_and_values(self, source: Source) -> tuple[Tensor, Tensor]:
-        """All keys and values `[heads, length, dim]` that it attends to, its own last; without those of a shared
-        context."""
+        """All keys and values `[heads, length, dim]` that it attends to, its own last; without what it reads in
+        place."""
         segment, (own_k, own_v) = self._segment, self._own(source)
-        if segment.shared is not None:
-            return self._beside(source)
         if segment.entry is not None:
             source.pages.write(segment.entry.block, source.layer, own_k, own_v, segment.done)
         before, own = self._gather.length, own_k.shape[1]
@@ -354,19 +363,6 @@ class _Context:
         self._gather.write(source, k, v)
         k[:, before:], v[:, before:] = own_k, own_v
         return (k, v) if segment.slot is None else segment.slot.get(source.layer, 0, segment.slot.length + before + own)
-
-    def _beside(self, source: Source) -> tuple[Tensor, Tensor]:
-        """The same of a row over a shared context, which is gathered by the first of its rows: all tokens of the row's
-        own slot."""
-        shared, span = self._segment.shared, self._segment.span()
-        slot: Slot | None = self._segment.slot
-        assert shared is not None
-        assert slot is not None
-        if self._gather.length:
-            self._gather.write(source, *shared.get(source.layer))
-        k, v = slot.room(source.layer, len(self._segment.ids))
-        k[:], v[:] = source.keys[:, span], source.values[:, span]
-        return slot.get(source.layer, 0, slot.length + len(self._segment.ids))
 
     def _own(self, source: Source) -> tuple[Tensor, Tensor]:
         """The keys and values of the segment's message: the new ones, put among those of its base where it has one."""

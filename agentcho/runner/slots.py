@@ -2,13 +2,12 @@
 
 A slot is one row of a pool. A pool has rows of like capacity in one tensor a layer, so that all of them attend in one
 operation. A slot that is handed out is all zeros, so that nothing which another decode left stands behind a mask.
-Decodes that begin together over the same encodings at the same places share that context: it is gathered once, and read
+What decodes that begin together read of the same encodings they share (see `sharing`): it is gathered once, and read
 once a step for all. Does not know: calls, sampling, where keys are stored in the end.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import NamedTuple
@@ -17,24 +16,30 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Context
+from agentcho.engine.layout import Context, Piece
 from agentcho.runner import flex
 from agentcho.runner.pages import LayerShape, zeros
+from agentcho.runner.sharing import LEAST, Pieces, alike, runs, tokens
 
 _serials = count()
 IDLE = 1 / 4
 """The share of the store's tokens that pools without any row may keep."""
-LEAST = 64
-"""A context of fewer tokens is not shared: to read it apart takes longer than to read it several times."""
-_Places = tuple[tuple[KVEntry, int], ...]
+LONG = 1024
+"""What a row gathers is open to rows that begin later where it has so many tokens: then a second copy weighs more than
+that it is read apart."""
 
 
 class Slot:
     """The place of one row. `length` tokens are filled, and nothing beyond token `touched` was ever written. `pool` and
-    `index` change when it moves to a wider pool."""
+    `index` change when it moves to a wider pool.
+
+    `pieces` are those of the row's context that are gathered here; what `readings` names is read in place.
+    """
 
     def __init__(self, pool: SlotPool, index: int) -> None:
         self.pool, self.index, self.length, self.touched = pool, index, 0, 0
+        self.pieces: Pieces = ()
+        self.readings: tuple[Reading, ...] = ()
 
     def room(self, layer: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Views `[heads, tokens, dim]` of one layer to write the next `tokens` tokens into."""
@@ -59,27 +64,39 @@ class Slot:
         return self.pool.positions[self.index, :stop]
 
 
-class SharedContext:
-    """A context of `tokens` tokens in a slot of its own, which `rows` rows attend to before their own tokens.
-    `claimed`: one of these rows has gathered it, or does so in this forward."""
+class SharedRun:
+    """Pieces in a slot of their own, at the positions where the first of its readers has them. `readers`: how many
+    readings of it rows have. `claimed`: one of these rows has gathered it, or does so in this forward."""
 
-    def __init__(self, slot: Slot, tokens: int) -> None:
-        self.slot, self.tokens, self.rows, self.claimed = slot, tokens, 0, False
+    def __init__(self, pieces: Pieces, slot: Slot) -> None:
+        self.pieces, self.slot, self.tokens = pieces, slot, tokens(pieces)
+        self.readers, self.claimed = 0, False
 
-    def get(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Views of keys and values `[heads, tokens, dim]` of one layer."""
-        return self.slot.get(layer, 0, self.tokens)
+
+class Reading(NamedTuple):
+    """The tokens start … stop of a run as one row reads them: `shift` positions further along than they were
+    gathered."""
+
+    run: SharedRun
+    start: int
+    stop: int
+    shift: int
+
+    @property
+    def span(self) -> tuple[SharedRun, int, int]:
+        """What it reads, wherever that stands."""
+        return self.run, self.start, self.stop
 
 
 class Kind(NamedTuple):
     """Which rows are in one pool. A pool that is `alone` has one row for good, so that its shapes and its alignment
     depend on that row only. Rows that do not go in every step (shadows) are `apart` from those that do, which would
-    else read their contexts too. Rows over a `shared` context are in a pool of their own."""
+    else read their contexts too. Rows that also read in place are in pools `beside` the others."""
 
     capacity: int
     alone: bool = False
     apart: bool = False
-    shared: SharedContext | None = None
+    beside: bool = False
 
 
 class SlotPool:
@@ -87,7 +104,7 @@ class SlotPool:
     capacity]`. `kernels`: the devices on which rows read only their own blocks (see `flex`)."""
 
     def __init__(self, layers: list[LayerShape], kind: Kind, device: torch.device, dtype: torch.dtype) -> None:
-        self.kind, self.capacity, self.shared, self.serial = kind, kind.capacity, kind.shared, next(_serials)
+        self.kind, self.capacity, self.serial = kind, kind.capacity, next(_serials)
         self.slots: list[Slot] = []
         places = [(shape, shape.device or device) for shape in layers]
         self.keys = [zeros((1, s.heads, kind.capacity, s.key_dim), at, dtype) for s, at in places]
@@ -153,7 +170,7 @@ class Slots:
     """All slots of an engine, in pools whose capacities double from `smallest` on.
 
     Pools without rows are kept for the next row of their kind, up to `idle` tokens in all, because the first write to
-    fresh memory costs as much again. Rows `may_share` contexts where that is exact and was found to be worth it (see
+    fresh memory costs as much again. Rows `may_share` runs of their contexts where that is exact (see
     `gate.can_share`).
     """
 
@@ -169,8 +186,9 @@ class Slots:
         self._layers, self._device, self._dtype = layers, device, dtype
         self._smallest, self._idle, self.may_share = smallest, idle, may_share
         self._pools: list[SlotPool] = []
-        self.shared: dict[_Places, SharedContext] = {}
-        self._expected: Counter[_Places] = Counter()
+        self.shared: list[SharedRun] = []
+        self._expected: dict[KVEntry, Pieces] = {}
+        self._known: dict[KVEntry, list[tuple[SharedRun, int]]] = {}
 
     def __len__(self) -> int:
         return sum(len(pool.slots) for pool in self._pools)
@@ -178,57 +196,97 @@ class Slots:
     # -- for rows, which may share contexts --------------------------------------------------------------
 
     def expect(self, contexts: Iterable[Context]) -> None:
-        """Announce the contexts of all rows that wait, before any of them takes a slot. A context that only one of them
-        has is not shared."""
-        self._expected = Counter(_places(context) for context in contexts) if self.may_share else Counter()
+        """Announce the contexts of all rows that wait, before any of them takes a slot. What only one of them has is
+        not shared, but where a row has it in place already."""
+        self._expected = {run[0].entry: run for run in runs(contexts)} if self.may_share else {}
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot:
         """A slot for a row that begins with `feed` tokens over this context. See `Kind` for `alone` and `apart`."""
-        shared = None if alone or context.length < LEAST else self._common(context)
-        if shared is None:
-            return self.open(context.length + 2 * feed, alone, apart)
+        own, readings = (context.pieces, ()) if alone else self._split(context.pieces)
         try:
-            slot = self.open(2 * feed, alone, apart, shared)
+            slot = self.open(tokens(own) + 2 * feed, alone, apart, bool(readings))
         except BaseException:
-            if not shared.rows:
-                self._forget(shared)
+            self._leave(readings)
             raise
-        shared.rows += 1
+        slot.pieces, slot.readings = own, readings
         return slot
 
-    def _common(self, context: Context) -> SharedContext | None:
-        """The shared slot of a context that other rows have too, or will have; None: no other row has it."""
-        places = _places(context)
-        if places not in self.shared and self._expected[places] > 1:
-            self.shared[places] = SharedContext(self.open(context.length, alone=True), context.length)
-        return self.shared.get(places)
+    def _split(self, pieces: Pieces) -> tuple[Pieces, tuple[Reading, ...]]:
+        """Which of these pieces a row gathers for itself, and what it reads in place, as one more reader of that."""
+        own, readings, place = list[Piece](), list[Reading](), 0
+        try:
+            while place < len(pieces):
+                reading, count = self._in_place(pieces, place)
+                if reading is None or reading.span in [each.span for each in readings]:
+                    own.append(pieces[place])
+                    place += 1
+                else:
+                    reading.run.readers += 1
+                    readings.append(reading)
+                    place += count
+            if self.may_share and tokens(own) >= LONG:
+                own, found = [], self._share(tuple(own))
+                found.readers += 1
+                readings.append(Reading(found, 0, found.tokens, 0))
+        except BaseException:
+            self._leave(readings)
+            raise
+        return tuple(own), tuple(readings)
+
+    def _in_place(self, pieces: Pieces, place: int) -> tuple[Reading | None, int]:
+        """The longest reading of what stands there that other rows have too, or will have, and of how many pieces it
+        is."""
+        best, most = None, LEAST - 1
+        for run, first in self._known.get(pieces[place].entry, ()):
+            count = alike(run.pieces[first:], pieces[place:])
+            if (length := tokens(run.pieces[first : first + count])) > most:
+                start, shift = tokens(run.pieces[:first]), pieces[place].offset - run.pieces[first].offset
+                best, most = (Reading(run, start, start + length, shift), count), length
+        asked = self._expected.get(pieces[place].entry, ())
+        if tokens(asked) > most and alike(asked, pieces[place:]) == len(asked):
+            run = self._share(pieces[place : place + len(asked)])
+            best = Reading(run, 0, run.tokens, 0), len(asked)
+        return best or (None, 0)
+
+    def _share(self, pieces: Pieces) -> SharedRun:
+        """A run of these pieces, which nobody has gathered yet."""
+        run = SharedRun(pieces, self.open(tokens(pieces), alone=True))
+        self.shared.append(run)
+        for place, piece in enumerate(pieces):
+            self._known.setdefault(piece.entry, []).append((run, place))
+        return run
 
     def clear(self) -> None:
-        """Forget all shared contexts, after all slots were closed."""
-        for shared in list(self.shared.values()):
-            self._forget(shared)
+        """Forget all shared runs, after all slots were closed."""
+        for run in list(self.shared):
+            self._forget(run)
 
-    def _forget(self, shared: SharedContext) -> None:
-        """Give up a shared context whose rows are all closed."""
-        self.shared = {places: each for places, each in self.shared.items() if each is not shared}
-        self._pools = [pool for pool in self._pools if pool.shared is not shared]
-        self.close(shared.slot)
+    def _leave(self, readings: Iterable[Reading]) -> None:
+        """Note that a row has these no more. A run goes with its last reader."""
+        for run, *_ in readings:
+            run.readers -= 1
+            if not run.readers:
+                self._forget(run)
+
+    def _forget(self, run: SharedRun) -> None:
+        self.shared.remove(run)
+        for piece in run.pieces:
+            left = [each for each in self._known.pop(piece.entry, ()) if each[0] is not run]
+            if left:
+                self._known[piece.entry] = left
+        self._vacate(run.slot)
 
     # -- for callers that know how many tokens they need -------------------------------------------------
 
-    def open(self, tokens: int, alone: bool = False, apart: bool = False, shared: SharedContext | None = None) -> Slot:
+    def open(self, tokens: int, alone: bool = False, apart: bool = False, beside: bool = False) -> Slot:
         """A slot with room for `tokens` tokens in a pool of such rows; see `Kind`."""
-        return self._pool(Kind(tokens, alone, apart, shared)).open()
+        return self._pool(Kind(tokens, alone, apart, beside)).open()
 
     def close(self, slot: Slot) -> None:
-        """Give a slot up. A shared context goes with the last row over it. A pool that is `alone` gives its memory back
-        at once; another one without rows does so when a new pool is needed and too much is kept."""
-        shared = slot.pool.shared
+        """Give a slot up. A pool that is `alone` gives its memory back at once; another one without rows does so when a
+        new pool is needed and too much is kept."""
         self._vacate(slot)
-        if shared is not None:
-            shared.rows -= 1
-            if not shared.rows:
-                self._forget(shared)
+        self._leave(slot.readings)
 
     def retract(self, slot: Slot, tokens: int) -> None:
         """Forget the last tokens of a slot: what comes next is written over them."""
@@ -271,7 +329,3 @@ class Slots:
         empty = sorted((pool for pool in self._pools if not pool.slots), key=lambda each: each.tokens)
         while sum(pool.tokens for pool in empty) > self._idle:
             self._pools.remove(empty.pop(0))
-
-
-def _places(context: Context) -> _Places:
-    return tuple((piece.entry, piece.offset) for piece in context.pieces)

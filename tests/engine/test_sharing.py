@@ -1,21 +1,28 @@
-"""Rows over the same context share it: one copy, read once a step, and what is said does not change."""
+"""Rows read what they have in common in one place: one copy, read once a step, and what is said does not change."""
 
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Shadow
+from agentcho.engine.cache import KVEntry
+from agentcho.engine.layout import Context, Piece
 from agentcho.errors import EngineFailed
-from agentcho.runner import slots
-from agentcho.runner.attention import attend_both
+from agentcho.runner import sharing, slots
 from agentcho.runner.gate import can_share
-from agentcho.runner.slots import SharedContext
+from agentcho.runner.inplace import InPlace
+from agentcho.runner.pages import LayerShape
+from agentcho.runner.rope import Rotation
+from agentcho.runner.slots import Reading, SharedRun, Slots
 
 from ..engines import Engines
 from .broken import dead
@@ -24,18 +31,99 @@ from .families import Family
 TOLD = ("the quick brown fox jumps over a lazy dog and sleeps for days " * 3, "what does it dream of at night? " * 3)
 
 
+ROTATION = Rotation("half", torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64), first=2)
+"""Of 8 dimensions, six turn."""
+
+
+def apiece(tokens: int, position: int = 0) -> KVEntry:
+    return KVEntry(b"", position, tokens)
+
+
+def gathered(tokens: int, dtype: torch.dtype) -> SharedRun:
+    """A run with random keys and values of one layer, two heads."""
+    slots = Slots([LayerShape(2, 8, 8)], torch.device("cpu"), dtype)
+    run = SharedRun((Piece(1, apiece(tokens), 0),), slots.open(tokens, alone=True))
+    for each in run.slot.get(0, 0, tokens):
+        each.copy_(torch.randn(each.shape))
+    return run
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("rows", "heads", "count"), [(1, 2, 9), (5, 4, 1), (3, 2, 4)])
-def test_two_parts_are_weighed_as_one(rows: int, heads: int, count: int, dtype: torch.dtype) -> None:
-    shared = tuple(torch.randn(2, 70, 8).to(dtype) for _ in range(2))
+def test_runs_that_are_read_in_place_weigh_as_their_keys_turned_and_copied(
+    rows: int, heads: int, count: int, dtype: torch.dtype
+) -> None:
+    """Every row by itself, over one tensor of all keys that it sees, each turned to where it stands for the row."""
+    runs, dice = [gathered(tokens, dtype) for tokens in (70, 9, 31)], random.Random(rows)
     own = tuple(torch.randn(rows, 2, 12, 8).to(dtype) for _ in range(2))
-    queries, mask = torch.randn(rows, heads, count, 8).to(dtype) * 3, torch.rand(rows, 1, count, 12) < 0.5
+    queries, mask = torch.randn(rows, heads, count, 8).to(dtype) * 2, torch.rand(rows, 1, count, 12) < 0.5
     mask[..., 0] = True
-    keys, values = (torch.cat([one.expand(rows, -1, -1, -1), other], 2) for one, other in zip(shared, own, strict=True))
-    seen = torch.cat([torch.ones(rows, 1, count, 70, dtype=torch.bool), mask], 3)
-    expected = scaled_dot_product_attention(queries, keys, values, attn_mask=seen, scale=0.5, enable_gqa=True)
-    found = attend_both(queries, (shared[0], shared[1]), (own[0], own[1]), mask, 0.5)
-    assert torch.allclose(found, expected, atol=1e-5 if dtype == torch.float32 else 3e-2)
+
+    def drawn(run: SharedRun) -> Reading:
+        return Reading(run, dice.choice([0, 0, 4]), run.tokens - dice.choice([0, 0, 2]), dice.choice([0, 7, -40]))
+
+    readings = [[drawn(run) for run in runs if dice.random() < 0.7] for _ in range(rows)]
+    readings[0] = [Reading(run, 0, run.tokens, 5 - 3 * nth) for nth, run in enumerate(runs)]
+    place = InPlace(enumerate(readings), rows, torch.device("cpu"))
+    found = place.attend(0, ROTATION, queries, (own[0], own[1]), mask, 0.5)
+    for row, each in enumerate(readings):
+        read = [(*run.slot.get(0, start, stop), shift) for run, start, stop, shift in each]
+        keys = torch.cat([own[0][row], *(ROTATION.turn(keys, shift) for keys, _, shift in read)], 1)
+        values = torch.cat([own[1][row], *(values for _, values, _ in read)], 1)
+        seen = torch.ones(1, 1, count, keys.shape[1], dtype=torch.bool)
+        seen[..., :12] = mask[row]
+        expected = scaled_dot_product_attention(
+            queries[row : row + 1], keys[None], values[None], attn_mask=seen, scale=0.5, enable_gqa=True
+        )
+        assert torch.allclose(found[row : row + 1], expected, atol=1e-5 if dtype == torch.float32 else 5e-2)
+
+
+def context(*pieces: tuple[KVEntry, int]) -> Context:
+    return Context(tuple(Piece(1, entry, offset) for entry, offset in pieces), 0)
+
+
+def test_a_run_is_what_stands_together_wherever_one_of_it_stands() -> None:
+    a, b, c, d, e = (apiece(100) for _ in range(5))
+    first, second = context((a, 0), (b, 100), (c, 300), (d, 400)), context((d, 7), (a, 107), (b, 207), (e, 350))
+    found = [[(piece.entry, piece.offset) for piece in run] for run in sharing.runs([first, second])]
+    assert found == [[(a, 0), (b, 100)], [(d, 400)]]
+    closer = context((a, 0), (b, 99))
+    assert [len(run) for run in sharing.runs([first, second, closer])] == [1, 1, 1], "b stands elsewhere beside a"
+    twice = context((a, 0), (b, 100), (a, 200), (b, 300))
+    assert not [*sharing.runs([twice, twice])], "one row would read it twice"
+
+
+def test_what_stands_in_a_run_is_known_by_itself_and_its_distance() -> None:
+    a, b, c = apiece(100), apiece(50), apiece(50)
+    run = context((a, 0), (b, 100)).pieces
+    alike = {
+        "elsewhere": ((a, 7), (b, 107), (c, 157)),
+        "another of its size": ((a, 0), (c, 100)),
+        "further along": ((a, 0), (b, 101)),
+        "cut": ((a, 3),),
+        "another": ((b, 0), (a, 50)),
+    }
+    found = {name: sharing.alike(run, context(*pieces).pieces) for name, pieces in alike.items()}
+    assert found == {"elsewhere": 2, "another of its size": 1, "further along": 1, "cut": 1, "another": 0}
+    assert sharing.alike(run, ()) == sharing.alike((), run) == 0
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=6), min_size=1, max_size=5))
+def test_runs_are_parts_of_every_context_that_has_any_of_them(drawn: list[list[tuple[int, int]]]) -> None:
+    entries, contexts = [apiece(50 + n) for n in range(6)], list[Context]()
+    for each in drawn:
+        ends = accumulate((entries[n].length + gap for n, gap in each), initial=0)
+        contexts.append(context(*((entries[n], end + gap) for (n, gap), end in zip(each, ends, strict=False))))
+    seen = list[KVEntry]()
+    for run in sharing.runs(contexts):
+        assert sharing.tokens(run) >= sharing.LEAST
+        seen += [piece.entry for piece in run]
+        having = [each.pieces for each in contexts if {p.entry for p in each.pieces} & {p.entry for p in run}]
+        assert len(having) > 1
+        assert all(
+            sum(sharing.alike(run, each[place:]) == len(run) for place in range(len(each))) == 1 for each in having
+        )
+    assert len(seen) == len({*seen})
 
 
 @pytest.fixture
@@ -50,9 +138,11 @@ def both(engines: Engines, family: Family) -> tuple[Engine, Engine]:
 def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, both: tuple[Engine, Engine]) -> None:
     def said(engine: Engine) -> tuple[list[Tensor], int]:
         told = engine.prefill([Prefill(text) for text in TOLD])
+        more = engine.prefill("and what of the wolf? ")
+        reads = (told, told, [told[0], more, told[1]], [more, *told])
         calls = [
-            Decode(header, told, forced=tuple(range(30, 70 + 4 * n)), logits=True)
-            for n, header in enumerate(("", "a:", "so"))
+            Decode(header, read, forced=tuple(range(30, 70 + 4 * n)), logits=True)
+            for n, (header, read) in enumerate(zip(("", "a:", "so", "b:"), reads, strict=True))
         ]
         ids = engine.submit([*calls, *(Shadow(call, told[::-1]) for call in calls)])
         most = 0
@@ -63,10 +153,10 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
         assert not engine.debug.shared
         assert not len(engine.debug.slots)
         keys = [key for id in ids for pair in engine.cached(id) for key in pair]
-        return [*(engine.logits(id) for id in ids[:3]), *keys], most
+        return [*(engine.logits(id) for id in ids[:4]), *keys], most
 
     (found, shared), (expected, never) = (said(engine) for engine in both)
-    assert (shared, never) == (2 if can_share(both[0].proofs) else 0, 0)
+    assert (shared > 1, never) == (can_share(both[0].proofs), 0)
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, atol=2e-4)
 
@@ -74,14 +164,14 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
-    shared = set[SharedContext]()
+    shared = set[SharedRun]()
 
     def talk(engine: Engine) -> list[tuple[int, ...]]:
         dice, said = random.Random(seed), list[EncodingId]()
-        told = engine.prefill([Prefill(text) for text in TOLD])
+        told, more = engine.prefill([Prefill(text) for text in TOLD]), engine.prefill("and of the wolf? ")
         for number in range(60):
             if dice.random() < 0.2:
-                read = dice.choice([told, told[:1], told[::-1]])
+                read = dice.choice([told, told[:1], told[::-1], [told[1], more, told[0]]])
                 sampling = Sampling(max_tokens=dice.randint(1, 20), temperature=dice.choice([0, 1]), seed=number)
                 call = Decode(dice.choice(["", "so"]), read, sampling=sampling)
                 calls: list[Call] = [
@@ -131,11 +221,41 @@ def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> No
     (shared,) = engine.debug.shared
     (late,) = engine.submit([Decode(parents=told[0], forced=(40, 41) * 15, logits=True)])
     engine.step()
-    assert (shared.rows, len(engine.debug.shared)) == (3, 1)
+    assert (shared.readers, len(engine.debug.shared)) == (3, 1)
     while not engine.idle:
         engine.step()
     (expected,) = plain.decode([Decode(parents=told[1], forced=(40, 41) * 15, logits=True)])
     assert torch.allclose(engine.logits(late), plain.logits(expected), atol=1e-4)
+
+
+def test_a_part_of_what_a_long_row_has_is_read_by_who_comes_later(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "LONG", 200)
+    engine, plain = llama.adapted(None), llama.adapted(None)
+    plain.debug.slots.may_share = False
+
+    def said(engine: Engine) -> list[Tensor]:
+        own, other = (engine.prefill(text) for text in ("you are Ada", "and you are Ben, of the north"))
+        told = engine.prefill([Prefill(text * 2) for text in TOLD])
+        ids = engine.submit([Decode("I:", [own, *told], forced=(40,) * 9, logits=True)])
+        engine.step()
+        ids += engine.submit([Decode("I:", [told[1], other], forced=(40, 41) * 9, logits=True)])
+        engine.step()
+        ids += engine.submit([Decode("and", [other, *told], forced=(41, 42) * 6, logits=True)])
+        engine.step()
+        if engine is not plain:
+            (run,) = engine.debug.shared
+            assert run.readers == 3
+            assert all(row.slot is not None and row.slot.length < 60 for row in engine.debug.rows)
+        while not engine.idle:
+            engine.step()
+        assert not engine.debug.shared
+        assert not len(engine.debug.slots)
+        return [engine.logits(id) for id in ids]
+
+    for one, other in zip(said(engine), said(plain), strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
 
 
 def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,12 +281,45 @@ def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monk
     assert torch.allclose(engine.logits(found), plain.logits(expected), atol=1e-4)
 
 
+def test_messages_that_stand_elsewhere_for_each_are_read_in_place(llama: Engine) -> None:
+    """What comes before them is each row's own, and so is their place. A further reader takes room for that alone."""
+    engine, plain = llama.adapted(None), llama.adapted(None)
+    plain.debug.slots.may_share = False
+
+    def said(engine: Engine, most: int) -> tuple[list[Tensor], int]:
+        own = engine.prefill([Prefill(f"you are {'so ' * n}alone") for n in range(most)])
+        told = engine.prefill([Prefill(text * 2) for text in TOLD])
+        ids = engine.submit(
+            [
+                Decode("I:", [own[n], *told] if n % 2 else [*told, own[n]], forced=(40, 41, 42) * 4, logits=True)
+                for n in range(most)
+            ]
+        )
+        engine.step()
+        slots, kept = engine.debug.slots, [row.slot for row in engine.debug.rows if row.slot is not None]
+        tokens = sum(slot.length for slot in kept) + sum(run.tokens for run in slots.shared)
+        assert len(slots.shared) == (1 if slots.may_share else 0)
+        while not engine.idle:
+            engine.step()
+        assert not slots.shared
+        return [engine.logits(id) for id in ids], tokens
+
+    (found, few), (expected, copied) = said(engine, 2), said(plain, 2)
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(found, expected, strict=True))
+    (found, many), (expected, _) = said(engine, 6), said(plain, 6)
+    assert all(torch.allclose(one, other, atol=1e-4) for one, other in zip(found, expected, strict=True))
+    read = sum(len(plain.framing.content.encode(text * 2)) for text in TOLD)
+    assert copied - few > 0.8 * read
+    assert many - few <= 4 * 0.2 * read, "a further reader of T tokens takes room for 0.2 T at most"
+
+
 @pytest.mark.parametrize("how", ["alone", "deterministic", "short"])
 def test_who_cannot_gain_shares_nothing(llama: Engine, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     engine = llama.adapted(None)
     told = engine.prefill([Prefill(text) for text in TOLD])
     if how == "short":
-        monkeypatch.setattr(slots, "LEAST", 10_000)
+        for each in (sharing, slots):
+            monkeypatch.setattr(each, "LEAST", 10_000)
     engine.submit([Decode(parents=told) for _ in range(1 if how == "alone" else 2)])
     engine.step(deterministic=how == "deterministic")
     assert not engine.debug.shared

@@ -223,10 +223,10 @@ ENFORCEMENT = (
     Mutant(
         "share by size",
         "rows would read another's context where theirs are as long",
-        "agentcho/runner/slots.py",
-        "return tuple((piece.entry, piece.offset) for piece in context.pieces)",
-        "return tuple((piece.entry.length, piece.offset) for piece in context.pieces)  # type: ignore[misc]",
-        ("tests/engine/test_sharing.py::test_contexts_of_equal_sizes_are_not_taken_for_each_other",),
+        "agentcho/runner/sharing.py",
+        "(one.entry is other.entry and",
+        "(one.entry.length == other.entry.length and",
+        ("tests/engine/test_sharing.py::test_what_stands_in_a_run_is_known_by_itself_and_its_distance",),
     ),
     Mutant(
         "lose the label on save and load",

@@ -1,0 +1,91 @@
+"""The attention of rows over runs that they read in place: each run is read once a layer, for all of its readers.
+
+Where a run stands elsewhere for a row than where it was gathered, the row's queries are turned by as much the other
+way: what a query makes of a key depends on how far apart they are alone. What a row finds there is weighed against what
+it finds in its own slot by the sums of the weights, in float32. Does not know: which runs there are, where rows come
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from agentcho.runner.attention import weighed
+from agentcho.runner.rope import Angles, Rotation, Workspace
+from agentcho.runner.slots import Reading, SharedRun
+
+Pair = tuple[Tensor, Tensor]
+Span = tuple[SharedRun, int, int]
+
+
+class InPlace:
+    """What some rows of one forward read in place. `readings`: of each of them, all rows in order."""
+
+    def __init__(self, readings: Iterable[tuple[int, Sequence[Reading]]], count: int, device: torch.device) -> None:
+        readers = dict[Span, list[tuple[int, int]]]()
+        for row, each in readings:
+            for reading in each:
+                readers.setdefault(reading.span, []).append((row, reading.shift))
+        self._spans = [_Span(span, rows, count, device) for span, rows in readers.items()]
+        self._workspace = Workspace()
+
+    def attend(
+        self, layer: int, rotation: Rotation, queries: Tensor, own: Pair, mask: Tensor | None, scale: float
+    ) -> Tensor:
+        """`attention.attend` of queries `[rows, heads, n, dim]` over the `own` keys and values `[rows, kv_heads,
+        length, dim]` of each row, masked, and over all that it reads in place. On a CPU only."""
+        out, sums = weighed(queries, *own, mask, scale)
+        found = out.float()
+        for span in self._spans:
+            sums = span.add(found, sums, span.weighed(layer, rotation, queries, scale, self._workspace))
+        return found.to(queries.dtype)
+
+
+class _Span:
+    """Tokens of one run and their readers: the indices of their rows (None: all rows), and by how many positions their
+    queries are turned (None: not at all)."""
+
+    def __init__(self, span: Span, readers: Sequence[tuple[int, int]], count: int, device: torch.device) -> None:
+        (self._run, *self._tokens), self._device = span, device
+        rows, shifts = [row for row, _ in readers], torch.tensor([-shift for _, shift in readers])
+        self._rows = None if rows == list(range(count)) else torch.tensor(rows, device=device)
+        self._shifts = shifts if shifts.any() else None
+        self._angles: dict[Rotation, Angles] = {}
+
+    def weighed(self, layer: int, rotation: Rotation, queries: Tensor, scale: float, workspace: Workspace) -> Pair:
+        """Weighted values `[readers, heads, n, dim]` of its readers, and the logarithms of the sums of the weights."""
+        asked = queries if self._rows is None else queries[self._rows]
+        if self._shifts is not None and rotation.form != "none":
+            turned = torch.empty_like(asked)
+            rotation.turn_into(turned, asked, self._turns(rotation, self._shifts), workspace)
+            asked = turned
+        rows, heads, count, dim = asked.shape
+        together = asked.transpose(0, 1).reshape(1, heads, rows * count, dim)
+        keys, values = self._run.slot.get(layer, *self._tokens)
+        out, sums = weighed(together, keys[None], values[None], None, scale)
+        return (
+            out.reshape(heads, rows, count, dim).transpose(0, 1),
+            sums.reshape(heads, rows, count).transpose(0, 1),
+        )
+
+    def _turns(self, rotation: Rotation, shifts: Tensor) -> Angles:
+        """The angles `[readers, 1, 1, 2n]` by which the queries turn."""
+        if rotation not in self._angles:
+            cos, sin = rotation.angles(shifts, self._device)
+            self._angles[rotation] = Angles(cos[:, None, None], sin[:, None, None])
+        return self._angles[rotation]
+
+    def add(self, found: Tensor, sums: Tensor, theirs: Pair) -> Tensor:
+        """Weigh what its readers find in it against what was found for all rows, into `found`. Returns the sums of
+        both."""
+        values, more = theirs
+        if self._rows is None:
+            found.lerp_(values.float(), torch.sigmoid(more - sums).unsqueeze(-1))
+            return torch.logaddexp(sums, more)
+        before = sums[self._rows]
+        found[self._rows] = torch.lerp(found[self._rows], values.float(), torch.sigmoid(more - before).unsqueeze(-1))
+        sums[self._rows] = torch.logaddexp(before, more)
+        return sums
