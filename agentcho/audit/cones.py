@@ -138,7 +138,7 @@ class Cones:
         known, over = self._over[record.id], attended(record.receipt)
         lost = [] if len(known) == len(over) else [each for each in over if each not in self.records]
         strange = known if self._several else ()
-        elsewhere = [each for each in strange if self.records[each].engine != record.engine]
+        elsewhere = [each for each in strange if not self._models.may_read(record, self.records[each])]
         if lines != 1:
             return f"message {record.message} has {lines or 'no'} lines"
         if records > 1:

@@ -105,6 +105,11 @@ class FakeEngine(EngineCore):
             for piece in AROUND.split(text):
                 self.framing.content.encode(piece)
 
+    def mix(self, adapter: str) -> str:
+        """Let calls name an adapter, which changes nothing but whose keys are whose; see `Engine.mix`."""
+        self._admit_adapter(adapter, f"{self._runner.origin} {adapter}")
+        return adapter
+
     @property
     def pages(self) -> int:
         """How many messages are stored."""

@@ -22,7 +22,7 @@ from agentcho.errors import RequestError
 from agentcho.message import Words
 
 EncodingId = int
-"""A small number that one engine gave out: see `GivenId`."""
+"""A small number that one engine gave out: see `ids.GivenId`."""
 Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
 Logprobs = tuple[tuple[int, float], ...]
 """Tokens, each with the natural logarithm of its probability."""
@@ -123,18 +123,6 @@ def _told(error: ValidationError) -> str:
     )
 
 
-class GivenId(int):
-    """An id, with the number of the engine that gave it out. If it is written to a file and read back, it is a plain
-    number, and its engine is not known."""
-
-    engine: int = -1
-
-
-def same_engine(id: object, other: object) -> bool:
-    """Whether one engine may have given out both ids. The engine of a plain number is not known, so it may."""
-    return not (isinstance(id, GivenId) and isinstance(other, GivenId)) or id.engine == other.engine
-
-
 class Guard(Protocol):
     """The reference monitor's answer for one call. The engine asks it right before it gathers, and knows no more."""
 
@@ -159,6 +147,8 @@ class Prefill:
     - `tokens`, where given, are the token ids of the content, and win over `text`.
     - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
       gathered.
+    - `adapter` is the digest of one that the engine has beside its own weights (None: through these alone). Parents are
+      encodings of the same adapter, or of none.
     - `extends` is the encoding of an earlier state of the message, over the same parents at the same positions, with
       the same salt. The keys and values of the tokens that both begin with are copied, not computed again. Where it is
       no such encoding, was released, or is not in the store, and in the deterministic profile, all is computed.
@@ -174,13 +164,14 @@ class Prefill:
     salt: str = ""
     guard: Guard | None = None
     extends: EncodingId | None = None
+    adapter: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Decode:
     """A message to be sampled: the assistant's framing, `header`, then sampled tokens, then the closing.
 
-    - `parents`, `offsets`, `new_offset`, `name`, `salt` and `guard` as in `Prefill`.
+    - `parents`, `offsets`, `new_offset`, `name`, `salt`, `guard` and `adapter` as in `Prefill`.
     - `sampling` says how tokens are chosen; see `Sampling`.
     - `forced` are content ids that take the place of the sampled ones, fed one a step as sampling would feed them. With
       a `stride` above 1 as many are fed a step after the first.
@@ -212,6 +203,7 @@ class Decode:
     forms: tuple[AnswerForm, ...] = ()
     corpora: tuple[Corpus, ...] | None = None
     peek: bool = False
+    adapter: str | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -240,6 +232,7 @@ class Shadow:
     new_offset: int | None = None
     salt: str = ""
     guard: Guard | None = None
+    adapter: str | None = None
 
 
 class First(NamedTuple):
@@ -272,6 +265,7 @@ class Repair:
     new_offset: int | None = None
     salt: str = ""
     guard: Guard | None = None
+    adapter: str | None = None
 
 
 Call = Prefill | Decode | Shadow | Repair

@@ -15,7 +15,6 @@ from agentcho.calls.call import (
     Decode,
     EncodingId,
     First,
-    GivenId,
     Guard,
     Most,
     Offsets,
@@ -26,6 +25,7 @@ from agentcho.calls.call import (
     Turn,
 )
 from agentcho.calls.corpus import Corpus
+from agentcho.calls.ids import GivenId
 from agentcho.calls.owner import foreign_code
 from agentcho.calls.tools import AnswerForm
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
@@ -178,7 +178,9 @@ def _shared(call: Call, copies: Mapping[int, Call]) -> dict[str, Any]:
     if guard is not None and not callable(getattr(guard, "admit", None)):
         raise RequestError(f"guard is {kind(guard)}; give an object with a method admit(id, context), or None")
     offsets, new_offset = _offsets(call.offsets), None if start is None else position(start)
-    return {"parents": parents, "offsets": offsets, "new_offset": new_offset, "salt": salt, "guard": guard}
+    adapter = None if call.adapter is None else text(call.adapter, "adapter")
+    placed = {"parents": parents, "offsets": offsets, "new_offset": new_offset}
+    return placed | {"salt": salt, "guard": guard, "adapter": adapter}
 
 
 def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:

@@ -21,8 +21,9 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult, same_engine
+from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
 from agentcho.calls.checks import checked_ids
+from agentcho.calls.ids import same_engine
 from agentcho.choreography.clock import Clock, Deliver
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
@@ -357,10 +358,8 @@ class Choreographer:
             return
         now = perf_counter()
         first = (handle.first or now) - handle.submitted
-        made, steps = (
-            tuple(handle.made[i] for i in handle.ids),
-            (handle.entered, handle.spoke or self.steps, self.steps),
-        )
+        made = tuple(handle.made[i] for i in handle.ids)
+        steps = handle.entered, handle.spoke or self.steps, self.steps
         result = Result(made, first, now - handle.submitted, handle.submitted, steps)
         done = handle.request.on_done
         if done is None or self._notify(handle, "on_done", partial(done, result)):

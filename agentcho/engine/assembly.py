@@ -30,7 +30,7 @@ class Assembly:
         """Make an entry and keep it in the store as long as the engine lives."""
         entry = KVEntry.of(recipe)
         self.tiers.hold([entry])
-        self.tiers.pin(self, [entry])
+        self.tiers.pin(entry, [entry])
         self.tiers.allocate(entry)
         self._make(entry)
         self._kept.append(entry)

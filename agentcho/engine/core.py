@@ -7,7 +7,6 @@ choreographer; `prefill`, `decode` and `repair` run to the end. A `Runner` compu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
@@ -18,7 +17,6 @@ from agentcho.calls.call import (
     Decode,
     EncodingId,
     First,
-    GivenId,
     Most,
     Prefill,
     Receipt,
@@ -39,60 +37,21 @@ from agentcho.engine.direct import Direct
 from agentcho.engine.forward import Blame, Plan, Trial
 from agentcho.engine.generation import Generation
 from agentcho.engine.guessing import Indexes
+from agentcho.engine.ids import Ids
 from agentcho.engine.integrity import Integrity
 from agentcho.engine.keeping import Keeper
-from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, encoded, layout
+from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, check_origin, encoded, layout
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.sequence import Reuse
 from agentcho.engine.sequence import Sequence as Admitted
-from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding
+from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding, shown
 from agentcho.message import Words
 
 if TYPE_CHECKING:
     from agentcho.engine.kept import KeptFiles
 
-APART = 1 << 40
-"""Ids of one place: see `Ids`."""
-_engines = count()
 Local = Mapping[int, Admitted]
 """The calls of the same list that were admitted already, each by the `id()` of the call."""
-
-
-class Ids:
-    """Gives out the ids of one engine, from 1. In a run of several engines each has a place, and the ids that it gives
-    out there begin at its place times `APART`, so that no two encodings of the run have one number."""
-
-    def __init__(self) -> None:
-        self._engine, self.last = next(_engines), 0
-        self._lasts: dict[int, int] = {}
-
-    def go_to(self, place: int) -> None:
-        """Give out the ids of that place from now, after those that were given out there before."""
-        self._lasts[self.last // APART] = self.last
-        self.last = self._lasts.get(place, place * APART)
-
-    def new(self) -> int:
-        """The next id."""
-        self.last += 1
-        return self.at(self.last)
-
-    def at(self, number: int) -> int:
-        """The id of that number, given out already or not."""
-        id = GivenId(number)
-        id.engine = self._engine
-        return id
-
-    def issued(self, id: object) -> bool:
-        """Whether this engine gave the id out."""
-        if not isinstance(id, int) or self.foreign(id):
-            return False
-        place = id // APART
-        last = self.last if place == self.last // APART else self._lasts.get(place, -1)
-        return place * APART < id <= last
-
-    def foreign(self, id: object) -> bool:
-        """Whether another engine gave the id out."""
-        return isinstance(id, GivenId) and id.engine != self._engine
 
 
 class EngineCore(Direct):
@@ -124,7 +83,8 @@ class EngineCore(Direct):
         self._keeper = Keeper(self._assembly, kept)
         self._scheduler = Scheduler(self._keeper, self._assembly, runner, self._finished, self._blame)
         self._shared: WeakValueDictionary[bytes, KVEntry] = WeakValueDictionary()
-        self._rules = Rules(template, self._encode_bos(), context, runner.origin)
+        first = Rules(template, self._encode_bos(runner.origin), context, runner.origin)
+        self._rules: dict[str | None, Rules] = {None: first}
 
     @property
     def owner(self) -> Owner:
@@ -315,17 +275,33 @@ class EngineCore(Direct):
             return RequestError.parents(f"encoding {id} is not finished")
         return UnknownEncoding(id, self._ids.issued(id), self._ids.foreign(id))
 
-    def _encode_bos(self) -> Piece | None:
+    def _encode_bos(self, origin: str, adapter: str | None = None) -> Piece | None:
         """Encode the BOS once, at position 0, for every context to begin with."""
         if (bos := self.framing.bos) is None:
             return None
-        return Piece(None, self._assembly.keep(Recipe((bos,), Context((), 0, self._runner.origin), "")), 0)
+        return Piece(None, self._assembly.keep(Recipe((bos,), Context((), 0, origin, adapter), "")), 0)
+
+    def _admit_adapter(self, adapter: str, origin: str) -> None:
+        """Let calls name an adapter, which the runner has. `origin`: the name of its keys, the runner's own where it
+        changes none."""
+        base = self._rules[None]
+        bos = base.bos if origin == base.origin else self._encode_bos(origin, adapter)
+        self._rules[adapter] = base._replace(bos=bos, origin=origin, adapter=adapter)
+
+    def _rules_of(self, call: Call) -> Rules:
+        if call.adapter not in self._rules:
+            raise RequestError(
+                f"the adapter {shown(call.adapter)} is none of those that calls of this engine may name; "
+                "Engine.mix(folder) loads one and gives its digest"
+            )
+        return self._rules[call.adapter]
 
     # -- a call of a list, over what is there and the calls before it ------------------------------------
 
     def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
         """See `layout.layout`; the parents are stored, or they wait, or stand earlier in the same list."""
-        return layout(self._rules, call, [self._resolve(parent, local or {}) for parent in call.parents], own)
+        rules, local = self._rules_of(call), local or {}
+        return layout(rules, call, [self._resolve(parent, local, rules) for parent in call.parents], own)
 
     def _admit(self, call: Call, local: Local) -> Admitted:
         """Check a call against what is stored and make it ready to run: its id, its positions, whether there can be
@@ -380,7 +356,7 @@ class EngineCore(Direct):
         )
 
     def _repair(self, call: Repair, local: Local) -> Admitted:
-        base = self._resolve(call.of, local)
+        base = self._resolve(call.of, local, self._rules_of(call))
         words = self.message(call.of) if isinstance(call.of, int) else local[id(call.of)].words
         assert words is not None
         placed = self._layout(call, local, len(words.tokens))
@@ -414,7 +390,7 @@ class EngineCore(Direct):
             piece if repair is None else Piece(repair.base.id, repair.base.entry, piece.offset)
             for piece, repair in zip(context.pieces[bos:], repairs, strict=True)
         ]
-        return Context((*context.pieces[:bos], *pieces), context.start)
+        return Context((*context.pieces[:bos], *pieces), context.start, adapter=context.adapter)
 
     def _entry(self, recipe: Recipe) -> KVEntry:
         """The entry of an equal call, in whichever tier it is; else a new one, which the forward of this call will
@@ -427,14 +403,17 @@ class EngineCore(Direct):
         self._shared[entry.key] = entry
         return entry
 
-    def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local) -> tuple[EncodingId, KVEntry]:
+    def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local, rules: Rules) -> tuple[EncodingId, KVEntry]:
         """The id and the entry of a parent, which is stored, waits, or stands earlier in the same list. `RequestError`:
-        there is no such parent."""
+        there is no such parent, or its keys are another adapter's."""
         if isinstance(parent, Prefill | Repair):
             if id(parent) not in local:
                 raise RequestError.parents(
                     f"a {type(parent).__name__} is named as parent and does not stand earlier in the list"
                 )
-            return local[id(parent)].id, local[id(parent)].own
-        there = parent in self._waiting and not self._ids.foreign(parent)
-        return parent, self._waiting[parent].own if there else self._encoding(parent).entry
+            number, entry = local[id(parent)].id, local[id(parent)].own
+        else:
+            there = parent in self._waiting and not self._ids.foreign(parent)
+            number, entry = parent, self._waiting[parent].own if there else self._encoding(parent).entry
+        check_origin(number, entry, rules, self._rules[None].origin)
+        return number, entry

@@ -114,9 +114,9 @@ class Trial:
 
     def apart(self, plan: Plan) -> Ran:
         """Run the segments of a plan in forwards that no bit of another call depends on, every segment after those that
-        it reads: one each, and rows of exact calls together, as far as the runner takes them. If the segment that would
-        gather a shared run fails, the next segment over that run gathers it. Returns the segments in the order
-        of their rows of logits, and these rows."""
+        it reads: one each, and rows of exact calls together, as far as the runner takes them, those of adapters aside.
+        If the segment that would gather a shared run fails, the next segment over that run gathers it. Returns the
+        segments in the order of their rows of logits, and these rows."""
         return _Apart(self._runner, self._blame, plan).run()
 
 
@@ -138,7 +138,7 @@ class _Apart:
                 segment.claims = [run for run in reads if run in segment.claims or run in self._left]
             if call in lost or not all(entry.ready for entry in segment.sources):
                 self._left |= {*segment.claims}
-            elif self._plan.exact and segment.alone and len(segment.ids) <= self._runner.block:
+            elif self._plan.exact and segment.alone and not segment.adapter and len(segment.ids) <= self._runner.block:
                 self._join(call, segment)
             else:
                 self._forward([(call, segment)])

@@ -116,11 +116,12 @@ class Piece(NamedTuple):
 
 class Context(NamedTuple):
     """The pieces that a call attends to, the BOS first where the model has one, and `start`, the position of the call's
-    own first token. `origin` names the runner."""
+    own first token. `origin` names the runner, and what changes its keys; `adapter` is that of the call."""
 
     pieces: tuple[Piece, ...]
     start: int
     origin: str = ""
+    adapter: str | None = None
 
     @property
     def receipt(self) -> Receipt:
@@ -190,7 +191,8 @@ class Recipe(NamedTuple):
         """The segment of one forward that makes it, into `entry`."""
         ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
         start, pieces = self.context.start, self.context.pieces
-        return Segment(ids, start, pieces, entry=entry, base=self.base, places=self.places)
+        adapter = self.context.adapter
+        return Segment(ids, start, pieces, entry=entry, base=self.base, places=self.places, adapter=adapter)
 
 
 def in_common(new: Sequence[int], old: Sequence[int]) -> int:
@@ -218,7 +220,8 @@ class Segment:
     those of the base. The first `done` tokens of the message were encoded before, and are in `entry` already; `copied`
     of them are not in its slot yet.
 
-    `row`: it goes on with what a decode says, the last token said and those that are guessed to follow.
+    `row`: it goes on with what a decode says, the last token said and those that are guessed to follow. `adapter`: the
+    digest of the one that its tokens go through, beside others in the same forward.
     """
 
     ids: Sequence[int]
@@ -233,6 +236,7 @@ class Segment:
     copied: int = 0
     row: bool = False
     claims: Sequence[SharedRun] = ()
+    adapter: str | None = None
     first: int = field(default=0, init=False)
 
     @property
@@ -279,12 +283,13 @@ class Segment:
 
 class Rules(NamedTuple):
     """What layouts depend on in one engine: its `template`, the piece that every context begins with, the number of
-    positions, and the name of its runner, which is part of every key."""
+    positions, and the name of its runner, which is part of every key; and so for each `adapter` that calls may name."""
 
     template: FramingPort
     bos: Piece | None
     limit: int
     origin: str = ""
+    adapter: str | None = None
 
 
 class Layout(NamedTuple):
@@ -342,7 +347,7 @@ def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | No
         start = end if offset is None else offset
         pieces.append(Piece(id, entry, start))
         end = start + entry.length
-    return Context(tuple(pieces), end if new_offset is None else new_offset, rules.origin)
+    return Context(tuple(pieces), end if new_offset is None else new_offset, rules.origin, rules.adapter)
 
 
 def check_fits(context: Context, own: int, limit: int) -> None:
@@ -351,3 +356,12 @@ def check_fits(context: Context, own: int, limit: int) -> None:
     end = max([piece.offset + piece.entry.length for piece in context.pieces] + [context.start + own])
     if end > limit:
         raise ContextOverflow(end, limit)
+
+
+def check_origin(id: EncodingId, entry: KVEntry, rules: Rules, base: str) -> None:
+    """`RequestError` where a call under these rules would read keys of another adapter than its own. Those of the base
+    can be read by all; a call of the base reads no others."""
+    assert entry.recipe is not None
+    if entry.recipe.context.origin not in (rules.origin, base):
+        whose = "another adapter" if rules.adapter else "an adapter, and this call of none"
+        raise RequestError.parents(f"encoding {id} is of {whose}; read one of the call's own adapter, or of none")

@@ -232,14 +232,15 @@ class Sequence:
             feed, wanted = generation.feed + generation.guessed, generation.wanted
         else:
             feed, wanted = self.feed, ()
-        start = self.context.start + self.fed
+        start, adapter = self.context.start + self.fed, self.context.adapter
         if self.fed:
             row = generation.stopped is None and self.leader is None
-            return Segment(feed, start, slot=self.slot, wanted=wanted, row=row)
+            return Segment(feed, start, slot=self.slot, wanted=wanted, row=row, adapter=adapter)
         claims = [reading.run for reading in self.slot.readings if not reading.run.claimed]
         for run in claims:
             run.claimed = True
-        return Segment(feed, start, self.slot.pieces, slot=self.slot, wanted=wanted, claims=claims)
+        pieces = self.slot.pieces
+        return Segment(feed, start, pieces, slot=self.slot, wanted=wanted, adapter=adapter, claims=claims)
 
     def advance(self, fed: int) -> None:
         """Note that `fed` tokens of a decode or a shadow went through a forward."""
@@ -293,14 +294,15 @@ class Sequence:
         done = self.own.written
         ids, first = self.words.tokens[done : done + most], done == self.copied
         copied, pieces = (self.copied, self.context.pieces) if first else (0, ())
-        return Segment(ids, self.context.start + done, pieces, self.slot, self.own, done=done, copied=copied)
+        start, adapter = self.context.start + done, self.context.adapter
+        return Segment(ids, start, pieces, self.slot, self.own, done=done, copied=copied, adapter=adapter)
 
     def _repaired(self) -> Segment:
         """The segment of the chosen tokens, among those of the base, all at once."""
         assert self.repair is not None
         base, places = self.repair.base, self.repair.places
-        start, pieces = self.context.start, self.context.pieces
-        return Segment(self._chosen(), start, pieces, entry=self.own, base=base, places=places)
+        pieces, start, _, adapter = self.context
+        return Segment(self._chosen(), start, pieces, entry=self.own, base=base, places=places, adapter=adapter)
 
     def choose(self, places: Listed[int]) -> None:
         """Say which tokens a repair encodes anew, before the forward that it is planned in."""

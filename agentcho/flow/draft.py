@@ -12,11 +12,14 @@ from agentcho.message import Audience, Message, Metadata
 
 class Spelling(NamedTuple):
     """How one of several models of a run writes messages. `name`: the model's, None: the run's own. `tokenizer`: the
-    digest of its tokenizer, None: the same as the run's own model's."""
+    digest of its tokenizer, None: the same as the run's own model's. Of several adapters on one engine each has the
+    digest of its `adapter`; `home` names the first model that is there, as that of what goes through none of them."""
 
     name: str | None
     tokenizer: str | None
     frames: FramePort
+    home: str | None = None
+    adapter: str | None = None
 
 
 class Begun(NamedTuple):

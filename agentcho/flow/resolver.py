@@ -11,7 +11,9 @@ they are reused. Re-encoding is from token ids where they are known.
 Of several engines in one game each has a resolver, over the same messages. There an author reads its own words through
 an E(m) that is made on that engine; everyone else reads X(m) where m was said on another, under audit and deny too, so
 that what its author had read never gets there. Words that another tokenizer spells otherwise are encoded from their
-text. Does not know: policies, the event loop, what a text means.
+text. Of several adapters on one engine each has a resolver too, and they share every X(m), which goes through the base
+alone; whatever else is encoded goes through the adapter of who asks. Does not know: policies, the event loop, what a
+text means.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ EXACT = "exact "
 class Resolver:
     """The encodings of one game's messages on one engine. `bos` says whether contexts begin after a BOS. Games share
     stored keys only where their `salt` is the same. `spelling`: of the engine, where the game has several (None: there
-    is no other). `drafts`: the game's messages, which its resolvers share.
+    is no other). `drafts`: the game's messages, which its resolvers share. `kin`: a resolver of another adapter on the
+    same engine, whose encodings for audiences are this one's too.
 
     In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
     """
@@ -52,22 +55,31 @@ class Resolver:
         salt: str = "",
         spelling: Spelling | None = None,
         drafts: dict[str, Draft] | None = None,
+        kin: Resolver | None = None,
     ) -> None:
         self.reuse, self.bos, self.spelling = reuse, bos, spelling
         self._class = f"{len(salt)}/{salt}/" if salt else ""
         self.drafts: dict[str, Draft] = {} if drafts is None else drafts
         self._lengths_here: dict[str, int] = {}
-        self._known: dict[Key, EncodingId] = {}
+        self._adapter = None if spelling is None else spelling.adapter
+        self._private: dict[Key, EncodingId] = {}
+        self._public: dict[Key, EncodingId] = {} if kin is None else kin._public
         self._keys: dict[str, list[Key]] = {}
         self._asked: set[Key] = set()
         self._ends: dict[Key, int] = {}
-        self._monitor = Monitor()
+        self._monitor: Monitor = Monitor() if kin is None else kin._monitor
         self._corpora = Corpora(self.drafts, self.spells) if reuse.speculate else None
 
     @property
     def _default(self) -> Offsets:
         """Where messages stand that nobody has placed."""
         return "made" if self.reuse.in_place else None
+
+    def model_of(self, recipe: Recipe) -> str | None:
+        """The model that an encoding of this recipe is recorded under."""
+        if self.spelling is None:
+            return None
+        return self.spelling.home if recipe == "audience" else self.spelling.name
 
     @property
     def enforcing(self) -> bool:
@@ -104,6 +116,7 @@ class Resolver:
             salt=self._salt(author),
             guard=self._guard(draft, author),
             corpora=self._guessed_from(draft, out),
+            adapter=self._adapter,
             **options,
         )
         if not shadow or not self.shadowed(draft):
@@ -181,9 +194,9 @@ class Resolver:
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
         key = (recipe, path if recipe in ("baseline", "repaired") else (message,))
-        if key in self._known:
+        if key in self._there(key):
             return False
-        self._known[key] = id
+        self._there(key)[key] = id
         self._keys.setdefault(message, []).append(key)
         return True
 
@@ -192,7 +205,11 @@ class Resolver:
         for recipe in ("author", "audience"):
             self._asked.discard((recipe, (message,)))
             self._ends.pop((recipe, (message,)), None)
-        return [self._known.pop(key) for key in self._keys.pop(message, ())]
+        return [self._there(key).pop(key) for key in self._keys.pop(message, ())]
+
+    def _there(self, key: Key) -> dict[Key, EncodingId]:
+        """Where an encoding is, if it is there."""
+        return self._public if key[0] == "audience" else self._private
 
     def forget_labels(self, held: Container[EncodingId]) -> None:
         """Drop the labels of all encodings that are neither `held` nor under way."""
@@ -238,8 +255,8 @@ class Resolver:
         """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
         its caller reads; otherwise its base is what it is reused through."""
         key: Key = ("repaired", path)
-        if key in self._known:
-            return self._known[key]
+        if key in self._private:
+            return self._private[key]
         if key not in missing:
             draft, caller = self.drafts[read.id], Audience(frozenset({path[0]}))
             call: Prefill | Repair
@@ -248,7 +265,7 @@ class Resolver:
             else:
                 assert self.reuse.repair is not None
                 base, guard = self._through(path[0], read, missing), self._guard(draft, caller)
-                call = Repair(base, self.reuse.repair, *context, self._salt(caller), guard)
+                call = Repair(base, self.reuse.repair, *context, self._salt(caller), guard, self._adapter)
             missing[key] = Needed(read.id, "repaired", path, call)
         return missing[key].call
 
@@ -273,17 +290,17 @@ class Resolver:
         waits for others stands on a stack of our own, for a chain of messages may be as long as a game."""
         wanted: list[Key] = [(recipe, (id,))]
         while wanted:
-            lacking = [key for key in self._below(wanted[-1]) if key not in self._known and key not in missing]
-            if wanted[-1] in self._known or wanted[-1] in missing or not lacking:
+            lacking = [key for key in self._below(wanted[-1]) if key not in self._there(key) and key not in missing]
+            if wanted[-1] in self._there(wanted[-1]) or wanted[-1] in missing or not lacking:
                 self._add_call(wanted.pop(), missing)
             else:
                 wanted += reversed(lacking)
         key: Key = (recipe, (id,))
-        return self._known[key] if key in self._known else missing[key].call
+        return self._there(key)[key] if key in self._there(key) else missing[key].call
 
     def _add_call(self, key: Key, missing: Lacking) -> None:
         """The call of one encoding, everything that it is made over being there or asked for."""
-        if key in self._known or key in missing:
+        if key in self._there(key) or key in missing:
             return
         recipe, (id,) = key
         make = self._audience_call if recipe == "audience" else self._author_call
@@ -323,7 +340,7 @@ class Resolver:
     def _audience_call(self, draft: Draft, missing: Lacking) -> Prefill:
         """X(m): compact over X of those parents whose audience covers its own."""
         public = Context(self._public_encodings(draft, missing), self._default)
-        return self._prefill(draft, draft.metadata.audience, public)
+        return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)
 
     def _public_encodings(self, draft: Draft, missing: Lacking) -> tuple[Parent, ...]:
         return tuple(self._encoding("audience", id, missing) for id in self._public_parents(draft))
@@ -377,7 +394,7 @@ class Resolver:
         clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt_path(reads, caller)
         missing, parents = list[Needed](), list[Parent]()
         for end, (id, *_) in enumerate(reads, start=1):
-            known = self._known.get(("baseline", path[:end]))
+            known = self._private.get(("baseline", path[:end]))
             if known is None:
                 call = self._prefill(self.drafts[id], clearance, Context(tuple(parents)))
                 missing.append(Needed(id, "baseline", path[:end], call))
@@ -398,6 +415,7 @@ class Resolver:
             self._salt(clearance),
             self._guard(draft, clearance),
             draft.begun.id if draft.begun is not None and own else None,
+            self._adapter,
         )
 
     def _salt(self, clearance: Audience) -> str:

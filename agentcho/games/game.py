@@ -27,7 +27,7 @@ from agentcho.games.human import People, Seats
 from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
 from agentcho.games.messages import Messages
-from agentcho.games.models import GameModel, GameModels, Models, Telling
+from agentcho.games.models import GameModel, GameModels, Models, Telling, Voice
 from agentcho.games.playable import Playable, called, no_outcome, points
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
@@ -74,7 +74,7 @@ class Game:
         reuse: ReusePolicy | None = None,
         flush: Callable[[], None] | None = None,
         confirmed: Callable[[], Awaitable[None]] | None = None,
-        others: Mapping[str, Choreographer] = MappingProxyType({}),
+        others: Mapping[str, Voice] = MappingProxyType({}),
         people: People = MappingProxyType({}),
     ) -> None:
         self._choreographer, self.index, self.seed = choreographer, index, seed

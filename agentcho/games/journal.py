@@ -203,10 +203,10 @@ class Journal:
         self._twins: set[int] = set()
         self._unwritten: list[tuple[EncodingRecord, int]] = []
 
-    def beside(self, spelling: Spelling) -> Resolver:
-        """A resolver of another engine, over the same messages."""
+    def beside(self, spelling: Spelling, kin: Resolver | None = None) -> Resolver:
+        """A resolver of another engine, or of another adapter than that of its `kin` on one, over the same messages."""
         reuse, bos, drafts = self.resolver.reuse, spelling.frames.bos, self.resolver.drafts
-        self._resolvers.append(Resolver(reuse, bos, salt=self._salt, spelling=spelling, drafts=drafts))
+        self._resolvers.append(Resolver(reuse, bos, salt=self._salt, spelling=spelling, drafts=drafts, kin=kin))
         return self._resolvers[-1]
 
     def enter_known(self, draft: Draft, words: Words) -> None:
@@ -382,7 +382,7 @@ class Journal:
         draft = on.drafts[message]
         author = draft.metadata.author
         whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
-        engine = None if on.spelling is None else on.spelling.name
+        engine = on.model_of(recipe)
         return self._ledger.record(made.id, message, whose, recipe, made.receipt, engine, not on.spells(draft))
 
     def _message(self, draft: Draft, words: Words) -> Message:

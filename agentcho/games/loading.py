@@ -19,8 +19,10 @@ from agentcho.calls.texts import TextPort, is_engine
 from agentcho.config import DEFAULT_MODEL, FAKE, Markers, ModelConfig, RunConfig
 from agentcho.errors import ConfigError, of_model
 from agentcho.flow.markers import required_markers
+from agentcho.games.adapted import Adapted, parted
 from agentcho.games.models import Engines
 from agentcho.progress import Tell
+from agentcho.records.models import ON
 
 ENGINE = logging.getLogger("agentcho.engine")
 
@@ -37,7 +39,8 @@ class Loaded(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What is loaded for one model; equal ones share an engine. `merge` and `device_map` are the run's own model's."""
+    """What is loaded for one model; equal ones share an engine, and so do adapters on one base. `merge` and
+    `device_map` are the run's own model's."""
 
     model: ModelConfig
     merge: bool = False
@@ -47,6 +50,11 @@ class Source(NamedTuple):
     def here(self) -> bool:
         """Whether it has weights, and they are loaded here."""
         return self.model.model != FAKE and not self.model.served
+
+    @property
+    def base(self) -> Source:
+        """The same without its adapter."""
+        return self._replace(model=self.model.model_copy(update={"adapter": None}))
 
 
 class Room(NamedTuple):
@@ -72,8 +80,16 @@ def remote(model: ModelConfig, name: str) -> TextEngine:
 
 
 def fingerprints(loaded: Loaded) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """What a record says of a run's own engine, and of those beside it by name."""
-    return loaded.engine.fingerprint, {name: dict(other.fingerprint) for name, other in loaded.others.items()}
+    """What a record says of a run's own engine, and of those beside it by name; of adapters on one engine also the
+    first model that is there."""
+    models = {DEFAULT_MODEL: loaded.engine, **loaded.others}
+    there = {name: parted(model) for name, model in models.items()}
+    mixed, first = {id(engine) for engine, adapter in there.values() if adapter is not None}, dict[int, str]()
+    found = dict[str, dict[str, str]]()
+    for name, (engine, _) in there.items():
+        home = first.setdefault(id(engine), name)
+        found[name] = dict(models[name].fingerprint) | ({ON: home} if id(engine) in mixed and home != name else {})
+    return found.pop(DEFAULT_MODEL), found
 
 
 def speculate(config: RunConfig, loaded: Loaded, recorded: Mapping[str, Costs] = MappingProxyType({})) -> CostsByModel:
@@ -109,17 +125,52 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
     for name, source in wanted.items():
         if not source.here and source not in made:
             made[source] = _made(source, name)
+    names = {source: name for name, source in reversed(wanted.items()) if source not in made}
+    on = _on_bases(names)
     first: dict[Source, str] = {}
     for name, source in wanted.items():
-        if source not in made:
-            first.setdefault(source, name)
+        if source in on:
+            first.setdefault(on[source], name)
     loading = {name: source for source, name in first.items()}
     room = Room(share, int(config.disk_tokens * share), config.keep_cache)
-    made |= zip(first, _load(loading, markers, tell, room), strict=True)
+    loaded = dict(zip(first, _load(loading, markers, tell, room), strict=True))
     for source, name in first.items():
-        ENGINE.info("loaded %s (%s)%s", name, source.model.model, _kept(made[source]))
+        ENGINE.info("loaded %s (%s)%s", name, source.model.model, _kept(loaded[source]))
+    for source, base in on.items():
+        with of_model(names[source]):
+            made[source] = _through(loaded[base], source, base)
     others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}
     return Loaded(made[own], others)
+
+
+def _on_bases(names: Mapping[Source, str]) -> dict[Source, Source]:
+    """What is loaded for each: where several differ in their adapters alone, and these can go side by side, the base.
+    `ModelError`: an adapter of one cannot be read."""
+    found, mixing = {source: source for source in names}, list[Source]()
+    for source, name in names.items():
+        with of_model(name):
+            mixing += [source] if source.here and _mixes(source) else []
+    for base in dict.fromkeys(source.base for source in mixing):
+        beside = [source for source in mixing if source.base == base]
+        if len(beside) > 1:
+            found |= dict.fromkeys(beside, base)
+    return found
+
+
+def _mixes(source: Source) -> bool:
+    """Whether calls of a model can go into forwards of others on its base."""
+    if source.merge or source.model.adapter is None:
+        return not source.merge
+    from agentcho.engine.adapter import find_adapter
+    from agentcho.runner.lora import is_plain
+
+    return is_plain(find_adapter(source.model.adapter))
+
+
+def _through(engine: Any, source: Source, base: Source) -> EnginePort:
+    """A model on the engine of its base."""
+    found: EnginePort = engine
+    return found if source == base else Adapted.port(found, engine.mix(source.model.adapter))
 
 
 def _kept(engine: Any) -> str:

@@ -21,6 +21,7 @@ from agentcho.errors import RequestError, shown
 from agentcho.flow.draft import Begun, Draft, Spelling
 from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import Act, Charge, ReadSet, ToolUse
+from agentcho.games.adapted import parted
 from agentcho.games.journal import Journal
 from agentcho.message import Audience, Metadata
 
@@ -28,17 +29,26 @@ Engines = Mapping[str, EnginePort]
 """Models of a run beside its own, by name. Names may share one. One that is behind an API is a `TextEngine`."""
 
 
+class Voice(NamedTuple):
+    """A model of a run: the `choreographer` of its engine, the first `name` that it has (None: the run's own), and its
+    `adapter` there (None: what the engine itself goes through)."""
+
+    choreographer: Choreographer
+    name: str | None
+    adapter: str | None = None
+
+
 class Models(NamedTuple):
-    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name, each with one
-    choreographer for all its names."""
+    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name. Where the run's own
+    is an adapter on an engine that others are on too, it is among these by its own name."""
 
     own: Choreographer
-    others: Mapping[str, Choreographer] = MappingProxyType({})
+    others: Mapping[str, Voice] = MappingProxyType({})
 
     @property
     def choreographers(self) -> tuple[Choreographer, ...]:
         """Those of all engines, the run's own first."""
-        return tuple(dict.fromkeys((self.own, *self.others.values())))
+        return tuple(dict.fromkeys((self.own, *(each.choreographer for each in self.others.values()))))
 
     @property
     def steps(self) -> int:
@@ -54,12 +64,16 @@ class Models(NamedTuple):
     @property
     def spelling(self) -> Spelling | None:
         """How the run's own model writes messages; None: there is no other."""
-        return Spelling(None, None, self.own.frames) if self.others else None
+        own = self.others.get(DEFAULT_MODEL)
+        adapter = None if own is None else own.adapter
+        return Spelling(None, None, self.own.frames, None, adapter) if self.others else None
 
-    def spelling_of(self, other: Choreographer) -> Spelling:
+    def spelling_of(self, voice: Voice) -> Spelling:
         """How one that is beside it does."""
-        same = other.tokenizer is not None and other.tokenizer == self.own.tokenizer
-        return Spelling(other.name, None if same else other.tokenizer or f"that of {other.name}", other.frames)
+        other = voice.choreographer
+        same = other is self.own or (other.tokenizer is not None and other.tokenizer == self.own.tokenizer)
+        tokenizer = None if same else other.tokenizer or f"that of {other.name}"
+        return Spelling(voice.name, tokenizer, other.frames, other.name, voice.adapter)
 
 
 @asynccontextmanager
@@ -73,16 +87,20 @@ async def opened(
     """A context in which all engines of a run step by one clock, in one thread; `quiet_after` and `prefill_budget` as
     in `Choreographer`. `EngineBusy`: somebody has one."""
     open_one = partial(Choreographer, prefill_budget=prefill_budget)
-    own = open_one(engine, *reuse, quiet_after=quiet_after)
-    found = {id(engine): own}
+    base, adapter = parted(engine)
+    own = open_one(base, *reuse, quiet_after=quiet_after)
+    found, voices = {id(base): own}, {(id(base), adapter): Voice(own, None, adapter)}
+    named = {} if adapter is None else {DEFAULT_MODEL: voices[id(base), adapter]}
     async with AsyncExitStack() as stack:
         for name, other in others.items():
-            if id(other) not in found:
-                found[id(other)] = open_one(other, *reuse, name=name, place=len(found), beside=own)
+            base, adapter = parted(other)
+            if id(base) not in found:
+                found[id(base)] = open_one(base, *reuse, name=name, place=len(found), beside=own)
+            named[name] = voices.setdefault((id(base), adapter), Voice(found[id(base)], name, adapter))
         for each in [*found.values()][:0:-1]:
             await stack.enter_async_context(each)
         await stack.enter_async_context(own)
-        yield Models(own, {name: found[id(other)] for name, other in others.items()})
+        yield Models(own, named)
 
 
 class GameModel(NamedTuple):
@@ -103,7 +121,8 @@ class GameModel(NamedTuple):
 
     def draft(self, metadata: Metadata, text: str, name: str | None, reads: ReadSet, act: Act | None = None) -> Draft:
         """A message that is said through this model."""
-        engine, tokenizer, _ = self.resolver.spelling or (None, None, None)
+        how = self.resolver.spelling
+        engine, tokenizer = (None, None) if how is None else (how.name, how.tokenizer)
         return Draft(metadata, text, name, reads, act=act or Act(), engine=engine, tokenizer=tokenizer)
 
 
@@ -163,7 +182,7 @@ class GameModels:
             return self.own
         model = self._models.others.get(str.__str__(name))
         if model is None:
-            there = ", ".join((DEFAULT_MODEL, *self._models.others))
+            there = ", ".join(dict.fromkeys((DEFAULT_MODEL, *self._models.others)))
             raise RequestError(
                 f"{who} is to speak through the model {shown(name)}, and the run has {there}; add it to the run's "
                 "models (--models FILE), or give one of these"
@@ -171,8 +190,10 @@ class GameModels:
         return self.of(model.name)
 
     def of(self, engine: str | None) -> GameModel:
-        """The model whose engine has that name: see `Choreographer.name`."""
+        """The model that has that name first: see `Voice.name`."""
         if engine not in self._here:
-            one = next(each for each in self._models.choreographers if each.name == engine)
-            self._here[engine] = GameModel(one, self._journal.beside(self._models.spelling_of(one)))
+            voice = next(each for each in self._models.others.values() if each.name == engine)
+            on = voice.choreographer
+            kin = next((each.resolver for each in self._here.values() if each.choreographer is on), None)
+            self._here[engine] = GameModel(on, self._journal.beside(self._models.spelling_of(voice), kin))
         return self._here[engine]

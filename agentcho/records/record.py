@@ -36,7 +36,7 @@ from agentcho.records.died import died
 from agentcho.records.environment import versions
 from agentcho.records.files import Lines, read_lines, replace_whole, writing
 from agentcho.records.lines import Count, TypedLine, read
-from agentcho.records.models import Models, is_endpoint
+from agentcho.records.models import Models
 from agentcho.records.names import CALLS, HEARD, INFO, OUTCOMES, TRANSCRIPT, TYPED
 from agentcho.records.trace import UNFINISHED, Workflow, exported
 from agentcho.records.transcript import AllSeals, Encodings, Entry, HeardLines, by_attempt, read_transcript
@@ -108,7 +108,7 @@ class RunInfo(BaseModel):
         """The run's models by name, and those of them that are behind APIs."""
         found: dict[str | None, dict[str, str]] = {None: self.engine}
         found.update(self.engines)
-        return Models(frozenset(found), frozenset(name for name, each in found.items() if is_endpoint(each)))
+        return Models.of(found)
 
 
 class Over(NamedTuple):

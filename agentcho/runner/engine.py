@@ -155,6 +155,16 @@ class Engine(EngineCore):
         return other
 
     @owned
+    def mix(self, adapter: str | Path) -> str:
+        """Load an adapter that calls may name (`Decode(adapter=…)`), so that calls of several run in one forward, each
+        token through its own; returns its digest, which is its name. Keys and values are apart by adapter, but for one
+        that changes none. `AdapterError`: it does not fit, or is no plain LoRA, and needs an engine of its own."""
+        found = find_adapter(adapter)
+        if found.digest not in self._rules:
+            self._admit_adapter(found.digest, self._runner.admit(found))
+        return found.digest
+
+    @owned
     def trained(self, config: Mapping[str, Any]) -> Engine:
         """An engine of its own on the same network, through a fresh adapter that is to be trained. `ConfigError`."""
         self._check_gradients()
@@ -204,13 +214,14 @@ class Engine(EngineCore):
         new_offset: int | None = None,
         name: str | None = None,
         tokens: Sequence[int] | None = None,
+        adapter: str | None = None,
     ) -> Tensor:
         """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.
 
         Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
         given, win over the text. Stores nothing. Raises as `decode` does.
         """
-        asked = Decode(header, parents, offsets, new_offset, name=name, forced=())  # its tokens are given below
+        asked = Decode(header, parents, offsets, new_offset, name=name, forced=(), adapter=adapter)  # tokens come below
         (call,), _ = checked_calls([asked], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
         placed = self._layout(call)
@@ -219,9 +230,10 @@ class Engine(EngineCore):
         own = (*placed.framed.begun, *said)
         check_fits(placed.context, len(own) + len(placed.framed.closing), self.context)
         first = len(own) - len(said) - 1
-        segment = Segment(own, placed.context.start, placed.context.pieces, wanted=range(first, len(own)))
-        self._scheduler.deferred.hasten(placed.context.pieces, self._assembly.first)
-        with self._assembly.gathering(p.entry for p in placed.context.pieces):
+        pieces, start, _, through = placed.context
+        segment = Segment(own, start, pieces, wanted=range(first, len(own)), adapter=through)
+        self._scheduler.deferred.hasten(pieces, self._assembly.first)
+        with self._assembly.gathering(p.entry for p in pieces):
             return self._runner.run([segment])[1].log_softmax(-1).cpu()
 
     @owned

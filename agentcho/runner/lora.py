@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from agentcho.engine.adapter import Adapter
+from agentcho.engine.adapter import WEIGHTS, Adapter
 from agentcho.errors import AdapterError, ConfigError
 from agentcho.extras import require
+from agentcho.runner.mixed import PLAIN_STARTS, Mixed, check_plain, odd, unlike
 
 TRAINING = "in_training"
-KEPT = (True, False, "gaussian")
-"""The ways to begin that leave the base's own weights as they are."""
 
 
 def _peft() -> Any:
@@ -37,10 +37,11 @@ def _quiet() -> Iterator[None]:
 
 
 class Adapters:
-    """The adapters on a network. `used`: the name of the one that its next forward goes through, or None."""
+    """The adapters on a network. `used`: the name of the one that its next forward goes through, or None. `mixed`:
+    those that forwards may go through side by side."""
 
     def __init__(self, network: nn.Module) -> None:
-        self._network = network
+        self._network, self.mixed = network, Mixed(network)
         self._wrapped: Any = None
         self.used: str | None = None
 
@@ -69,6 +70,12 @@ class Adapters:
         if config.is_prompt_learning:
             raise AdapterError(path, "it puts tokens before the prompt, which shared encodings do not have")
 
+    def mix(self, adapter: Adapter) -> None:
+        """Load an adapter so that forwards may go through it beside others. `AdapterError`: it is not of that kind."""
+        check_plain(_read_config(adapter), adapter.path)  # before all else: other kinds may change the base's own
+        self.load(adapter)
+        self.mixed.admit(adapter.digest, adapter.path)
+
     def use(self, name: str | None) -> None:
         """Let forwards go through this adapter, or (None) through the base alone."""
         if name is None:
@@ -92,7 +99,7 @@ class Adapters:
         peft = _peft()
         try:
             made = peft.get_peft_config({"task_type": "CAUSAL_LM", **config})
-            if made.is_prompt_learning or getattr(made, "init_lora_weights", True) not in KEPT:
+            if made.is_prompt_learning or getattr(made, "init_lora_weights", True) not in PLAIN_STARTS:
                 raise ValueError("it changes prompts, or the base's own weights")
             with _quiet():
                 self._put(peft, made)
@@ -126,6 +133,28 @@ class Adapters:
         """The configuration of the adapter that is trained, as `adapter_config.json` has it."""
         found: dict[str, Any] = self._wrapped.peft_config[TRAINING].to_dict()
         return {name: _plain(value) for name, value in found.items()} | {"inference_mode": True}
+
+
+def is_plain(adapter: Adapter) -> bool:
+    """Whether forwards may go through an adapter beside others, by its files alone: `Adapters.mix` looks at the model
+    too. `AdapterError`: they cannot be read."""
+    with _reading(adapter), safe_open(str(adapter.path / WEIGHTS), "pt") as weights:
+        names = list(weights.keys())
+    return unlike(_read_config(adapter)) is None and not any(odd(name) for name in names)
+
+
+def _read_config(adapter: Adapter) -> Any:
+    with _reading(adapter):
+        return _peft().PeftConfig.from_pretrained(str(adapter.path))
+
+
+@contextmanager
+def _reading(adapter: Adapter) -> Iterator[None]:
+    """`AdapterError` where its files are not those of one."""
+    try:
+        yield
+    except (ValueError, OSError, KeyError, TypeError, SafetensorError) as error:
+        raise AdapterError(adapter.path, f"it cannot be read ({_line(error)})") from error
 
 
 def attention_linears(network: nn.Module) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch import Tensor
 from agentcho.calls.call import Logprobs, Sampling
 from agentcho.calls.costs import Costs
 from agentcho.calls.tools import AnswerForm
+from agentcho.engine.adapter import Adapter
 from agentcho.engine.base import Constraint
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.generation import Draw
@@ -25,6 +27,7 @@ from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.template import Framing
 from agentcho.engine.waiting import Budget
+from agentcho.errors import AdapterError
 from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
 from agentcho.runner.constraint import Constraints
@@ -32,7 +35,8 @@ from agentcho.runner.costs import measure
 from agentcho.runner.device import synchronize
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.invariance import proved
-from agentcho.runner.model import Model
+from agentcho.runner.mixed import OF_ITS_OWN, Share, poisoned
+from agentcho.runner.model import Attending, Model
 from agentcho.runner.pages import PagePool
 from agentcho.runner.rope import Rotation
 from agentcho.runner.sampler import choose, likely
@@ -40,6 +44,8 @@ from agentcho.runner.slots import Slot, Slots
 
 COMPARED = 1
 """The layer whose values are compared."""
+PROBE = (1, 2, 3)
+"""Tokens by which an adapter is tried."""
 
 
 class TorchRunner:
@@ -66,7 +72,7 @@ class TorchRunner:
         self._make_room(segments)
         if self.graphs is not None:
             spans, pools = split(segments)
-            if not spans:
+            if not spans and not any(segment.adapter for segment in segments):
                 return self.graphs.run(pools)
         return self._forward(segments)
 
@@ -91,16 +97,61 @@ class TorchRunner:
 
     def _size(self, segments: Sequence[Segment]) -> int | None:
         """How many tokens the forward of rows that are alone is filled up to; None: to none."""
-        if not all(segment.alone for segment in segments):
+        if not all(segment.alone and segment.adapter is None for segment in segments):
             return None
         tokens = sum(len(segment.ids) for segment in segments)
         return next((size for size in self.sizes if size >= tokens), None)
 
     def _forward(self, segments: Sequence[Segment], size: int | None = None) -> tuple[list[Segment], Tensor]:
         batch = Batch(segments, self.layers, size=size)
-        logits = self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
+        logits = self._logits(batch, batch)
         batch.commit()
         return batch.segments, logits if batch.asked is None else logits[batch.asked]
+
+    def _logits(self, batch: Batch, attending: Attending) -> Tensor:
+        """One forward of a batch, each token through the adapter of its segment."""
+        if not any(segment.adapter for segment in batch.segments):
+            return self._model.forward(batch.ids, batch.positions, batch.wanted, attending)
+        shares = shared_out(batch.segments, batch.ids.device)
+        with self._model.adapters.mixed.through(shares, batch.ids.shape[1], len(batch.wanted)):
+            return self._model.forward(batch.ids, batch.positions, batch.wanted, attending)
+
+    def admit(self, adapter: Adapter) -> str:
+        """Load an adapter that calls may name; returns the name of the keys that it makes: its own, or the base's where
+        nothing that it changes flows into keys or values. `AdapterError`: it cannot go beside others."""
+        base = self._model
+        if base.adapter is not None or base.merged:
+            raise AdapterError(adapter.path, "this engine is of another adapter already; load the base alone")
+        adapter.check_base({"model": base.source.name, "weights": base.weights})
+        base.adapters.mix(adapter)
+        through = copy(base)
+        through.adapter = adapter.digest
+        self._check_same(through, adapter)
+        return through.origin if self._changes_keys(adapter.digest) else base.origin
+
+    def _check_same(self, through: Model, adapter: Adapter) -> None:
+        """`AdapterError` unless what an adapter adds to its own tokens is what peft's own forward gives."""
+        batch = Batch([Segment(PROBE, 0, wanted=(1,))], self.layers)
+        theirs = through.forward(batch.ids, batch.positions, batch.wanted, batch)
+        segments = [Segment(PROBE[::-1], 0), Segment(PROBE, 0, wanted=(1,), adapter=adapter.digest)]
+        mixed = Batch(segments, self.layers)
+        gap, scale = (self._logits(mixed, mixed) - theirs).abs().max(), theirs.abs().max().clamp(min=1)
+        if not gap <= scale * torch.finfo(through.dtype).eps ** 0.5:
+            found = f"in one forward with others it would be {float(gap):.2g} off what peft gives; {OF_ITS_OWN}"
+            raise AdapterError(adapter.path, found)
+
+    @torch.inference_mode()
+    def _changes_keys(self, adapter: str) -> bool:
+        """Whether anything that an adapter changes flows into keys or values of any layer: its layers give what is no
+        number, and where a key or value is none either, that has come from them."""
+        batch, hooks = Batch([Segment(PROBE, 0)], self.layers), poisoned(self._model.network, adapter)
+        try:
+            seen = _Numbers(batch)
+            self._model.forward(batch.ids, batch.positions, batch.wanted, seen)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return not seen.all
 
     def _make_room(self, segments: Sequence[Segment]) -> None:
         """Move slots that are too narrow for the tokens that are fed now to wider pools."""
@@ -121,7 +172,7 @@ class TorchRunner:
         batch = Batch(segments, self.layers)
         values = _Values(batch, layer)
         with suppress(Enough):
-            self._model.forward(batch.ids, batch.positions, batch.wanted, values)
+            self._logits(batch, values)
         assert values.found is not None
         for call, segment in zip(calls, segments, strict=True):
             assert call.repair is not None
@@ -188,7 +239,7 @@ class TorchRunner:
         try:
             for feed in recipe.feeds:
                 ids, pieces = recipe.tokens[fed : fed + feed], () if fed else context.pieces
-                self.run([Segment(ids, context.start + fed, pieces, slot=slot)])
+                self.run([Segment(ids, context.start + fed, pieces, slot=slot, adapter=context.adapter)])
                 fed += feed
             self.pages.write_all(entry.block, slot.all(context.length, slot.length))
         finally:
@@ -223,6 +274,39 @@ class _Values:
         raise Enough
 
 
+class _Numbers:
+    """Answers the attention of a forward. `all`: every key and value was a number so far."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch, self.all = batch, True
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`."""
+        self.all = self.all and not bool(keys.isnan().any() or values.isnan().any())
+        return self._batch.attend(layer, queries, keys, values, locality, scoring)
+
+
+def shared_out(segments: Sequence[Segment], device: torch.device) -> list[Share]:
+    """The tokens of a forward by adapter, and the rows of logits that are theirs; what goes through the base alone is
+    in none. `segments` are in the order of their tokens."""
+    tokens, wanted, row = dict[str, list[int]](), dict[str, list[int]](), 0
+    for segment in segments:
+        if segment.adapter is not None:
+            tokens.setdefault(segment.adapter, []).extend(range(segment.first, segment.first + len(segment.ids)))
+            wanted.setdefault(segment.adapter, []).extend(range(row, row + len(segment.wanted)))
+        row += len(segment.wanted)
+    if len(tokens) == 1 and all(segment.adapter for segment in segments):
+        return [Share(name, None, None) for name in tokens]
+    return [
+        Share(
+            name, torch.tensor(tokens[name], device=device), torch.tensor(wanted[name], device=device, dtype=torch.long)
+        )
+        for name in tokens
+    ]
+
+
 def most_deviating(fresh: Tensor, kept: Tensor, count: int) -> tuple[int, ...]:
     """The `count` tokens whose values `[heads, tokens, dim]` differ most from the kept ones, in order. Equal tensors
     give equal choices."""
@@ -236,5 +320,6 @@ def _whole(call: Repairing) -> Segment:
     stored."""
     assert call.words is not None
     assert call.repair is not None
-    assert call.repair.judged is not None
-    return Segment(call.words.tokens, call.repair.judged.start, call.repair.judged.pieces)
+    judged = call.repair.judged
+    assert judged is not None
+    return Segment(call.words.tokens, judged.start, judged.pieces, adapter=judged.adapter)

@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from agentcho.agent import Agent
-from agentcho.calls.call import Decode, GivenId, Prefill
+from agentcho.calls.call import Decode, Prefill
+from agentcho.calls.ids import GivenId
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request
 from agentcho.errors import EngineBusy, EngineClosed, RequestError, UnknownEncoding

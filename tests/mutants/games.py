@@ -252,8 +252,8 @@ READ = (
         "the later of two twins is read from then",
         "of what two requests made at the same time the first is counted as made: readers would read another",
         "agentcho/flow/resolver.py",
-        "        if key in self._known:\n            return False\n        self._known[key] = id",
-        "        if self._known.get(key) == id:\n            return False\n        self._known[key] = id",
+        "        if key in self._there(key):\n            return False\n",
+        "        if self._there(key).get(key) == id:\n            return False\n",
         (f"{MODES}::test_what_two_need_at_the_same_time_is_counted_once",),
     ),
     Mutant(

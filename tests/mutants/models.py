@@ -11,7 +11,42 @@ MODELS = "tests/models/test_models.py"
 RECORDS = "tests/models/test_records.py"
 WEIGHTS = "tests/models/test_weights.py"
 
+MIXED = "tests/engine/test_mixed.py"
+ADAPTERS = "tests/models/test_adapters.py"
+
 SEVERAL = (
+    Mutant(
+        "keys of another adapter",
+        "a call would read keys that another adapter made as if they were its own's, or the base's",
+        "agentcho/engine/layout.py",
+        "if entry.recipe.context.origin not in (rules.origin, base):",
+        "if entry.recipe.context.origin not in (rules.origin, base, entry.recipe.context.origin):",
+        (f"{MIXED}::test_keys_of_another_adapter_are_refused",),
+    ),
+    Mutant(
+        "an adapter that goes for harmless",
+        "an adapter that changes keys in later layers alone would share those of the base",
+        "agentcho/runner/runner.py",
+        "self.all = self.all and not bool(keys.isnan().any() or values.isnan().any())",
+        "self.all = self.all and not (layer == 0 and bool(keys.isnan().any() or values.isnan().any()))",
+        (f"{MIXED}::test_encodings_are_the_bases_where_nothing_flows_into_a_key_or_value",),
+    ),
+    Mutant(
+        "an audience's encoding through one's own adapter",
+        "what everyone reads would depend on who asked for it first",
+        "agentcho/flow/resolver.py",
+        "return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)",
+        "return self._prefill(draft, draft.metadata.audience, public)",
+        (f"{ADAPTERS}::test_nobody_reads_keys_of_another_adapter",),
+    ),
+    Mutant(
+        "an audit that takes one adapter for another",
+        "a record in which somebody read what another adapter made would be called clean",
+        "agentcho/records/models.py",
+        'return read.recipe == "audience" and reader.engine in self.homes and self.homes[reader.engine] == read.engine',
+        "return reader.engine in self.homes",
+        (f"{ADAPTERS}::test_a_record_in_which_one_read_keys_of_another_adapter_is_not_clean",),
+    ),
     Mutant(
         "a message is read on every engine as its author has it",
         "under audit what an author had read would get to engines where it never was",

@@ -198,9 +198,10 @@ ENFORCEMENT = (
         "keep the author's offsets",
         "rule 7: an audience encoding would stand where its author put it, by the length of what it had read",
         "agentcho/flow/resolver.py",
-        "return self._prefill(draft, draft.metadata.audience, public)",
+        "return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)",
         "new = self._positions(draft.reads)[1]\n"
-        "        return self._prefill(draft, draft.metadata.audience, public._replace(new_offset=new))",
+        "        public = public._replace(new_offset=new)\n"
+        "        return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)",
         (GAPS, FUNCTIONAL, NUMERIC),
     ),
     Mutant(
@@ -391,7 +392,7 @@ ENFORCEMENT = (
     Mutant(
         "ids of another engine",
         "equal numbers name other messages there: one would be read, or given up, for another",
-        "agentcho/engine/core.py",
+        "agentcho/engine/ids.py",
         "return isinstance(id, GivenId) and id.engine != self._engine",
         "return False",
         ("tests/choreography/test_owner.py",),
