@@ -67,7 +67,7 @@ class Outputs(NamedTuple):
             if path == STDOUT:
                 sys.stdout.write(text())
             elif path is not None:
-                _write(path, text())
+                written(path, text())
 
     def json_of(self, found: BaseModel) -> str:
         """It as JSON; in plain signs alone where a terminal may be reading."""
@@ -139,7 +139,7 @@ def fault_of(path: Path) -> str | None:
     return None
 
 
-def _write(path: Path, text: str) -> None:
+def written(path: Path, text: str) -> None:
     """Write a file whole or not at all; what is no regular file, such as a pipe, is written to directly."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from agentcho.cli.outputs import drawable, writable
+from agentcho.cli.outputs import drawable, writable, written
 from agentcho.config import EIGHT_BITS, FEW_BITS, Bits, KvDtype
 from agentcho.display.progress import progress
 from agentcho.extras import require
@@ -50,6 +50,10 @@ def _countable(repeats: int) -> int:
 REPEATS = "Times each arm is measured, after a warm-up; 5 and more need agentcho[lab]."
 Repeats = Annotated[int, typer.Option(help=REPEATS, min=1, callback=_countable)]
 Seed = Annotated[int, typer.Option(help="Of the random words.")]
+TRACES = "Workflows of these trace files instead of random words; with --workflow beside them."
+GUESSES = "Each arm of ours without and with guesses, and what these gain."
+AGAIN = "Go on where the benchmark of --json FILE was stopped, by what is kept in FILE.part."
+Resume = Annotated[bool, typer.Option("--resume", help=AGAIN)]
 SCALED = "Lengths of texts, of those that a model of 8B writes; at 0.1 most are too short for a shadow."
 Workflows = Annotated[
     list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
@@ -72,7 +76,8 @@ class Files(NamedTuple):
 
 
 class Benchmark(NamedTuple):
-    """What is asked for in every benchmark of speed; `program` is what was typed before its name."""
+    """What is asked for in every benchmark of speed; `program` is what was typed before its name;
+    `store_tokens` bounds the store, and what leaves it leaves memory."""
 
     bench: Kind
     model: str
@@ -84,6 +89,12 @@ class Benchmark(NamedTuple):
     program: str = "agentcho bench"
     weights: Bits | None = None
     kv_dtype: KvDtype | None = None
+    store_tokens: int | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What figures depend on, of what is here."""
+        return {name: value for name, value in self._asdict().items() if name not in ("files", "program")}
 
     def measured(self, measure: Callable[[Any, Tell], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
@@ -96,7 +107,10 @@ class Benchmark(NamedTuple):
         from agentcho.runner.engine import Engine
 
         dtype = "bfloat16" if self.dtype == "auto" and self.model.startswith("shape:") else self.dtype
-        return Engine.load(self.model, self.device, dtype, weights=self.weights, kv_dtype=self.kv_dtype, tell=tell)
+        few: dict[str, Any] = {"weights": self.weights, "kv_dtype": self.kv_dtype}
+        sizes: dict[str, Any] = {} if self.store_tokens is None else {"store_tokens": self.store_tokens}
+        sizes |= {"host_tokens": 0} if sizes else {}
+        return Engine.load(self.model, self.device, dtype, **few, **sizes, tell=tell)
 
     def _result(self, engine: Any, found: list[Figures], how: dict[str, Any]) -> Result:
         from agentcho.runner.device import hardware
@@ -117,14 +131,14 @@ class Benchmark(NamedTuple):
     def _command(self) -> str:
         """The command that finds it again, of each path its last name alone."""
         given = sys.argv[sys.argv.index(self.bench) :]
-        words = (Path(word).name if "/" in word else word for word in given)
+        words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
         return f"{self.program} {shlex.join(words)}"
 
     def finish(self, result: Result, table: str) -> None:
         """Print the table; write what was asked for."""
         typer.echo(table)
         if self.files.json is not None:
-            self.files.json.write_text(result.model_dump_json(indent=1) + "\n")
+            written(self.files.json, result.model_dump_json(indent=1) + "\n")
         if self.files.plot is not None:
             from agentcho.lab.plots import plot_result
 
@@ -144,38 +158,71 @@ def workflows(
     kv_dtype: Kept = None,
     workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
-    traces: Annotated[
-        Path | None, typer.Option(help="Workflows of a trace file instead of random words.", show_default=False)
-    ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many of the trace file.", min=1)] = 1,
+    traces: Annotated[list[Path] | None, typer.Option(help=TRACES, show_default=False)] = None,
+    limit: Annotated[int, typer.Option(help="At most so many of each trace file.", min=1)] = 1,
+    speculate: Annotated[bool, typer.Option("--speculate", help=GUESSES)] = False,
     sweep: Annotated[Literal["branches", "agents"] | None, typer.Option(help=SWEEP, show_default=False)] = None,
     first: Annotated[bool, typer.Option("--first", help=FIRST)] = False,
     scale: Scale = 1.0,
     repeats: Repeats = 3,
     seed: Seed = 1,
     json_: Json = None,
+    resume: Resume = False,
     plot: Plot = None,
 ) -> None:
-    """The paper's workflows in all arms, which take turns on the same words and weights."""
-    from agentcho.display import bench
-    from agentcho.lab.bench.arms import USUAL
-    from agentcho.lab.bench.measure import workflows as play
+    """The paper's workflows, or those of trace files, in all arms, which take turns on the same words and weights."""
+    from agentcho.lab.bench.arms import USUAL, with_guesses
+    from agentcho.lab.bench.arms import arm as arm_of
 
-    if sum(bool(given) for given in (workflow, traces, sweep)) > 1:
-        raise typer.BadParameter("give one of --workflow, --traces and --sweep")
-    if traces is not None:
-        subjects = traced(traces, limit, scale)
-    else:
-        subjects = paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
+    if sweep is not None and (workflow or traces):
+        raise typer.BadParameter("give --sweep, or any of --workflow and --traces")
+    if speculate and first:
+        raise typer.BadParameter("--speculate is timed to the end: give it without --first")
+    subjects = [each for file in traces or () for each in traced(file, limit, scale)]
+    if workflow or not subjects:
+        subjects += paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
+    arms = with_guesses(arm or USUAL) if speculate else [*(arm or USUAL)]
+    for each in arms:
+        arm_of(each)  # ConfigError before anything is loaded
     asked = Benchmark("workflows", named(model, shape), dtype, repeats, seed, Files(json_, plot))
-    asked = asked._replace(weights=weights, kv_dtype=kv_dtype)
-    found = asked.measured(
-        lambda engine, tell: play(engine, subjects, arm or USUAL, repeats, not first, tell),
-        scale=scale,
-        stepwise=not first,
-        sweep=sweep,
+    _played(
+        asked._replace(weights=weights, kv_dtype=kv_dtype), subjects, arms, Lengths(scale, not first, sweep), resume
     )
-    asked.finish(found, text(bench.workflows(found)))
+
+
+class Lengths(NamedTuple):
+    """How long texts are, whether they are fed token by token, and what is swept."""
+
+    scale: float
+    stepwise: bool
+    sweep: Literal["branches", "agents"] | None
+
+
+def _played(
+    asked: Benchmark, subjects: Sequence[Workload], arms: Sequence[str], lengths: Lengths, resume: bool
+) -> None:
+    """Measure, keep what was measured beside the result until that is written, and print it with its targets."""
+    from agentcho.display import bench
+    from agentcho.lab.bench.aims import aims
+    from agentcho.lab.bench.kept import Kept, digest
+    from agentcho.lab.bench.measure import workflows as play
+    from agentcho.lab.yardstick import worst
+    from agentcho.records.environment import machine, versions
+
+    settings = {name: str(value) for name, value in (asked.settings | lengths._asdict()).items()}
+    settings |= {"arms": ", ".join(arms), "workflows": digest(subjects), **machine(), **versions()}
+    kept = Kept.begin(asked.files.json, resume, settings)
+
+    def measure(engine: Any, tell: Tell) -> list[Figures]:
+        kept.check({f"engine {name}": str(value) for name, value in engine.fingerprint.items()})
+        return play(engine, subjects, arms, asked.repeats, lengths.stepwise, tell, kept)
+
+    found = asked.measured(measure, **lengths._asdict())
+    judged = aims(found, lambda named, arm: worst(found.words(subject, arm) for subject in named))
+    found = found.model_copy(update={"targets": tuple(judged)})
+    sheets = (*bench.workflows(found), *bench.guesses(found), *bench.targets(found))
+    asked.finish(found, text(sheets))
+    kept.done()
 
 
 def text(sheets: Iterable[Sheet]) -> str:

@@ -10,11 +10,16 @@ from statistics import median
 
 from agentcho.audit.wording import many
 from agentcho.display.sheet import Sheet, plain
-from agentcho.lab.bench.arms import BASELINE, policy
+from agentcho.lab.bench.aims import Pair, pairs
+from agentcho.lab.bench.arms import BASELINE, guessing, policy
+from agentcho.lab.bench.bound import bound, bounded
 from agentcho.lab.bench.games import BothWays
 from agentcho.lab.bench.leakage import ARMS, LeakageBench
-from agentcho.lab.bench.result import Result
+from agentcho.lab.bench.result import Result, Target
 from agentcho.lab.bench.serving import PLAIN
+
+GUESSED = ("without/with", "forwards", "baseline/it, both without", "both with")
+"""The columns of `guesses` after the workflow and the way of reading."""
 
 
 def workflows(result: Result) -> Iterator[Sheet]:
@@ -25,10 +30,32 @@ def workflows(result: Result) -> Iterator[Sheet]:
         yield Sheet(f"{label}: {subject}", ("", *heads(result)), rows)
 
 
+def guesses(result: Result) -> Iterator[Sheet]:
+    """What guesses gain, a row a subject and way of reading; nothing where nothing was guessed."""
+    rows = tuple(guessed(result, subject, pair) for subject in result.subjects for pair in pairs(result))
+    if rows and result.stepwise:
+        yield Sheet("guesses, end to end", ("", "", *GUESSED), rows, words=2)
+
+
+def guessed(result: Result, subject: str, pair: Pair) -> tuple[str, ...]:
+    """One way of reading with guesses: beside itself without them, in time and forwards; and the baseline over it, both
+    without and both with guesses."""
+    if not result.has(subject, *pair):
+        return (subject, pair.plain, *[""] * len(GUESSED))
+    ours = (result.ratio([subject], *pair, what).shown() for what in ("seconds", "forwards"))
+    both = ((BASELINE, pair.plain), (guessing(BASELINE), pair.guessed))
+    beside = (
+        result.ratio([subject], *two, "seconds").shown() if two[0] != two[1] and result.has(subject, *two) else ""
+        for two in both
+    )
+    return (subject, pair.plain, *ours, *beside)
+
+
 def heads(result: Result) -> tuple[str, ...]:
     """The columns of `row` after the arm."""
     whole = ("end to end", "baseline/it", "waiting") if result.stepwise else ()
-    return ("first token", "baseline/it", *whole, "tokens", "KL", "same token", "")
+    share = ("new to both", "of the bound") if bounded(result) and not result.stepwise else ()
+    return ("first token", "baseline/it", *share, *whole, "tokens", "KL", "same token", "")
 
 
 def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
@@ -37,15 +64,30 @@ def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     if not result.has(subject, arm):
         return (arm, result.why_not(subject, arm), *[""] * (len(heads(result)) - 1))
     found = [*against(result, subject, arm, "ttft", BASELINE)]
+    if bounded(result) and not result.stepwise:
+        found += _of_bound(result, subject, arm)
     if result.stepwise:
         waiting = f"{result.spread(subject, arm, 'prefill').middle:.0%}"
         found += (*against(result, subject, arm, "seconds", BASELINE), waiting)
     return (arm, *found, f"{result.spread(subject, arm, 'encoded').middle:.0f}", *_words(result, subject, arm))
 
 
+def _of_bound(result: Result, subject: str, arm: str) -> tuple[str, str]:
+    """Of the baseline, how much of all prompts is new to it and to any other way of reading; of any other, the share
+    that was reached of what is the most that it can be sooner by, where that is new alone which is new to both."""
+    if not result.values(subject, BASELINE, "new"):
+        return ("", "")
+    if arm == BASELINE:
+        new, whole = (result.values(subject, BASELINE, what)[0] for what in ("new", "prompts"))
+        return (f"{new:,.0f} of {whole:,.0f}", "")
+    most = bound(result, [subject])
+    return ("", f"{result.ratio([subject], BASELINE, arm, 'ttft').middle / most:.0%} of {most:.2f}")
+
+
 def _words(result: Result, subject: str, arm: str) -> tuple[str, str, str]:
     """The divergence from the baseline, how often the likeliest token is the same, and what that means."""
-    if arm == BASELINE or policy(arm) is None:
+    reuse = policy(arm)
+    if reuse is None or reuse.mode == BASELINE:
         return ("", "", "")
     words = result.words(subject, arm)
     if words == "unknown":
@@ -54,6 +96,26 @@ def _words(result: Result, subject: str, arm: str) -> tuple[str, str, str]:
     faster = result.has(subject, BASELINE) and result.ratio([subject], BASELINE, arm, _whole(result)).middle > 1
     said = "same words" if words == "same" else "fast, but changed" if faster else "changed"
     return (f"{kl:.4f}", f"{agree:.1%}", said)
+
+
+def targets(result: Result) -> Iterator[Sheet]:
+    """What was asked for, what was reached, and whether that counts."""
+    rows = tuple(
+        (each.what, asked(each), each.reached.shown(digits(each.bound)), each.verdict, each.note)
+        for each in result.targets
+    )
+    if rows:
+        yield Sheet("targets", ("", "asked", "reached", "", ""), rows)
+
+
+def asked(target: Target) -> str:
+    """The bound of a target as a condition."""
+    return f"{'≤' if target.most else '≥'} {target.bound:g}"
+
+
+def digits(bound: float) -> int:
+    """The number of decimals that distinguish a figure from its bound."""
+    return 0 if bound >= 100 else 4 if bound < 0.1 else 2
 
 
 def _whole(result: Result) -> str:

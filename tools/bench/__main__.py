@@ -83,6 +83,7 @@ def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]
             measure = function(**words)
             bench = cast(Kind, function.__name__)
             asked = Benchmark(bench, named(model, shape), dtype, repeats, seed, files, program=PROGRAM, **few)
+            asked = asked._replace(store_tokens=words.get("store"))
             _finish(asked, asked.measured(measure, scale=words.get("scale", 1.0)))
 
         options = before | own | after
@@ -207,6 +208,24 @@ def roofline(repeats: int, seed: int, context: Context = 512) -> Measure:
     from tools.bench.roofline import roofline as measure
 
     return lambda engine, tell: measure(engine, context, repeats, seed, tell)
+
+
+@benchmark(3, plot=False)
+def room(
+    repeats: int,
+    seed: int,
+    store: Annotated[int, typer.Option(help="Tokens that the store holds, in every arm.", min=1024)] = 8192,
+    words: Annotated[int, typer.Option(help="Of the document that all agents read.", min=1)] = 100,
+    limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds; default: twice the first token of 16 agents with the baseline.", min=0.0),
+    ] = None,
+) -> Measure:
+    """How many agents have their first tokens in time, in stores of as many bytes."""
+    from agentcho.lab.bench.arms import OURS
+    from tools.bench.room import room as measure
+
+    return lambda engine, tell: measure(engine, list(OURS), words, limit, repeats, seed, tell)
 
 
 @benchmark(9, plot=False)

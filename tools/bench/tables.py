@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from agentcho.display import bench
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.bench.arms import BASELINE, CONTINUOUS
-from agentcho.lab.bench.result import Figures, Result, Target
+from agentcho.lab.bench.result import Figures, Result
 from agentcho.lab.bench.serving import PEER
 from tools.bench import cost, stream
 
@@ -22,7 +22,7 @@ def table(result: Result) -> str:
     """All figures, each measure with its interval, then the targets."""
     kinds = {"workflows": bench.workflows, "gpu": _gpu, "cost": _cost, "talk": _talk}
     sheets = kinds.get(result.bench, _plain)(result)
-    return "\n\n".join(plain(sheet) for sheet in (*sheets, *_targets(result)))
+    return "\n\n".join(plain(sheet) for sheet in (*sheets, *bench.targets(result)))
 
 
 def _gpu(result: Result) -> Iterator[Sheet]:
@@ -82,7 +82,7 @@ def _plain(result: Result) -> Iterator[Sheet]:
 def shown(result: Result, each: Figures, what: str) -> str:
     """One figure in a unit that reads well."""
     found = result.spread(each.subject, each.arm, what)
-    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill", *stream.TIMES):
+    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill", "limit", *stream.TIMES):
         return f"{found.shown(1, 1000)} ms"
     if what in ("share", "reached"):
         return f"{found.shown(1, 100)}%"
@@ -90,22 +90,3 @@ def shown(result: Result, each: Figures, what: str) -> str:
         if found.middle >= size / 10:
             return f"{found.shown(2, 1 / size)} {name}"
     return found.shown(0)
-
-
-def _targets(result: Result) -> Iterator[Sheet]:
-    rows = tuple(
-        (each.what, asked(each), each.reached.shown(digits(each.bound)), each.verdict, each.note)
-        for each in result.targets
-    )
-    if rows:
-        yield Sheet("targets", ("", "asked", "reached", "", ""), rows)
-
-
-def asked(target: Target) -> str:
-    """The bound of a target as a condition."""
-    return f"{'≤' if target.most else '≥'} {target.bound:g}"
-
-
-def digits(bound: float) -> int:
-    """The number of decimals that distinguish a figure from its bound."""
-    return 0 if bound >= 100 else 4 if bound < 0.1 else 2

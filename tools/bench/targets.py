@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
-from agentcho.lab.bench.plans import UNNAMED
+from agentcho.lab.bench.aims import aims
+from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE, guessing
+from agentcho.lab.bench.plans import TRACE, UNNAMED
 from agentcho.lab.bench.result import Kind, Result, Target
 from agentcho.lab.stats import Spread, spread
 from agentcho.lab.yardstick import Words, worst
@@ -19,7 +20,6 @@ from tools.bench import society, stream
 
 STOCK = (GENERATE, CONTINUOUS)
 WEIGHTS = "weights alone"
-TRACE = "trace "
 FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRACE}prisoners-dilemma": 1.5}
 """First tokens, baseline over choreographed."""
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
@@ -28,6 +28,8 @@ STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2
 EXACT = 1.5
 """A step of eight rows in the deterministic profile over one in the fast profile."""
 NO_LATER = 1.0
+AGENTS = 2.5
+"""In time, in the same bytes of keys and values, over the baseline's."""
 FLAT, ROOM = 1.2, 8.0
 """Of ten times as many agents: what a message takes beside one of the few; and all of them, in GB."""
 STREAMED, FASTER = 1.4, 1.0
@@ -58,6 +60,7 @@ def with_targets(result: Result, elsewhere: Judged = MappingProxyType({})) -> Re
         "serve": _nothing,
         "talk": _nothing,
         "stream": _stream,
+        "room": _room,
     }
     return result.model_copy(update={"targets": tuple(kinds[result.bench](result))})
 
@@ -67,6 +70,7 @@ def _workflows(result: Result, elsewhere: Judged) -> Iterator[Target]:
         yield from _first(result, elsewhere)
     if result.stepwise:
         yield from _whole(result, elsewhere)
+        yield from aims(result, partial(_words, result, elsewhere))
     for stock in STOCK:
         yield from _stock(result, stock, "ttft")
         if result.stepwise:
@@ -78,10 +82,11 @@ def _aimed_at(result: Result) -> bool:
     return (result.model, result.numbers) == (SHAPE, DTYPE)
 
 
-def _words(result: Result, subjects: Iterable[str], arm: str, elsewhere: Judged) -> Words:
+def _words(result: Result, elsewhere: Judged, subjects: Iterable[str], arm: str) -> Words:
     """What an arm makes of the baseline's words in all of these."""
     own = {subject: result.words(subject, arm) for subject in subjects}
-    known = {subject: elsewhere.get((subject.removesuffix(UNNAMED), arm), "unknown") for subject in own}
+    plain = arm.replace(guessing(""), "")  # a guess changes no word
+    known = {subject: elsewhere.get((subject.removesuffix(UNNAMED), plain), "unknown") for subject in own}
     return worst(known[subject] if words == "unknown" else words for subject, words in own.items())
 
 
@@ -94,7 +99,7 @@ def _first(result: Result, elsewhere: Judged) -> Iterator[Target]:
             if found:
                 reached, lesser = min(found, key=lambda each: each[0].middle)
                 note = lesser if len(found) > 1 else ""
-                words = _words(result, subjects, arm, elsewhere)
+                words = _words(result, elsewhere, subjects, arm)
                 what = f"first token, {name}: baseline ÷ {arm}"
                 yield Target(what=what, bound=bound, reached=reached, note=note, words=words)
 
@@ -110,12 +115,12 @@ def _whole(result: Result, elsewhere: Judged) -> Iterator[Target]:
         found = {subject: result.ratio([subject], BASELINE, arm, "seconds") for subject in subjects}
         if not found:
             continue
-        words = _words(result, subjects, arm, elsewhere)
+        words = _words(result, elsewhere, subjects, arm)
         yield _least(result, BASELINE, arm, "seconds", NEVER_BELOW).model_copy(update={"words": words})
         if result.sweep is not None:
             most = max(_lesser(found), key=lambda subject: found[subject].middle)
             what = f"end to end, somewhere in a sweep: baseline ÷ {arm}"
-            at_most = _words(result, [most], arm, elsewhere)
+            at_most = _words(result, elsewhere, [most], arm)
             yield Target(what=what, bound=SOMEWHERE, reached=found[most], note=most, words=at_most)
 
 
@@ -238,6 +243,15 @@ def _stream(result: Result) -> Iterator[Target]:
         reached = result.ratio(result.subjects, stream.STREAMED, stream.WHOLE, what)
         name = f"first token {what}: {stream.STREAMED} ÷ {stream.WHOLE}"
         yield Target(what=name, bound=NO_LATER, most=True, reached=reached)
+
+
+def _room(result: Result) -> Iterator[Target]:
+    for arm in (AUDIT, ENFORCE):
+        for subject in result.chosen(BASELINE, arm):
+            if min(result.values(subject, BASELINE, "agents")) > 0:
+                reached, words = result.ratio([subject], arm, BASELINE, "agents"), result.words(subject, arm)
+                what = f"agents in the same bytes, {subject}: {arm} ÷ {BASELINE}"
+                yield Target(what=what, bound=AGENTS, reached=reached, words=words)
 
 
 def _nothing(result: Result) -> Iterator[Target]:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.display.bench import heads, row, served
+from agentcho.display.bench import GUESSED, asked, digits, guessed, heads, row, served
+from agentcho.lab.bench.aims import pairs
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Kind, Result, read_result
@@ -20,7 +21,7 @@ from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
 from tools.bench import PROGRAM, cost, society
-from tools.bench.tables import TALK, asked, beside, digits, shown, talk_row
+from tools.bench.tables import TALK, beside, shown, talk_row
 from tools.bench.targets import Judged, with_targets
 from tools.pages.render import arguments, render
 
@@ -35,6 +36,7 @@ ORDER: tuple[Kind, ...] = (
     "growth",
     "stall",
     "overhead",
+    "room",
     "roofline",
     "gpu",
     "serve",
@@ -116,6 +118,9 @@ def page(results: Path) -> str:
         title=_title,
         heads=heads,
         row=row,
+        pairs=pairs,
+        guess_heads=GUESSED,
+        guessed=guessed,
         cost=cost,
         asked=asked,
         digits=digits,

@@ -9,7 +9,7 @@ played, repeats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -47,12 +47,25 @@ EXACT: dict[str, Mapping[str, Any]] = {
 
 
 def guessing(arm: str) -> str:
-    """The name of one of our arms in which tokens are guessed."""
-    return f"{arm}:speculate"
+    """The name of one of our arms in which tokens are guessed; one that repairs does so still."""
+    way, repairs, repair = arm.partition("+")
+    return f"{way}:speculate{repairs}{repair}"
+
+
+def is_guessing(arm: str) -> bool:
+    """Whether tokens are guessed in it."""
+    return arm.partition("+")[0] in GUESSING
+
+
+def with_guesses(named: Iterable[str]) -> list[str]:
+    """These arms, and after each of ours that may guess the same with guesses."""
+    found = ((arm, guessing(arm)) if arm.partition("+")[0] in OURS else (arm,) for arm in named)
+    return [*dict.fromkeys(arm for both in found for arm in both)]
 
 
 GUESSING: dict[str, Mapping[str, Any]] = {guessing(name): {**OURS[name], "speculate": True} for name in OURS}
-"""Timed where they are asked for: on random words there is nothing to guess."""
+"""Timed where they are asked for: on random words there is little to guess."""
+REPAIRING = tuple(name for way in (AUDIT, ENFORCE) for name in (way, guessing(way)))
 STRIDE = 16
 """Tokens of a text a step where first tokens alone are timed: it takes a tenth of the time, and decodes still run
 beside prefills."""
@@ -71,12 +84,12 @@ def arms() -> dict[str, Arm]:
 def arm(name: str) -> Arm:
     """An arm by its name; `choreographed:enforce+first-k:16` is one that repairs. `ConfigError`: there is none."""
     known, (way, repairs, repair) = arms(), name.partition("+")
-    if way not in known or (repairs and way not in (AUDIT, ENFORCE)):
+    if way not in known or (repairs and way not in REPAIRING):
         raise ConfigError(f"no arm {name!r}; give one of {', '.join(known)}, or {ENFORCE}+first-k:16, to repair so")
     if not repairs:
         return known[way]
     try:
-        return partial(_replayed, {**OURS[way], "repair": parsed_repair(repair)})
+        return partial(_replayed, {**(OURS | GUESSING)[way], "repair": parsed_repair(repair)})
     except ValueError as error:
         raise ConfigError(f"no arm {name!r}: {error}") from None
 
@@ -94,7 +107,7 @@ def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow
     for id, needed in needs.items():  # parents come before children
         ready, said = _ready(needed, calls), replayed[id]
         calls[id] = CallTimes(ready, ready + said.ttft, ready + said.seconds)
-    return WorkflowTimes(calls, replayed.encoded)
+    return WorkflowTimes(calls, replayed.encoded, replayed.steps)
 
 
 def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:

@@ -11,8 +11,10 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agentcho.lab.bench.arms import Arm
+from agentcho.lab.bench.arms import Arm, is_guessing
 from agentcho.lab.bench.arms import arm as arm_of
+from agentcho.lab.bench.bound import with_new
+from agentcho.lab.bench.kept import Kept, Repeat, Subject, figures
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
@@ -34,28 +36,38 @@ class Timed(NamedTuple):
     take: Take
 
 
-def measure(subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell) -> list[Figures]:
-    """All arms on one subject, `repeats` times each. An arm that is not available is left out, with the reason. `tell`
-    is told of `runs_of` runs."""
-    taken: dict[str, list[Mapping[str, float]]] = {}
-    reasons: dict[str, str] = {}
-    of = runs_of(arms, repeats)
-    for number, (name, arm) in enumerate(arms.items()):
-        tell(f"runs ({subject}: warming up {name})", number, of)
-        try:
-            arm.warm()
-            taken[name] = []
-        except ArmUnavailable as error:
-            reasons[name] = str(error)
-    for number in range(repeats):
-        for place, name in enumerate(turns(list(taken), number)):
+def measure(
+    subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell, kept: Kept | None = None
+) -> list[Figures]:
+    """All arms on one subject, `repeats` times each, less what is kept of them already. An arm that is not available is
+    left out, with the reason. `tell` is told of `runs_of` runs."""
+    kept = kept or Kept()
+    known, of = kept.subject(subject), runs_of(arms, repeats)
+    if len(known.repeats) < repeats:
+        _warm(subject, arms, known, of, tell)
+    for number in range(len(known.repeats), repeats):
+        taken: Repeat = {}
+        there = [name for name in arms if name not in known.unavailable]
+        for place, name in enumerate(turns(there, number)):
             tell(f"runs ({subject}: {name})", (number + 1) * len(arms) + place, of)
             try:
-                taken[name].append(arms[name].take())
+                taken[name] = dict(arms[name].take())
             except ArmUnavailable as error:
-                reasons[name] = str(error)
-                del taken[name]
-    return [Figures.of(subject, name, taken.get(name, []), reasons.get(name)) for name in arms]
+                known.unavailable[name] = str(error)
+        known.repeats.append(taken)
+        kept.save()
+    return figures(subject, arms, known)
+
+
+def _warm(subject: str, arms: Mapping[str, Timed], known: Subject, of: int, tell: Tell) -> None:
+    """Warm up each arm that is there."""
+    for number, (name, arm) in enumerate(arms.items()):
+        if name not in known.unavailable:
+            tell(f"runs ({subject}: warming up {name})", number, of)
+            try:
+                arm.warm()
+            except ArmUnavailable as error:
+                known.unavailable[name] = str(error)
 
 
 def runs_of(arms: Collection[str], repeats: int) -> int:
@@ -76,17 +88,29 @@ def steady(take: Take) -> Take:
 
 
 def workflows(
-    engine: Any, subjects: Sequence[Workload], named: Sequence[str], repeats: int, stepwise: bool, tell: Tell
+    engine: Any,
+    subjects: Sequence[Workload],
+    named: Sequence[str],
+    repeats: int,
+    stepwise: bool,
+    tell: Tell,
+    kept: Kept | None = None,
 ) -> list[Figures]:
     """Every subject in all named arms, which take turns; then how far the words of our own are from the baseline's.
-    `ConfigError`: a name that there is not."""
-    known = {name: arm_of(name) for name in named}
+    `kept`: what was measured before, and where what is measured is kept. `ConfigError`: a name that there is not."""
+    kept, known = kept or Kept(), {name: arm_of(name) for name in named}
+    if any(map(is_guessing, named)):
+        kept.costs(engine)
     found: list[Figures] = []
     each = runs_of(named, repeats)
     for number, subject in enumerate(subjects):
         timed = {name: _timed(engine, known[name], subject, stepwise) for name in named}
-        timed_so = measure(subject.name, timed, repeats, part(tell, number * each, len(subjects) * each))
-        found += with_words(engine, subject.workflow, timed_so)
+        told, of_it = part(tell, number * each, len(subjects) * each), kept.subject(subject.name)
+        if of_it.figures is None:
+            timed_so = measure(subject.name, timed, repeats, told, kept)
+            of_it.figures = with_words(engine, subject.workflow, with_new(subject.workflow, engine.framing, timed_so))
+            kept.save()
+        found += of_it.figures
     return found
 
 

@@ -17,6 +17,8 @@ BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
 DEBATE = "parallel-debate"
 AGENTS = (2, 4, 8, 16)
 """Of a parallel debate: what the baseline encodes grows with their square."""
+TRACE = "trace "
+"""The beginning of a workload's name that is one of a trace file."""
 UNNAMED = ", unnamed"
 """The end of a workload's name where no prompt begins with its agent's name."""
 WARM = 0.05
@@ -63,7 +65,7 @@ def _unnamed(subject: Workload, name: str, seed: int, scale: float, **options: A
 def traced(workflows: Iterable[Workflow], scale: float) -> list[Workload]:
     """Workflows of a trace file, each shortened to `scale` of its words."""
     whole = (each if scale == 1 else shortened(each, scale) for each in workflows)
-    return [_subject(f"trace {each.workflow} {each.id}", each) for each in whole]
+    return [_subject(f"{TRACE}{each.workflow} {each.id}", each) for each in whole]
 
 
 def _swept(name: str, seed: int, scale: float, options: dict[str, Any]) -> Workload:

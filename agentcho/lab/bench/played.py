@@ -22,10 +22,11 @@ class ArmUnavailable(Exception):
 
 
 class WorkflowTimes(NamedTuple):
-    """All calls by message id, and the tokens that were fed for them."""
+    """All calls by message id, the tokens that were fed for them, and in how many forwards, where that is known."""
 
     calls: Mapping[str, CallTimes]
     encoded: int
+    steps: int | None = None
 
     @property
     def ttft(self) -> float:
@@ -48,4 +49,6 @@ class WorkflowTimes(NamedTuple):
 
     def figures(self) -> dict[str, float]:
         """The figures that are kept in a result."""
-        return {"ttft": self.ttft, "seconds": self.seconds, "prefill": self.prefill, "encoded": float(self.encoded)}
+        counted = {} if self.steps is None else {"forwards": float(self.steps)}
+        whole = {"ttft": self.ttft, "seconds": self.seconds, "prefill": self.prefill}
+        return {**whole, "encoded": float(self.encoded), **counted}

@@ -18,7 +18,9 @@ from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import Spread, spread
 from agentcho.lab.yardstick import Words, judged
 
-Kind = Literal["workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost", "serve", "talk", "stream"]
+Kind = Literal[
+    "workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost", "serve", "talk", "stream", "room"
+]
 
 
 class Figures(Frozen):

@@ -1,0 +1,81 @@
+"""What of the prompts of a workflow nobody could have had before, and how much sooner first tokens can come at most.
+
+By tokens, message by message: what the baseline has to encode because nothing begins so, and what of that stands in
+messages that were never encoded at all, with the opening and the header of each call. Does not know: times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agentcho.games.traced import framed
+from agentcho.lab.bench.arms import BASELINE
+from agentcho.lab.bench.prompts import TemplatePort
+from agentcho.lab.bench.result import Figures, Result
+from agentcho.records.trace import Workflow
+
+
+class New(NamedTuple):
+    """Tokens of all prompts of a workflow: in all, new to the baseline, and new to every way of reading."""
+
+    prompts: int
+    baseline: int
+    both: int
+
+
+def new(workflow: Workflow, framing: TemplatePort) -> New:
+    """Calls in the order of the trace; what every prompt begins with (BOS) is not counted."""
+    laid = {message.id: framed(message, framing) for message in workflow.messages}
+    numbers = dict[object, int]()  # of prompts as far as a message of them, and of messages over what they were made
+
+    def number(key: object) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    alike, begun, met = dict[str, int](), set[int](), set[int]()
+    prompts = alone = both = 0
+    for message in workflow.messages:
+        over = tuple(alike[id] for id in message.parents)
+        said = message.kind == "decode"
+        alike[message.id] = number(message.id if said else (laid[message.id].tokens, over))
+        if not said:
+            continue
+        path = -1
+        for id in message.parents:
+            path, tokens = number((path, laid[id].tokens)), len(laid[id].tokens)
+            prompts += tokens
+            alone += tokens * (path not in begun)
+            both += tokens * (path not in begun and alike[id] not in met)
+            begun.add(path)
+            met.add(alike[id])
+        own = len(laid[message.id].begun)
+        prompts, alone, both = prompts + own, alone + own, both + own
+        begun.add(number((path, laid[message.id].tokens)))
+        met.add(alike[message.id])
+    return New(prompts, alone, both)
+
+
+def with_new(workflow: Workflow, framing: TemplatePort, figures: Iterable[Figures]) -> list[Figures]:
+    """The figures of one workflow; those of the baseline with "prompts", "alone" (new to it) and "new" (to both)."""
+    return [
+        each.model_copy(update={"values": each.values | _values(new(workflow, framing))})
+        if each.arm == BASELINE and each.values
+        else each
+        for each in figures
+    ]
+
+
+def _values(found: New) -> dict[str, tuple[float, ...]]:
+    return {"prompts": (float(found.prompts),), "alone": (float(found.baseline),), "new": (float(found.both),)}
+
+
+def bounded(result: Result) -> bool:
+    """Whether a result says what is new to both."""
+    return any(result.values(subject, BASELINE, "new") for subject in result.subjects)
+
+
+def bound(result: Result, subjects: Sequence[str]) -> float:
+    """So many times as soon a first token can come at most as with the baseline, by the tokens that each has to encode,
+    over these subjects together."""
+    alone, both = (sum(result.values(each, BASELINE, what)[0] for each in subjects) for what in ("alone", "new"))
+    return alone / both

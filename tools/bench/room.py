@@ -1,0 +1,96 @@
+"""How many agents a store of keys and values has room for, so that their first tokens come in time.
+
+Every agent has a private prompt of its own, which stands first, then one document that all of them read, then the last
+words of another. They speak in groups, round by round. Does not know: how engines work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from statistics import median, quantiles
+from typing import Any
+
+from agentcho.games.replay import replayed
+from agentcho.lab.bench.arms import BASELINE, STRIDE, policy
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.words import with_words
+from agentcho.lab.bench.workflows import line, random_words, spoken, whole
+from agentcho.lab.timing import turns
+from agentcho.progress import Tell
+from agentcho.records.trace import Workflow
+
+GROUP, ROUNDS = 8, 3
+"""Agents who speak at once, and how often each of them does. Sizes are multiples of a group."""
+PROMPT, SAID = 24, 6
+"""Words of a private prompt, and of what is said."""
+TWICE = 2.0
+"""A first token is in time within so many times what it takes the baseline with two groups, who have room."""
+MOST = 1024
+"""Agents at most."""
+
+
+def crowd(agents: int, words: int, seed: int) -> Workflow:
+    """So many agents over a document of so many words; who speaks reads the last words of the group before."""
+    dice = Random(seed)
+    names = [f"agent{number}" for number in range(agents)]
+    lines = [line("document", names[0], [], random_words(dice, words))]
+    lines += [
+        line(f"brief {name}", name, [], random_words(dice, PROMPT), audience=[name], role="system") for name in names
+    ]
+    last: list[str] = []
+    for number in range(ROUNDS):
+        for first in range(0, agents, GROUP):
+            group = names[first : first + GROUP]
+            ids = [f"{name} {number}" for name in group]
+            lines += [
+                spoken(id, name, [f"brief {name}", "document", *last], random_words(dice, SAID))
+                for id, name in zip(ids, group, strict=True)
+            ]
+            last = ids[-1:]
+    return whole("crowd", seed, names, lines)
+
+
+def first_token(engine: Any, trace: Workflow, arm: str) -> float:
+    """Seconds within which 95 of 100 first tokens come, after the first round, in which all prompts are new."""
+    reuse = policy(arm)
+    assert reuse is not None
+    played = replayed(trace, engine, reuse, logits=False, stride=STRIDE)
+    times = [said.ttft for id, said in played.items() if not id.endswith(" 0")]
+    return quantiles(times, n=20, method="inclusive")[-1]
+
+
+def most(fits: Callable[[int], bool], step: int = GROUP, cap: int = MOST) -> int:
+    """The most agents that fit, by `step`, up to `cap`: twice as many until some do not, then halfway between. 0: not
+    even one step does."""
+    good, bad = 0, step
+    while bad <= cap and fits(bad):
+        good, bad = bad, 2 * bad
+    bad = min(bad, cap + step)
+    while bad - good > step:
+        middle = good + (bad - good) // (2 * step) * step
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good
+
+
+def room(
+    engine: Any, arms: Sequence[str], words: int, limit: float | None, repeats: int, seed: int, tell: Tell
+) -> list[Figures]:
+    """Of each arm the "agents" that have their first tokens within the "limit" in seconds (None: `TWICE`), in the store
+    of this engine, of "tokens"; and how near their words are."""
+    subject = f"a document of {words} words"
+    few = crowd(2 * GROUP, words, seed)
+    first_token(engine, few, BASELINE)  # warm
+    within = limit or TWICE * median(first_token(engine, few, BASELINE) for _ in range(3))
+    found: dict[str, list[dict[str, float]]] = {arm: [] for arm in arms}
+    for number in range(repeats):
+        for place, arm in enumerate(turns(list(arms), number)):
+            tell(f"runs ({arm})", number * len(arms) + place, repeats * len(arms))
+
+            def fits(agents: int, arm: str = arm, seed: int = seed + number) -> bool:
+                return first_token(engine, crowd(agents, words, seed), arm) <= within
+
+            taken = {"agents": float(most(fits)), "limit": within, "tokens": float(engine.room[0])}
+            found[arm].append(taken)
+    figures = [Figures.of(subject, arm, found[arm]) for arm in arms]
+    return with_words(engine, few, figures)
