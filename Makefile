@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow clients load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-gpu
+.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-gpu
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -38,6 +38,8 @@ test-doors: .venv/.tools clients  ## the tests that need a browser, a server, re
 
 # Each has an environment of its own: they agree neither with agentcho on versions, nor all with each other.
 clients: $(foreach name,agentdojo axe frameworks litellm textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
+
+llama: .venv/clients/llama/.installed  ## llama.cpp's server, built for this processor, which `agentcho bench peers` compares with; needs cmake and a C++ compiler
 
 test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile tests/engine tests/golden
@@ -100,8 +102,9 @@ load: .venv/.tools                ## 2,000 mixed requests on 200 connections at 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
 
-nightly: mutants clients          ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, and great crowds at a server
+nightly: mutants clients llama    ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, and great crowds at a server
 	$(PYTEST) --dist worksteal -m "(nightly and not (browser or server or cluster)) or (slow and (server or cluster))"
+	AGENTCHO_TEST_LLAMA=.venv/clients/llama/bin/llama-server $(BIN)/python -m pytest -q -m clients tests/bench/test_llama.py
 	$(BIN)/python -m tests.leaks.interference.nightly
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 	$(BIN)/python -m tests.arena.sweep
@@ -134,6 +137,10 @@ clean:                            ## everything but runs
 
 .venv/.docs: pyproject.toml .venv/.installed
 	$(PIP) --editable '.[docs]'
+	@touch $@
+
+.venv/clients/llama/.installed: tools/llama.py .venv/.python
+	$(BIN)/python -m tools.llama $(@D)
 	@touch $@
 
 # What is never imported is never compiled. "-alone" is what comes without all that it asks for.

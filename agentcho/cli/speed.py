@@ -99,25 +99,31 @@ class Benchmark(NamedTuple):
     def measured(self, measure: Callable[[Any, Tell], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
         with progress(f"bench {self.bench}", sys.stderr) as told:
-            engine = self._engine(told.tell)
+            engine = self.engine(told.tell)
             found = measure(engine, told.tell)
-        return self._result(engine, found, how)
+        return self.found(engine, found, {}, **how)
 
-    def _engine(self, tell: Tell) -> Any:
+    @property
+    def kind(self) -> str:
+        """The dtype: that of a shape is bfloat16 where nothing else is said."""
+        return "bfloat16" if self.dtype == "auto" and self.model.startswith("shape:") else self.dtype
+
+    def engine(self, tell: Tell) -> Any:
+        """Load the model."""
         from agentcho.runner.engine import Engine
 
-        dtype = "bfloat16" if self.dtype == "auto" and self.model.startswith("shape:") else self.dtype
         few: dict[str, Any] = {"weights": self.weights, "kv_dtype": self.kv_dtype}
         sizes: dict[str, Any] = {} if self.store_tokens is None else {"store_tokens": self.store_tokens}
         sizes |= {"host_tokens": 0} if sizes else {}
-        return Engine.load(self.model, self.device, dtype, **few, **sizes, tell=tell)
+        return Engine.load(self.model, self.device, self.kind, **few, **sizes, tell=tell)
 
-    def _result(self, engine: Any, found: list[Figures], how: dict[str, Any]) -> Result:
+    def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
+        """What was found with this engine: `there` and `how` beside what is here."""
         from agentcho.runner.device import hardware
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
         where |= {"weights": self.weights, "kv_dtype": self.kv_dtype}
-        return self.result(where, hardware(engine.network.device), found, **how)
+        return self.result(where, {**hardware(engine.network.device), **there}, found, **how)
 
     def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
         """What was found, on this machine: `there` beside what every result says."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from agentcho.errors import ConfigError
 from agentcho.lab.bench import servers
-from agentcho.lab.bench.client import fed_tokens, first_model
+from agentcho.lab.bench.client import Endpoint, fed_tokens, first_model
 from agentcho.lab.bench.measure import Timed, measure, runs_of
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
@@ -156,7 +156,7 @@ def _started(stack: ExitStack, asked: Asked) -> tuple[dict[str, Server], dict[st
         stack.enter_context(servers.running(servers.ours(asked.model, asked.dtype, port), port))
     except ArmUnavailable as error:
         raise ConfigError(f"`agentcho serve`: {error}") from error
-    model, root, fed = first_model(port), f"http://127.0.0.1:{port}", partial(fed_tokens, port)
+    model, root, fed = first_model(Endpoint(port)), f"http://127.0.0.1:{port}", partial(fed_tokens, port)
     found = {PLAIN: Server(f"{root}/v1", model, fed)}
     found |= {way: Server(f"{root}/s/{{talk}}/{{name}}/v1", model + way, fed) for way in (BASELINE, ENFORCE)}
     port = servers.free_port()

@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 from agentcho.lab.bench.aims import aims
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE, guessing
-from agentcho.lab.bench.plans import TRACE, UNNAMED
+from agentcho.lab.bench.peers.targets import targets
+from agentcho.lab.bench.plans import DEBATE, TRACE, UNNAMED
 from agentcho.lab.bench.result import Kind, Result, Target
 from agentcho.lab.stats import Spread, spread
 from agentcho.lab.yardstick import Words, worst
@@ -61,6 +62,7 @@ def with_targets(result: Result, elsewhere: Judged = MappingProxyType({})) -> Re
         "talk": _nothing,
         "stream": _stream,
         "room": _room,
+        "peers": partial(_peers, elsewhere=elsewhere),
     }
     return result.model_copy(update={"targets": tuple(kinds[result.bench](result))})
 
@@ -236,6 +238,16 @@ def _stall(result: Result) -> Iterator[Target]:
     yield Target(what=f"95% of times between tokens, {arm} ÷ undisturbed", bound=STALL, most=True, reached=stalled)
     if waited is not None:
         yield Target(what=f"the prefill, {arm} ÷ {alone}", bound=STALL, most=True, reached=waited)
+
+
+def _peers(result: Result, elsewhere: Judged) -> Iterator[Target]:
+    def words(subjects: list[str], arm: str) -> Words:
+        """Those of the comparison of the workflow; a subject of so many agents is a debate."""
+        debates = {f"{count} agents" for count in range(2, 65)}
+        known = (DEBATE if name in debates else name for name in (each.removesuffix(UNNAMED) for each in subjects))
+        return worst(elsewhere.get((name, arm), "unknown") for name in known)
+
+    return targets(result, words)
 
 
 def _stream(result: Result) -> Iterator[Target]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.display.bench import GUESSED, asked, digits, guessed, heads, row, served
+from agentcho.display.peers import ABOUT, heads_of, told
+from agentcho.display.peers import row as peer_row
 from agentcho.lab.bench.aims import pairs
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import UNNAMED
@@ -27,7 +29,7 @@ from tools.pages.render import arguments, render
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
 """The benchmarks that have a picture."""
-SHIPPED: tuple[Kind, ...] = ("workflows", "serve")
+SHIPPED: tuple[Kind, ...] = ("workflows", "serve", "peers")
 """Those that `agentcho bench` has; all others are for a checkout."""
 ORDER: tuple[Kind, ...] = (
     "workflows",
@@ -41,6 +43,7 @@ ORDER: tuple[Kind, ...] = (
     "gpu",
     "serve",
     "talk",
+    "peers",
 )
 
 BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
@@ -131,6 +134,10 @@ def page(results: Path) -> str:
         society_arm=society.ARM,
         talk_heads=TALK,
         talk_row=talk_row,
+        peer_heads=heads_of,
+        peer_row=peer_row,
+        peer_has=told,
+        peer_about=ABOUT,
         debates=list(_debates(found)),
         picture=lambda result: names[id(result)],
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from agentcho.backends.remote.address import Key
 from agentcho.lab.bench.played import ArmUnavailable
 
 PATIENCE = 600.0
@@ -17,15 +18,30 @@ CHAT = "/chat/completions"
 
 
 class Endpoint(NamedTuple):
-    """Where a chat server listens on this machine. `base` is the path before `/chat/completions`, such as "/v1"."""
+    """Where a chat server listens. `base` is the path before `/chat/completions`, such as "/v1"; `key` is sent with
+    each request where there is one; `secure`: by TLS."""
 
     port: int
     base: str = "/v1"
+    host: str = "127.0.0.1"
+    secure: bool = False
+    key: Key | None = None
+
+    def line(self) -> HTTPConnection:
+        """A connection that is not open yet."""
+        kind = HTTPSConnection if self.secure else HTTPConnection
+        return kind(self.host, self.port, timeout=PATIENCE)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of every request."""
+        key = {} if self.key is None else {"Authorization": f"Bearer {self.key.reveal()}"}
+        return {"Content-Type": "application/json", **key}
 
 
 class Heard(NamedTuple):
     """What came of one request. `began`, `first` and `ended` are seconds of `perf_counter`: when it was sent, its first
-    token, and its end. `usage` is as the server reports it."""
+    token, and its end. `usage` is as the server reports it; of one that reports nothing, the pieces that came."""
 
     began: float
     first: float
@@ -43,11 +59,11 @@ class Heard(NamedTuple):
 
 def ask(endpoint: Endpoint, body: Mapping[str, Any]) -> Heard:
     """Send a chat as a stream, and hear it to its end. `ArmUnavailable`: the server refuses it, or fails."""
-    line = HTTPConnection("127.0.0.1", endpoint.port, timeout=PATIENCE)
+    line = endpoint.line()
     sent = json.dumps({**body, "stream": True, "stream_options": {"include_usage": True}})
     began = perf_counter()
     try:
-        line.request("POST", endpoint.base + CHAT, sent, {"Content-Type": "application/json"})
+        line.request("POST", endpoint.base + CHAT, sent, endpoint.headers)
         response = line.getresponse()
         if response.status != 200:
             raise ArmUnavailable(f"HTTP {response.status}: {_reason(response.read())}")
@@ -58,24 +74,24 @@ def ask(endpoint: Endpoint, body: Mapping[str, Any]) -> Heard:
         line.close()
 
 
-def first_model(port: int) -> str:
+def first_model(endpoint: Endpoint) -> str:
     """The name of the first model that a server lists. `ArmUnavailable`: it lists none."""
     try:
-        return str(json.loads(_page(port, "/v1/models"))["data"][0]["id"])
+        return str(json.loads(_page(endpoint, f"{endpoint.base}/models"))["data"][0]["id"])
     except (ValueError, LookupError, TypeError) as error:
         raise ArmUnavailable(f"the server lists no model ({type(error).__name__})") from error
 
 
 def fed_tokens(port: int) -> float | None:
     """How many tokens the models of our server were fed so far; None: it does not say."""
-    found = re.findall(rb"^agentcho_fed_tokens\S* (\S+)$", _page(port, "/metrics"), re.MULTILINE)
+    found = re.findall(rb"^agentcho_fed_tokens\S* (\S+)$", _page(Endpoint(port), "/metrics"), re.MULTILINE)
     return sum(map(float, found)) if found else None
 
 
-def _page(port: int, path: str) -> bytes:
-    line = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+def _page(endpoint: Endpoint, path: str) -> bytes:
+    line = endpoint.line()
     try:
-        line.request("GET", path)
+        line.request("GET", path, headers=endpoint.headers)
         return line.getresponse().read()
     except (OSError, HTTPException) as error:
         raise ArmUnavailable(f"the server does not answer ({type(error).__name__})") from error
@@ -84,7 +100,7 @@ def _page(port: int, path: str) -> bytes:
 
 
 def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
-    first, text, usage = None, "", dict[str, Any]()
+    first, text, usage, pieces = None, "", dict[str, Any](), 0
     for event in events:
         if "error" in event:
             raise ArmUnavailable(f"an error in the stream: {_reason(json.dumps(event).encode())}")
@@ -92,11 +108,11 @@ def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
             said = choice.get("delta", {}).get("content") or ""
             if first is None and (said or choice.get("finish_reason")):
                 first = perf_counter()
-            text += said
+            text, pieces = text + said, pieces + bool(said)
         usage = event.get("usage") or usage
     if first is None:
         raise ArmUnavailable("a stream ended without a token")
-    return Heard(began, first, perf_counter(), text, usage)
+    return Heard(began, first, perf_counter(), text, usage or {"completion_tokens": pieces})
 
 
 def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:

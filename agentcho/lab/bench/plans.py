@@ -50,8 +50,13 @@ def branches(seed: int, scale: float) -> list[Workload]:
 
 def agents(seed: int, scale: float) -> list[Workload]:
     """Parallel debates of three rounds: solvers that are told their names first, and solvers that are not."""
-    named = [({"agents": count}, _swept(DEBATE, seed, scale, {"agents": count})) for count in AGENTS]
-    return [each for how, subject in named for each in (subject, *_unnamed(subject, DEBATE, seed, scale, **how))]
+    return [each for count in AGENTS for each in debate(count, seed, scale)]
+
+
+def debate(count: int, seed: int, scale: float) -> list[Workload]:
+    """One parallel debate of so many agents, both ways."""
+    subject = _swept(DEBATE, seed, scale, {"agents": count})
+    return [subject, *_unnamed(subject, DEBATE, seed, scale, agents=count)]
 
 
 def _unnamed(subject: Workload, name: str, seed: int, scale: float, **options: Any) -> list[Workload]:

@@ -19,7 +19,19 @@ from agentcho.lab.stats import Spread, spread
 from agentcho.lab.yardstick import Words, judged
 
 Kind = Literal[
-    "workflows", "step", "overhead", "growth", "stall", "roofline", "gpu", "cost", "serve", "talk", "stream", "room"
+    "workflows",
+    "step",
+    "overhead",
+    "growth",
+    "stall",
+    "roofline",
+    "gpu",
+    "cost",
+    "serve",
+    "talk",
+    "stream",
+    "room",
+    "peers",
 ]
 
 

@@ -75,13 +75,20 @@ def free_port() -> int:
 def running(command: Sequence[str], port: int) -> Iterator[int]:
     """A server from its first answer at /health until it has ended; gives its process id. `ArmUnavailable`: it ends
     before that, with the last line that it wrote."""
+    with logged(command, port) as (process, _):
+        yield process
+
+
+@contextmanager
+def logged(command: Sequence[str], port: int) -> Iterator[tuple[int, str]]:
+    """`running`, with all that the server wrote before its first answer."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | OFFLINE
         )
         try:
             _await(process, port, log)
-            yield process.pid
+            yield process.pid, _written(log)
         finally:
             _end(process)
 
@@ -107,9 +114,13 @@ def _healthy(port: int) -> bool:
         line.close()
 
 
+def _written(log: IO[bytes]) -> str:
+    """What stands in a log that another process goes on writing: its place in the file is shared, and stays."""
+    return os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")
+
+
 def _last_line(log: IO[bytes]) -> str:
-    log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()
+    lines = _written(log).strip().splitlines()
     return lines[-1].strip("│ ")[:200] if lines else "it wrote nothing"
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from agentcho.errors import ConfigError
@@ -69,29 +70,38 @@ def ours(port: int, model: str, arm: str, chat: Chat, play: str, tokens: int) ->
     """To `agentcho serve`. Each play has a society of its own, or shares nothing with another one by its salt. Without
     a society no names are sent, for the peer has none."""
     if arm == PLAIN:
-        return ask(Endpoint(port), _body(model, chat.nameless, tokens) | {"cache_salt": play})
+        return ask(Endpoint(port), body(model, chat.nameless, tokens) | {"cache_salt": play})
     base = f"/s/{play}/{chat.agent}/v1"
-    return ask(Endpoint(port, base), _body(model + arm, chat, tokens))
+    return ask(Endpoint(port, base), body(model + arm, chat, tokens))
 
 
 def theirs(port: int, model: str, chat: Chat, play: str, tokens: int) -> Heard:
     """To `transformers serve`, which refuses fields that it does not know, and drops the names of speakers."""
-    return ask(Endpoint(port), _body(model, chat.nameless, tokens))
+    return ask(Endpoint(port), body(model, chat.nameless, tokens))
 
 
-def _body(model: str, chat: Chat, tokens: int) -> dict[str, Any]:
+def body(model: str, chat: Chat, tokens: int) -> dict[str, Any]:
+    """A request for the likeliest answer."""
     return {"model": model, "messages": chat.messages, "max_tokens": tokens, "temperature": 0}
 
 
-def serving(asked: Asked, subjects: Sequence[Workload], named: Sequence[str], tell: Tell) -> list[Figures]:
-    """Every subject in all named arms, in turns, on servers that run side by side. An arm whose server does not run
-    here is left out, with the reason. `ConfigError`: a name that there is not, or our own server does not run."""
+def serving(
+    asked: Asked,
+    subjects: Sequence[Workload],
+    named: Sequence[str],
+    tell: Tell,
+    running: Mapping[str, Server] = MappingProxyType({}),
+) -> list[Figures]:
+    """Every subject in all named arms, in turns, on servers that run side by side; `running` are more, by their names,
+    that run already. An arm whose server does not run here is left out, with the reason. `ConfigError`: a name that
+    there is not, or our own server does not run."""
     for name in named:
         if name not in ARMS:
             raise ConfigError(f"no arm {name!r}; give one of {', '.join(ARMS)}")
     found: list[Figures] = []
     with ExitStack() as stack:
         started, reasons = _started(stack, asked, named)
+        started |= running
         each = runs_of(started, asked.repeats)
         for number, subject in enumerate(subjects):
             plays = {name: _Plays(name, server, subject.name, asked) for name, server in started.items()}
@@ -116,7 +126,7 @@ def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict
             stack.enter_context(servers.running(servers.ours(asked.model, asked.dtype, port), port))
         except ArmUnavailable as error:
             raise ConfigError(f"`agentcho serve`: {error}") from error
-        model = first_model(port)
+        model = first_model(Endpoint(port))
         found |= {name: Server(partial(ours, port, model, name), partial(fed_tokens, port)) for name in mine}
     if PEER in named:
         port = servers.free_port()

@@ -1,0 +1,139 @@
+"""`agentcho bench peers`: our engine beside llama.cpp's server, or a user's own server.
+
+Does not know: how anything is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from agentcho.cli import speed
+from agentcho.display.progress import progress
+
+if TYPE_CHECKING:
+    from agentcho.lab.bench.plans import Workload
+
+OURS = (
+    "'understudy', a folder, or a Hugging Face id: default understudy. With --server: one of ours beside it, or none."
+)
+BINARY = "llama.cpp's llama-server; default: that of `make llama`, or the one on the search path."
+TYPE = "llama.cpp's type of weights, such as Q4_K_M; default: that of the same bits as --weights."
+FLOWS = "One or more of the paper's; default: a parallel debate of --agents, and with --server {}."
+SCALED = "Lengths of texts, of those that a model of 8B writes."
+RECORDED = ("prisoners-dilemma", "tree-of-thoughts")
+Server = Annotated[
+    str | None, typer.Option(metavar="URL", help="Measure this server of OpenAI's API instead.", show_default=False)
+]
+ServerModel = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Its model; default: the first it lists.", show_default=False)
+]
+ServerKey = Annotated[
+    str | None, typer.Option(metavar="VARIABLE", help="The environment variable that has its key.", show_default=False)
+]
+
+
+class Own(NamedTuple):
+    """A user's own server, and how many tokens an answer of it has."""
+
+    url: str
+    model: str | None
+    key_env: str | None
+    tokens: int
+
+
+class Beside(NamedTuple):
+    """llama.cpp's server, its type of weights, and how many slots it has."""
+
+    server: Path | None
+    kind: str | None
+    slots: int
+
+
+def peers(
+    model: Annotated[str | None, typer.Option(help=OURS, show_default=False)] = None,
+    shape: speed.Shape = None,
+    dtype: speed.Dtype = "auto",
+    weights: speed.Weights = None,
+    kv_dtype: speed.Kept = None,
+    agents: Annotated[int, typer.Option(help="Of the debate; the peer has a slot for each.", min=2, max=64)] = 8,
+    workflow: Annotated[
+        list[str] | None, typer.Option(help=FLOWS.format(" and ".join(RECORDED)), show_default=False)
+    ] = None,
+    scale: Annotated[float, typer.Option(help=SCALED, min=0.01)] = 0.25,
+    llama_server: Annotated[Path | None, typer.Option(metavar="FILE", help=BINARY, show_default=False)] = None,
+    peer_type: Annotated[str | None, typer.Option(metavar="TYPE", help=TYPE, show_default=False)] = None,
+    server: Server = None,
+    server_model: ServerModel = None,
+    server_key_env: ServerKey = None,
+    tokens: Annotated[int, typer.Option(help="With --server: of an answer, where speed is measured.", min=2)] = 64,
+    repeats: speed.Repeats = 3,
+    seed: speed.Seed = 1,
+    json_: speed.Json = None,
+) -> None:
+    """One row, a prompt of 512 and eight agents beside llama.cpp's server on the same weights, bits and threads; or
+    workflows on a server of your own."""
+    named = model if shape is None else speed.named("", shape)
+    asked = speed.Benchmark("peers", named or "", dtype, repeats, seed, speed.Files(json_), "cpu")
+    if server is not None:
+        _own(asked, Own(server, server_model, server_key_env, tokens), workflow or RECORDED, scale)
+        return
+    if server_model is not None or server_key_env is not None:
+        raise typer.BadParameter("--server-model and --server-key-env say something of --server; give that too")
+    asked = asked._replace(model=named or speed.UNDERSTUDY, weights=weights, kv_dtype=kv_dtype)
+    subjects = cache(partial(_subjects, workflow, agents, seed, scale))
+    _llama(asked, subjects, Beside(llama_server, peer_type, agents), scale)
+
+
+def _llama(asked: speed.Benchmark, subjects: Callable[[int], Sequence[Workload]], beside: Beside, scale: float) -> None:
+    from agentcho.display import peers as tables
+    from agentcho.lab.bench.peers.llama import Peer
+    from agentcho.lab.bench.peers.measured import PeersAsked
+    from agentcho.lab.bench.peers.measured import peers as measure
+    from agentcho.lab.bench.peers.targets import targets
+
+    peer = Peer.found(beside.server)
+    with progress("bench peers", sys.stderr) as told:
+        how = PeersAsked(
+            asked.model,
+            asked.kind,
+            asked.weights,
+            subjects,
+            asked.repeats,
+            asked.seed,
+            beside.slots,
+            beside.kind,
+        )
+        engine, found = measure(how, peer, partial(asked.engine, told.tell), told.tell)
+    result = asked.found(engine, found.figures, found.peer, scale=scale)
+    result = result.model_copy(update={"targets": tuple(targets(result))})
+    asked.finish(result, speed.text(tables.peers(result)))
+
+
+def _subjects(workflow: list[str] | None, agents: int, seed: int, scale: float, number: int) -> Sequence[Workload]:
+    """The workloads of one repeat, with words of its own."""
+    from agentcho.lab.bench import plans
+
+    drawn = 1000 * seed + number
+    return plans.paper(workflow, drawn, scale) if workflow else plans.debate(agents, drawn, scale)
+
+
+def _own(asked: speed.Benchmark, own: Own, workflow: Sequence[str], scale: float) -> None:
+    from agentcho.display import peers as tables
+    from agentcho.lab.bench.remote import beside, reached
+    from agentcho.lab.bench.serving import Asked
+
+    subjects = speed.paper(workflow, asked.seed, scale)
+    remote = reached(own.url, own.model, own.key_env)
+    with progress("bench peers", sys.stderr) as told:
+        how = Asked(asked.model, asked.dtype, own.tokens, "recorded", asked.repeats, asked.seed)
+        found = beside(remote, how, bool(asked.model), subjects, told.tell)
+    where = {"model": remote.model, "dtype": "as served", "device": "as served"}
+    there = {"tokens": str(own.tokens)} | ({"beside": asked.model} if asked.model else {})
+    result = asked.result(where, there, found, scale=scale)
+    asked.finish(result, speed.text(tables.servers(result)))

@@ -1,0 +1,195 @@
+"""llama.cpp's server as a process on this machine: where it is, what it is started with, and what it is asked.
+
+It is asked by token ids at `/completion`, and says itself how long a prompt and its words took. Does not know:
+workflows, engines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.errors import ConfigError
+from agentcho.lab.bench import servers
+from agentcho.lab.bench.client import PATIENCE
+from agentcho.lab.bench.played import ArmUnavailable
+
+SERVER, QUANTIZER = "llama-server", "llama-quantize"
+BUILT = Path(".venv/clients/llama/bin")
+"""Where `make llama` puts them."""
+REUSE = 32
+"""Tokens in a row that are worth moving to another place of a slot's cache, where a prompt has them again."""
+GUESSES = "--spec-default"
+"""Drafts from n-grams, as the server itself has them by default where they are asked for."""
+WISHES = {"-fa": "on", "--cache-reuse": str(REUSE), "--poll": "50"}
+"""What makes it fast, where it knows the option: weights are repacked and batches continuous by themselves."""
+Ids = tuple[int, ...]
+
+
+class Said(NamedTuple):
+    """What came of one request: the ids that were said. In tokens: what of the prompt was computed, and what was there
+    already; guesses, and those that were right. In seconds: the prompt, and the words after the first."""
+
+    tokens: Ids
+    prompt: int
+    cached: int
+    guessed: int
+    right: int
+    reading: float
+    speaking: float
+
+    @property
+    def step(self) -> float:
+        """Seconds a token after the first, which comes with the prompt."""
+        return self.speaking / max(1, len(self.tokens) - 1)
+
+
+class Peer(NamedTuple):
+    """A build of llama.cpp: its server, and its quantiser beside it."""
+
+    server: Path
+
+    @classmethod
+    def found(cls, given: Path | None) -> Peer:
+        """The one that was given, else that of `make llama`, else that of the search path. `ConfigError`: none."""
+        named = shutil.which(SERVER)
+        places = [given] if given is not None else [BUILT / SERVER, *([Path(named)] if named else [])]
+        for place in places:
+            if place.is_file() and os.access(place, os.X_OK):
+                return cls(place.resolve())
+        where = f"at {given}" if given is not None else f"in {BUILT}, or on the search path"
+        raise ConfigError(
+            f"there is no {SERVER} {where}; run `make llama` in a checkout, or give its file with --llama-server"
+        )
+
+    @property
+    def quantizer(self) -> Path:
+        """What brings a file into few bits. `ConfigError`: it does not stand beside the server."""
+        place = self.server.with_name(QUANTIZER)
+        if not place.is_file():
+            raise ConfigError(f"there is no {QUANTIZER} beside {self.server}; build both, as `make llama` does")
+        return place
+
+    @property
+    def version(self) -> str:
+        """What it says of itself: its version and commit, and what it was compiled by."""
+        said = " ".join(_said(self.server, "--version").split())
+        found = re.search(r"version: (.*)$", said)
+        return f"llama.cpp {found[1] if found else said or 'of an unknown version'}"
+
+    @property
+    def flags(self) -> str:
+        """How it was built, where `make llama` did it."""
+        note = self.server.with_name("build.txt")
+        return note.read_text().strip() if note.is_file() else "not known"
+
+    def knows(self, option: str) -> bool:
+        """Whether its server has this option."""
+        return re.search(rf"(^|[\s,]){re.escape(option)}([\s,]|$)", _said(self.server, "--help")) is not None
+
+    def quantize(self, whole: Path, kind: str, made: Path, threads: int) -> None:
+        """Write a file in another type, as `Q8_0`. `ConfigError`: with the last line of what its quantiser says."""
+        command = [str(self.quantizer), str(whole), str(made), kind, str(threads)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
+        if done.returncode != 0:
+            lines = (done.stdout + done.stderr).strip().splitlines()
+            raise ConfigError(f"{QUANTIZER} did not write {kind}: {lines[-1] if lines else 'it says nothing'}")
+
+    def command(self, file: Path, port: int, setting: Setting) -> list[str]:
+        """How its server is started."""
+        fixed = ["-m", str(file), "--host", "127.0.0.1", "--port", str(port), "-t", str(setting.threads)]
+        room = ["-tb", str(setting.threads), "-np", str(setting.slots), "-c", str(setting.slots * setting.context)]
+        wished = {**WISHES, **dict(setting.wishes)}
+        more = [word for option, value in wished.items() if self.knows(option) for word in (option, value) if word]
+        return [str(self.server), *fixed, *room, *more, *([GUESSES] if setting.guesses else [])]
+
+
+class Setting(NamedTuple):
+    """What a server is started with: threads; slots, and tokens that each has room for; whether it guesses from
+    n-grams; `wishes`: options that take the place of usual ones."""
+
+    threads: int
+    slots: int
+    context: int
+    guesses: bool = False
+    wishes: tuple[tuple[str, str], ...] = ()
+
+
+@cache
+def _said(server: Path, option: str) -> str:
+    try:
+        done = subprocess.run([str(server), option], capture_output=True, text=True, check=False, errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{server} cannot be run ({error.strerror}); give another one with --llama-server") from error
+    return done.stdout + done.stderr
+
+
+class Served(NamedTuple):
+    """A server that runs: its port, and what it says of the processor and of its build."""
+
+    port: int
+    system: str
+
+
+@contextmanager
+def serving(peer: Peer, file: Path, setting: Setting) -> Iterator[Served]:
+    """The server from when its model is loaded until it has ended. `ConfigError`: it does not start."""
+    port = servers.free_port()
+    try:
+        with servers.logged(peer.command(file, port, setting), port) as (_, log):
+            found = re.search(r"system_info: (.*)", log)
+            yield Served(port, " ".join(found[1].split()) if found else "unknown")
+    except ArmUnavailable as error:
+        raise ConfigError(f"{SERVER}: {error}") from error
+
+
+def complete(port: int, prompt: Sequence[int], count: int, slot: int = -1) -> Said:
+    """The likeliest `count` tokens after a prompt, one by one, whatever ends a text. `slot`: where its cache is kept;
+    -1: in the one that the server takes. `ArmUnavailable`: it refuses, or fails."""
+    found = asked(port, prompt, count, slot)
+    times = found["timings"]
+    return Said(
+        tuple(found["tokens"])[:count],
+        int(times["prompt_n"]),
+        int(times.get("cache_n", 0)),
+        int(times.get("draft_n", 0)),
+        int(times.get("draft_n_accepted", 0)),
+        times["prompt_ms"] / 1000,
+        times["predicted_ms"] / 1000,
+    )
+
+
+def asked(port: int, prompt: Sequence[int], count: int, slot: int = -1, **more: Any) -> dict[str, Any]:
+    """The answer to a request, as it is. `ArmUnavailable`."""
+    body = {
+        "prompt": list(prompt),
+        "n_predict": count,
+        "id_slot": slot,
+        "temperature": 0,
+        "ignore_eos": True,
+        "cache_prompt": True,
+        "n_cache_reuse": REUSE,
+        "return_tokens": True,
+    }
+    line = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        line.request("POST", "/completion", json.dumps(body | more), {"Content-Type": "application/json"})
+        response = line.getresponse()
+        said = response.read()
+        if response.status != 200:
+            raise ArmUnavailable(f"HTTP {response.status}: {said.decode(errors='replace')[:200]}")
+        found: dict[str, Any] = json.loads(said)
+        return found
+    except (OSError, HTTPException, ValueError) as error:
+        raise ArmUnavailable(f"{SERVER} ended the connection ({type(error).__name__})") from error
+    finally:
+        line.close()

@@ -1,0 +1,97 @@
+"""One row: a prompt of so many ids, and steps of one token after it, by our engine and by llama.cpp's server.
+
+Both get the same ids, which no earlier repeat had. Times are the engine's own, without HTTP: of ours by the clock
+around its steps, of the peer's as its server says them. Does not know: workflows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from statistics import fmean
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from agentcho.calls.call import Decode
+from agentcho.errors import RequestError
+from agentcho.lab.bench.peers.llama import complete
+from agentcho.lab.bench.workflows import random_words
+from agentcho.lab.timing import alone
+
+Ids = tuple[int, ...]
+PREFILL = 512
+"""Token ids of a prompt, framing included."""
+STEPS = 32
+
+
+class RowText(NamedTuple):
+    """What one row reads: a header as our engine takes it, the ids of the whole prompt, and what is said after it."""
+
+    header: str
+    prompt: Ids
+    said: Ids
+
+
+def row_text(framing: Any, seed: int, number: int, length: int = PREFILL, steps: int = STEPS) -> RowText:
+    """Random words for one repeat, by its number. The prompt has exactly `length` ids. `RequestError`: no words of the
+    tokenizer fill it."""
+    dice = random.Random(f"{seed} {number}")
+    start = () if framing.bos is None else (framing.bos,)
+    start = (*start, *framing.opening("assistant", None))
+    words, filling = random_words(dice, length).split(" "), length - len(start)
+    for word in range(len(words)):
+        header = " ".join(words[word:])
+        ids = framing.content.encode(header)
+        if len(ids) <= filling:
+            break
+    while len(ids) < filling:
+        header += random.Random(f"{seed} {number} {len(ids)}").choice(" .,:;")
+        ids = framing.content.encode(header)
+    if len(ids) != filling:
+        raise RequestError(f"no random words of this tokenizer fill a prompt of {length} tokens", "header")
+    said = tuple(framing.content.encode(random_words(dice, 2 * steps)))[: steps + 1]
+    return RowText(header, (*start, *ids), said)
+
+
+class Rows:
+    """The repeats of one row in one arm, each with words of its own, the warm-up included. `SIZES`: token ids of a
+    prompt, and steps."""
+
+    SIZES = (PREFILL, STEPS)
+
+    def __init__(self, framing: Any, seed: int) -> None:
+        self._framing, self._seed, self._number = framing, seed, 0
+
+    def next(self) -> RowText:
+        """The words of the next repeat."""
+        self._number += 1
+        return row_text(self._framing, self._seed, self._number, *self.SIZES)
+
+
+def figures(reading: float, step: float) -> dict[str, float]:
+    """Seconds of the prompt with its first token, seconds a step after it, and tokens a second."""
+    return {"prefill": reading, "step": step, "rate": 1 / step}
+
+
+@alone
+def ours(engine: Any, rows: Rows) -> Mapping[str, float]:
+    """One row of our engine, of which nothing is left."""
+    text = rows.next()
+    made = engine.submit([Decode(text.header, forced=text.said)])
+    taken = []
+    for _ in text.said:
+        began = perf_counter()
+        engine.step()
+        taken.append(perf_counter() - began)
+    while not engine.idle:
+        engine.step()
+    engine.release(made)
+    return figures(taken[0], fmean(taken[1:]))
+
+
+def theirs(port: int, rows: Rows) -> Mapping[str, float]:
+    """One row of the peer: its own likeliest words, as many."""
+    text = rows.next()
+    said = complete(port, text.prompt, len(text.said))
+    found = figures(said.reading, said.step) | {"read": float(said.prompt)}
+    return found | ({"guessed": float(said.guessed), "right": float(said.right)})

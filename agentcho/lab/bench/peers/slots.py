@@ -1,0 +1,108 @@
+"""A workflow on llama.cpp's server, an agent a slot: each call as soon as all that it reads has been said.
+
+Prompts are those that our baseline feeds, in ids, but that what was said is the server's own words, as many tokens as
+were recorded: so a slot has what its agent said itself, and reuses it. Does not know: how the server was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from time import perf_counter
+from typing import NamedTuple
+
+from agentcho.games.replay import awaited
+from agentcho.games.traced import framed
+from agentcho.lab.bench.peers.llama import Said
+from agentcho.lab.bench.played import CallTimes, WorkflowTimes
+from agentcho.lab.bench.prompts import TemplatePort
+from agentcho.records.trace import Workflow
+
+Ids = tuple[int, ...]
+ANY = -1
+"""The slot that the server takes."""
+Complete = Callable[[Sequence[int], int, int], Said]
+"""`(prompt, count, slot)`: asks for so many tokens."""
+
+
+class SlotCall(NamedTuple):
+    """One decode: whose slot, the decodes that it waits for, its prompt in parts (an id stands for what that decode
+    said), and how many tokens it says."""
+
+    id: str
+    slot: int
+    after: frozenset[str]
+    prompt: tuple[Ids | str, ...]
+    length: int
+
+    def ids(self, said: Mapping[str, Ids]) -> Ids:
+        """The whole prompt."""
+        return tuple(id for part in self.prompt for id in (said[part] if isinstance(part, str) else part))
+
+
+def speakers(workflow: Workflow) -> list[str]:
+    """Who says something, in the order in which they first do."""
+    return list(dict.fromkeys(m.author or "" for m in workflow.messages if m.kind == "decode" and m.text))
+
+
+def slot_calls(workflow: Workflow, framing: TemplatePort, slots: int) -> list[SlotCall]:
+    """All decodes that say something, parents first. Agents have slots in the order in which they first speak; where
+    there are too few, the server looks for the one that has most of a prompt."""
+    laid = {message.id: framed(message, framing) for message in workflow.messages}
+    spoken = {m.id for m in workflow.messages if m.kind == "decode" and laid[m.id].content}
+    needs, agents = awaited(workflow), speakers(workflow)
+    start: Ids = () if framing.bos is None else (framing.bos,)
+    found = []
+    for message in (each for each in workflow.messages if each.id in spoken):
+        parts: list[Ids | str] = [start]
+        for parent in message.parents:
+            one = laid[parent]
+            parts += [one.begun, parent, one.closing] if parent in spoken else [one.tokens]
+        parts.append(laid[message.id].begun)
+        slot = agents.index(message.author or "") if len(agents) <= slots else ANY
+        after, length = needs[message.id] & spoken, len(laid[message.id].content)
+        found.append(SlotCall(message.id, slot, after, tuple(parts), length))
+    return found
+
+
+class SlotsPlayed(NamedTuple):
+    """One play: when each call was made, had its first token and ended, and what the server said of each."""
+
+    times: WorkflowTimes
+    said: Mapping[str, Said]
+
+    def figures(self) -> dict[str, float]:
+        """Those of a workflow of ours; tokens said, and a second; those of prompts that were there already; guesses."""
+        whole, said = self.times.figures(), sum(len(each.tokens) for each in self.said.values())
+        counts = {what: float(sum(getattr(each, what) for each in self.said.values())) for what in COUNTS}
+        return {**whole, **spoken(said, whole["seconds"]), **counts}
+
+
+COUNTS = ("cached", "guessed", "right")
+
+
+def spoken(said: int, seconds: float) -> dict[str, float]:
+    """The tokens that were said, and how many a second."""
+    return {"said": float(said), "rate": said / seconds}
+
+
+def play_slots(calls: Sequence[SlotCall], complete: Complete) -> SlotsPlayed:
+    """Play a workflow. `ArmUnavailable`, of the first call that fails."""
+    said, times, began = dict[str, Said](), dict[str, CallTimes](), perf_counter()
+    given, left = dict[Future[Said], SlotCall](), list(calls)
+
+    def finish(call: SlotCall, one: Said) -> None:
+        ended = perf_counter() - began
+        ready = max((times[id].ended for id in call.after), default=0.0)
+        said[call.id], times[call.id] = one, CallTimes(ready, ended - one.speaking, ended)
+
+    with ThreadPoolExecutor(max(1, len(calls))) as threads:
+        while left or given:
+            words = {id: one.tokens for id, one in said.items()}
+            for call in [call for call in left if call.after <= said.keys()]:
+                given[threads.submit(complete, call.ids(words), call.length, call.slot)] = call
+                left.remove(call)
+            for done in wait(given, return_when=FIRST_COMPLETED).done:
+                finish(given.pop(done), done.result())
+    encoded = sum(one.prompt + len(one.tokens) for one in said.values())
+    return SlotsPlayed(WorkflowTimes(times, encoded), said)

@@ -1,0 +1,66 @@
+"""A user's own server, of OpenAI's API, over the same workflows by text; beside nothing, or beside `agentcho serve`.
+
+Does not know: what the server is, how its figures are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agentcho.backends.remote.address import NO_KEY, address_of, key_of
+from agentcho.config import API, ModelConfig
+from agentcho.errors import ConfigError
+from agentcho.lab.bench.chats import Chat
+from agentcho.lab.bench.client import Endpoint, Heard, ask, first_model
+from agentcho.lab.bench.plans import Workload
+from agentcho.lab.bench.played import ArmUnavailable
+from agentcho.lab.bench.result import Figures
+from agentcho.lab.bench.serving import ENFORCE, PLAIN, Asked, Server, body, serving
+from agentcho.progress import Tell
+
+SERVER = "server"
+"""The arm of the user's own."""
+OPTION = "of --server"
+
+
+class Remote(NamedTuple):
+    """A server that answers: where, and the model that is asked there."""
+
+    endpoint: Endpoint
+    model: str
+
+    def send(self, chat: Chat, play: str, tokens: int) -> Heard:
+        """One chat, without names of speakers, which few servers take."""
+        return ask(self.endpoint, body(self.model, chat.nameless, tokens))
+
+
+def reached(url: str, model: str | None, key_env: str | None) -> Remote:
+    """The server at `url`, once it has answered; `model`: the first that it lists, if it is not named; its key is in
+    the environment variable `key_env`. `ConfigError`: no URL, no key, no answer, no such model."""
+    config = ModelConfig(model=f"{API}{model or ''}", base_url=url, key_env=key_env)
+    address = address_of(config, OPTION)
+    key = key_of(config, OPTION, address)
+    base = "/" + address.url.partition("://")[2].partition("/")[2]
+    sent = None if key.reveal() == NO_KEY else key
+    endpoint = Endpoint(address.port, base, address.host, address.secure, sent)
+    try:
+        found = Remote(endpoint, model or first_model(endpoint))
+    except ArmUnavailable as error:
+        raise ConfigError(
+            f"the server at {address.url} does not say which model it has: {error}; start it, or name a model with "
+            "--server-model"
+        ) from error
+    try:
+        ask(endpoint, {"model": found.model, "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 1})
+    except ArmUnavailable as error:
+        raise ConfigError(
+            f"model {found.model} of the server at {address.url} does not answer: {key.out_of(str(error))}"
+        ) from error
+    return found
+
+
+def beside(remote: Remote, asked: Asked, own: bool, subjects: Sequence[Workload], tell: Tell) -> list[Figures]:
+    """Every subject on the server; `own`: in turns with `agentcho serve` of the model that `asked` names."""
+    ours = (PLAIN, ENFORCE) if own else ()
+    return serving(asked, subjects, ours, tell, {SERVER: Server(remote.send)})
