@@ -23,9 +23,10 @@ def tokens(pieces: Iterable[Piece]) -> int:
     return sum(piece.entry.length for piece in pieces)
 
 
-def runs(contexts: Iterable[Context]) -> Iterator[Pieces]:
-    """The runs that are worth sharing of contexts that are about to be read, each as the first of its readers has it.
-    Where one of its pieces stands, there stand all of them, in this order and at these distances, each once."""
+def runs(contexts: Iterable[Context], saved: int = 0) -> Iterator[Pieces]:
+    """The runs that are worth sharing of contexts that are about to be read, each as the first of its readers has it:
+    those that save copies of at least so many tokens. Where one of its pieces stands, there stand all of them, in this
+    order and at these distances, each once."""
     every = [context.pieces for context in contexts]
     before, after = dict[KVEntry, list[_Beside]](), dict[KVEntry, list[_Beside]]()
     twice = set[KVEntry]()
@@ -46,7 +47,7 @@ def runs(contexts: Iterable[Context]) -> Iterator[Pieces]:
             found.add(piece.entry)
             run += [piece] if new else []
             if run and piece.entry not in joined:
-                if tokens(run) >= LEAST:
+                if (length := tokens(run)) >= LEAST and length * (len(after[run[0].entry]) - 1) >= saved:
                     yield tuple(run)
                 run = []
 

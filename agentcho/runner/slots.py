@@ -24,9 +24,11 @@ from agentcho.runner.sharing import LEAST, Pieces, alike, runs, tokens
 _serials = count()
 IDLE = 1 / 4
 """The share of the store's tokens that pools without any row may keep."""
-LONG = 1024
-"""What a row gathers is open to rows that begin later where it has so many tokens: then a second copy weighs more than
-that it is read apart."""
+SAVED = 2 << 20
+"""Bytes of keys and values of one layer that a step need not read again, from which on a run is gathered to be shared:
+what it takes to attend to it apart is less then."""
+LONG = 8 << 20
+"""So many of them, and what a row gathers is open to rows that begin later: a second copy weighs more than that."""
 
 
 class Slot:
@@ -185,6 +187,8 @@ class Slots:
     ) -> None:
         self._layers, self._device, self._dtype = layers, device, dtype
         self._smallest, self._idle, self.may_share = smallest, idle, may_share
+        a_token = [shape.heads * (shape.key_dim + shape.value_dim) for shape in layers]
+        self._bytes = max(a_token, default=1) * dtype.itemsize
         self._pools: list[SlotPool] = []
         self.shared: list[SharedRun] = []
         self._expected: dict[KVEntry, Pieces] = {}
@@ -198,7 +202,8 @@ class Slots:
     def expect(self, contexts: Iterable[Context]) -> None:
         """Announce the contexts of all rows that wait, before any of them takes a slot. What only one of them has is
         not shared, but where a row has it in place already."""
-        self._expected = {run[0].entry: run for run in runs(contexts)} if self.may_share else {}
+        found = runs(contexts, SAVED // self._bytes) if self.may_share else ()
+        self._expected = {run[0].entry: run for run in found}
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot:
         """A slot for a row that begins with `feed` tokens over this context. See `Kind` for `alone` and `apart`."""
@@ -224,7 +229,7 @@ class Slots:
                     reading.run.readers += 1
                     readings.append(reading)
                     place += count
-            if self.may_share and tokens(own) >= LONG:
+            if self.may_share and own and tokens(own) * self._bytes >= LONG:
                 own, found = [], self._share(tuple(own))
                 found.readers += 1
                 readings.append(Reading(found, 0, found.tokens, 0))

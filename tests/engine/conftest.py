@@ -4,12 +4,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from agentcho.runner import slots
+
 from ..engines import Engines
 from .families import SOME, Family, each
 from .stage import Stage
 
 Table = dict[str, dict[str, float]]
 TABLE = pytest.StashKey[Table]()
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts of tiny models weigh little, and would be copied for each row: here they are shared as large ones."""
+    monkeypatch.setattr(slots, "SAVED", 0)
 
 
 @pytest.fixture

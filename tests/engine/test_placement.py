@@ -117,7 +117,7 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
 ) -> None:
     told: list[Any] = []
 
-    def read(path: str, **options: Any) -> Any:
+    def read(*path: str, **options: Any) -> Any:
         told.append((options["device_map"], options["dtype"]))
         raise torch.OutOfMemoryError("CUDA out of memory")
 

@@ -231,7 +231,7 @@ def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> No
 def test_a_part_of_what_a_long_row_has_is_read_by_who_comes_later(
     llama: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "LONG", 200)
+    monkeypatch.setattr(slots, "LONG", 200 * llama.debug.slots._bytes)
     engine, plain = llama.adapted(None), llama.adapted(None)
     plain.debug.slots.may_share = False
 
@@ -313,10 +313,12 @@ def test_messages_that_stand_elsewhere_for_each_are_read_in_place(llama: Engine)
     assert many - few <= 4 * 0.2 * read, "a further reader of T tokens takes room for 0.2 T at most"
 
 
-@pytest.mark.parametrize("how", ["alone", "deterministic", "short"])
+@pytest.mark.parametrize("how", ["alone", "deterministic", "short", "little"])
 def test_who_cannot_gain_shares_nothing(llama: Engine, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     engine = llama.adapted(None)
     told = engine.prefill([Prefill(text) for text in TOLD])
+    if how == "little":
+        monkeypatch.setattr(slots, "SAVED", 2 * sum(len(each) for each in TOLD) * engine.debug.slots._bytes)
     if how == "short":
         for each in (sharing, slots):
             monkeypatch.setattr(each, "LEAST", 10_000)

@@ -7,10 +7,18 @@ from collections.abc import Callable
 import pytest
 
 from agentcho import Engine
+from agentcho.runner import slots
 from tests.engine.families import Family, families
 from tests.engines import Engines
 
 from .stage import deep
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts of tiny models weigh little, and would be copied for each row: here they are shared as large ones."""
+    monkeypatch.setattr(slots, "SAVED", 0)
+
 
 DEEP = [pytest.param("llama"), *(pytest.param(name, marks=pytest.mark.slow) for name in ("gemma2", "qwen3_moe"))]
 
