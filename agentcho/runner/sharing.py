@@ -6,6 +6,7 @@ A row can read a run wherever that stands for it, if the pieces stand to each ot
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentcho.engine.cache import KVEntry
@@ -28,42 +29,48 @@ def runs(contexts: Iterable[Context], saved: int = 0) -> Iterator[Pieces]:
     those that save copies of at least so many tokens. Where one of its pieces stands, there stand all of them, in this
     order and at these distances, each once."""
     every = [context.pieces for context in contexts]
-    before, after = dict[KVEntry, list[_Beside]](), dict[KVEntry, list[_Beside]]()
-    twice = set[KVEntry]()
+    counts, before, twice = _neighbours(every)
+    found, run = set[KVEntry](), list[Piece]()
+
+    def whole() -> Iterator[Pieces]:
+        if (length := tokens(run)) >= LEAST and length * (counts[run[0].entry] - 1) >= saved:
+            yield tuple(run)
+        run.clear()
+
     for pieces in every:
-        seen = set[KVEntry]()
-        for place, piece in enumerate(pieces):
-            twice |= {piece.entry} & seen
-            seen.add(piece.entry)
-            before.setdefault(piece.entry, []).append(_beside(piece, pieces[place - 1]) if place else None)
-            last = place + 1 == len(pieces)
-            after.setdefault(piece.entry, []).append(None if last else _beside(piece, pieces[place + 1]))
-    joined = {entry for entry in after if entry not in twice and _joins(entry, before, after, twice)}
-    found = set[KVEntry]()
-    for pieces in every:
-        run = list[Piece]()
         for piece in pieces:
-            new = piece.entry not in found and piece.entry not in twice and len(after[piece.entry]) > 1
-            found.add(piece.entry)
-            run += [piece] if new else []
-            if run and piece.entry not in joined:
-                if (length := tokens(run)) >= LEAST and length * (len(after[run[0].entry]) - 1) >= saved:
-                    yield tuple(run)
-                run = []
+            entry = piece.entry
+            if entry in found:
+                continue
+            found.add(entry)
+            alone, beside = entry in twice or counts[entry] < 2, before[entry]
+            follows = beside is not None and run and beside[0] is run[-1].entry and counts[beside[0]] == counts[entry]
+            if run and (alone or not follows):
+                yield from whole()
+            if not alone:
+                run.append(piece)
+        yield from whole() if run else ()
 
 
-def _beside(piece: Piece, other: Piece) -> _Beside:
-    return other.entry, other.offset - piece.offset
-
-
-def _joins(
-    entry: KVEntry, before: dict[KVEntry, list[_Beside]], after: dict[KVEntry, list[_Beside]], twice: set[KVEntry]
-) -> bool:
-    """Whether the same piece follows this one wherever one of them stands."""
-    follows = {*after[entry]}
-    if len(follows) > 1 or (next := follows.pop()) is None or next[0] in twice:
-        return False
-    return {*before[next[0]]} == {(entry, -next[1])}
+def _neighbours(every: Iterable[Pieces]) -> tuple[dict[KVEntry, int], dict[KVEntry, _Beside], set[KVEntry]]:
+    """In how many contexts each entry is; what stands before it, where that is the same in all of them; and which
+    entries are in one context more than once."""
+    counts, before, twice = dict[KVEntry, int](), dict[KVEntry, _Beside](), set[KVEntry]()
+    for pieces in every:
+        last: Piece | None = None
+        if len({piece.entry for piece in pieces}) < len(pieces):
+            twice |= {entry for entry, count in Counter(piece.entry for piece in pieces).items() if count > 1}
+        for piece in pieces:
+            entry = piece.entry
+            beside = None if last is None else (last.entry, piece.offset - last.offset)
+            if entry not in counts:
+                counts[entry], before[entry] = 1, beside
+            else:
+                counts[entry] += 1
+                if before[entry] != beside:
+                    before[entry] = None
+            last = piece
+    return counts, before, twice
 
 
 def alike(run: Sequence[Piece], pieces: Sequence[Piece]) -> int:
