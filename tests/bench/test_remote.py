@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from agentcho.lab.bench.result import read_result
 from agentcho.lab.bench.serving import ENFORCE, PLAIN
 
 from ..remote.served import agentcho_served
+from .local import answering
 
 SMALL = ("--workflow", "multi-qa", "--scale", "0.05", "--repeats", "1", "--tokens", "4")
 
@@ -73,12 +73,8 @@ class _Owned(BaseHTTPRequestHandler):
 @pytest.fixture
 def own() -> Iterator[Own]:
     server = Own()
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(server):
+        yield server
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -36,6 +36,8 @@ from agentcho.lab.bench.serving import (
     speed,
 )
 from agentcho.records.trace import Workflow, read_traces
+
+from .local import answering
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -87,12 +89,8 @@ class _Stubbed(BaseHTTPRequestHandler):
 @pytest.fixture
 def stub() -> Iterator[Stub]:
     server = Stub()
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(server):
+        yield server
 
 
 @pytest.fixture

@@ -1,0 +1,21 @@
+"""Servers of tests in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from socketserver import BaseServer
+from threading import Thread
+
+
+@contextmanager
+def answering(server: BaseServer) -> Iterator[None]:
+    """Answer in a thread in the `with` block; closed behind it."""
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
