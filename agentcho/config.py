@@ -25,7 +25,7 @@ Bits = Literal["int8", "int4"]
 KvDtype = Literal["int8"]
 """In which numbers keys and values can be kept, other than those of the model."""
 EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
-FEW_BITS = "Keep the linear layers in so many bits, embeddings and head aside.  [default: as --dtype says]"
+FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
 RepairBy = First | Most | Literal["full"]
 
 
