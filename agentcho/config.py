@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import First, Most, Sampling
 from agentcho.calls.texts import Capability, Server
 
@@ -26,7 +27,7 @@ KvDtype = Literal["int8"]
 """In which numbers keys and values can be kept, other than those of the model."""
 EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
 FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
-RepairBy = First | Most | Literal["full"]
+RepairBy = First | Most | Anchored | Literal["full"]
 
 
 class ReusePolicy(NamedTuple):
@@ -45,15 +46,19 @@ class ReusePolicy(NamedTuple):
 
 
 def parsed_repair(text: str) -> RepairBy:
-    """`first-k:16`, `top-k:0.15` or `full` as what an engine takes. ValueError: it is none."""
+    """`first-k:16`, `top-k:0.15`, `kvcomm:0.3` or `full` as what an engine takes. ValueError: it is none."""
     kind, _, value = text.partition(":")
     if text == "full":
         return "full"
     if kind == "first-k" and value.isdecimal() and int(value) >= 1:
         return First(int(value))
-    if kind == "top-k" and re.fullmatch(r"0?\.\d+|1(\.0+)?", value) and float(value) > 0:
-        return Most(float(value))
-    raise ValueError(f"{text!r} is none of first-k:TOKENS, top-k:SHARE (above 0, at most 1) and full")
+    share = float(value) if re.fullmatch(r"0?\.\d+|1(\.0+)?", value) else 0
+    if kind == "top-k" and share:
+        return Most(share)
+    if text == "kvcomm" or (kind == "kvcomm" and share):
+        return Anchored(share) if share else Anchored()
+    known = "first-k:TOKENS, top-k:SHARE (above 0, at most 1), kvcomm, kvcomm:THRESHOLD (above 0, at most 1) and full"
+    raise ValueError(f"{text!r} is none of {known}")
 
 
 def parsed_part(text: str, games: int) -> range:
@@ -271,7 +276,7 @@ class RunConfig(BaseModel):
     in_place: bool = False
     repair: str | None = Field(
         default=None,
-        description="Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, or full.",
+        description="Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, kvcomm, or full.",
         json_schema_extra={"metavar": "REPAIR"},
     )
     speculate: bool = Field(

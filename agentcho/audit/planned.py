@@ -18,13 +18,14 @@ from agentcho.audit.report import AuditReport, Edge, Place
 from agentcho.audit.subject import of_traces
 from agentcho.audit.verdict import Reading, Share
 from agentcho.backends.words import FakeFraming
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import EncodingId
 from agentcho.config import Leakage, Mode, RepairBy, RunConfig
 from agentcho.engine.cache import Encoding, KVEntry
 from agentcho.engine.core import EngineCore
 from agentcho.engine.layout import Piece, Segment
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
-from agentcho.errors import LeakageError
+from agentcho.errors import ConfigError, LeakageError
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replay import replay
 from agentcho.games.traced import traced
@@ -118,9 +119,15 @@ def audit_traces(
     repair: str | None = None,
 ) -> AuditReport:
     """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage` and `repair` (such as "first-k:4")
-    would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the file is none."""
+    would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the file is none. `ConfigError`:
+    what that repair does, only a model knows."""
     traces, seal = read_traces(path), Seal(key or new_key(), reveal)
     config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair)
+    if isinstance(config.reuse.repair, Anchored):
+        raise ConfigError(
+            f"which messages {repair} encodes anew goes by a model's embeddings, and a trace is audited without one: "
+            "give first-k, top-k or full, or audit the record of a run"
+        )
     plans = [plan(trace, mode, leakage, deterministic, config.reuse.repair) for trace in traces]
     places = dict(enumerate(_lines(path)))
     ended = {game: one.refusal for game, one in enumerate(plans) if one.refusal is not None}

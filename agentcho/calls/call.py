@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
@@ -259,7 +260,7 @@ class Repair:
     """
 
     of: EncodingId | Prefill | Repair
-    choose: First | Most
+    choose: First | Most | Anchored
     parents: Sequence[EncodingId | Prefill | Repair] = ()
     offsets: Offsets = None
     new_offset: int | None = None
@@ -296,13 +297,14 @@ class Receipt(NamedTuple):
     """What a call really attended to, read from the gather that was built.
 
     `start` is the position of its own first token; `bos` says that it attended to the BOS at position 0. `base` is
-    the encoding that a repaired one keeps tokens of.
+    the encoding that a repaired one keeps tokens of, and `anchors` those that offsets were added from (see `Anchored`).
     """
 
     context: tuple[ContextEntry, ...]
     start: int
     bos: bool
     base: EncodingId | None = None
+    anchors: tuple[EncodingId, ...] = ()
 
 
 class Spoken(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeGuard, cast, get_args
 
+from agentcho.calls.anchored import Anchor, Anchored
 from agentcho.calls.call import (
     Call,
     Decode,
@@ -128,7 +129,7 @@ def _call(call: Any, copies: Mapping[int, Call], bounds: Bounds) -> Call:
             return Shadow(_mapped(call.of, copies), **shared)
         case Repair():
             shared = _shared(call, copies)
-            return Repair(_parent(call.of, copies), _choose(call.choose), **shared)
+            return Repair(_parent(call.of, copies), _choose(call.choose, copies), **shared)
     raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, and this one is {kind(call)}")
 
 
@@ -214,7 +215,7 @@ def _name(name: object) -> str | None:
     return None if name is None else text(name, "name")
 
 
-def _choose(choose: object) -> First | Most:
+def _choose(choose: object, copies: Mapping[int, Call]) -> First | Most | Anchored:
     if isinstance(choose, First):
         if (tokens := whole(choose[0], "the tokens of First")) < 1:
             raise RequestError(f"First({shown(tokens)}) repairs nothing; give at least 1")
@@ -224,7 +225,22 @@ def _choose(choose: object) -> First | Most:
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise RequestError(f"Most({shown(share)}) is no share of a message; give a number above 0, at most 1")
         return Most(float(share))
-    raise RequestError(f"choose is {kind(choose)}; give First(tokens) or Most(share)")
+    if isinstance(choose, Anchored):
+        return _anchored(choose, copies)
+    raise RequestError(f"choose is {kind(choose)}; give First(tokens), Most(share) or Anchored(threshold, anchors)")
+
+
+def _anchored(choose: Anchored, copies: Mapping[int, Call]) -> Anchored:
+    threshold, given = choose
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold <= 1:
+        raise RequestError(f"Anchored({shown(threshold)}) is no threshold; give a number above 0, at most 1")
+    anchors = list[Anchor]()
+    for each in listed(given, "the anchors"):
+        real, base = each if isinstance(each, tuple) and len(each) == len(Anchor._fields) else (None, None)
+        if real is None or base is None:
+            raise RequestError.parents(f"one of the anchors is {kind(each)}, and each is Anchor(real, base)")
+        anchors.append(Anchor(_parent(real, copies), _parent(base, copies)))
+    return Anchored(float(threshold), tuple(anchors))
 
 
 def _sampling(given: object) -> Sampling:

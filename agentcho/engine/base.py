@@ -182,6 +182,10 @@ class Runner(Protocol):
         """Choose which tokens of these repairs are encoded anew, in one forward a group; returns the number of tokens
         fed for that."""
 
+    def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> Sequence[float]:
+        """How far the input embeddings of these tokens are from those of as many first tokens of each other, which has
+        no fewer: L2 norms."""
+
     def make(self, entry: KVEntry) -> int:
         """Compute the keys and values of an entry by its recipe and write them into its pages; returns the number of
         tokens fed."""

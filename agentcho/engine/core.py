@@ -11,6 +11,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import (
     ANY_TURN,
     Call,
@@ -29,6 +30,7 @@ from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.values import numbers
+from agentcho.engine.anchors import Pair, matched
 from agentcho.engine.assembly import Assembly, common
 from agentcho.engine.base import Constraint, Ran, Runner, Template
 from agentcho.engine.cache import NO_DISK, DiskRoom, Encoding, Fullness, KVEntry, Prefix, Tiers
@@ -40,7 +42,7 @@ from agentcho.engine.guessing import Indexes
 from agentcho.engine.ids import Ids
 from agentcho.engine.integrity import Integrity
 from agentcho.engine.keeping import Keeper
-from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, check_origin, encoded, layout
+from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, anchors_key, check_origin, encoded, layout
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.sequence import Reuse
 from agentcho.engine.sequence import Sequence as Admitted
@@ -360,6 +362,9 @@ class EngineCore(Direct):
         words = self.message(call.of) if isinstance(call.of, int) else local[id(call.of)].words
         assert words is not None
         placed = self._layout(call, local, len(words.tokens))
+        words = words._replace(sampled=None, stopped=None)
+        if isinstance(call.choose, Anchored):
+            return self._anchored(call, call.choose, placed, words, base, local)
         context, count = placed.context, self._count(call.choose, len(words.tokens))
         first = isinstance(call.choose, First)
         judged = None if first else self._judged(call, context, local)
@@ -373,7 +378,28 @@ class EngineCore(Direct):
             places=tuple(reuse.places),
             judged=judged.key((), "", "whole") if judged else b"",
         )
-        words = words._replace(sampled=None, stopped=None)
+        return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
+
+    def _anchored(
+        self,
+        call: Repair,
+        choose: Anchored,
+        placed: Layout,
+        words: Words,
+        base: tuple[EncodingId, KVEntry],
+        local: Local,
+    ) -> Admitted:
+        """A message that is put together of its base and of anchors; where they do not suffice, encoded as a prefill of
+        its ids is."""
+        context, rules = placed.context, self._rules_of(call)
+        stored = ((self._resolve(each, local, rules) for each in anchor) for anchor in choose.anchors)
+        pairs = [Pair(*(Piece(id, entry, context.start) for id, entry in both)) for both in stored]
+        anchors = matched(words.tokens, pairs, choose.threshold, self._runner.apart)
+        recipe, reuse = Recipe(words.tokens, context, call.salt), None
+        if anchors:
+            reuse = Reuse(Piece(*base, context.start), 0, None, (), anchors)
+            how = choose._replace(anchors=())
+            recipe = recipe._replace(base=reuse.base, choose=how, judged=anchors_key(anchors), anchors=anchors)
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
     @staticmethod

@@ -112,7 +112,8 @@ def _sound(holds: bool, otherwise: str) -> None:
 def _complete(recipe: Recipe) -> bool:
     """Whether the recipe can be followed: all that it starts from was made, and every token is accounted for."""
     fed = not recipe.feeds or sum(recipe.feeds) == len(recipe.tokens)
-    repaired = recipe.base is None or (bool(recipe.places) and max(recipe.places) < len(recipe.tokens))
+    placed = bool(recipe.places) and max(recipe.places) < len(recipe.tokens)
+    repaired = recipe.base is None or bool(recipe.anchors) or placed
     return fed and repaired and all(source.ready for source in recipe.sources)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import (
     Call,
     ContextEntry,
@@ -156,13 +157,22 @@ class Context(NamedTuple):
         return hasher.digest()
 
 
+class Weighted(NamedTuple):
+    """An anchor, in the prompt of its caller and as it is reused, and how much of the offset between them is added."""
+
+    real: Piece
+    base: Piece
+    weight: float
+
+
 class Recipe(NamedTuple):
     """How the keys and values of `tokens` are computed over `context`: at once, or (`feeds` not empty) in forwards of
     so many tokens each.
 
     With a `base`, only the tokens at `places` are computed; the others are taken from the base. The places were found
-    by `choose` over the context that `judged` names. `way` and `feeds` are part of the key: what was fed token by token
-    keeps that name, however it is made again.
+    by `choose` over the context that `judged` names. With `anchors` no token is computed: all are the base's, with the
+    anchors' offsets added, and `judged` names the anchors. `way` and `feeds` are part of the key: what was fed token by
+    token keeps that name, however it is made again.
     """
 
     tokens: tuple[int, ...]
@@ -171,9 +181,10 @@ class Recipe(NamedTuple):
     way: Literal["whole", "stepwise"] = "whole"
     feeds: tuple[int, ...] = ()
     base: Piece | None = None
-    choose: First | Most | None = None
+    choose: First | Most | Anchored | None = None
     judged: bytes = b""
     places: tuple[int, ...] = ()
+    anchors: tuple[Weighted, ...] = ()
 
     @property
     def key(self) -> bytes:
@@ -185,14 +196,25 @@ class Recipe(NamedTuple):
     def sources(self) -> tuple[KVEntry, ...]:
         """All entries that it is made from, each once."""
         base = () if self.base is None else (self.base,)
-        return tuple(dict.fromkeys(piece.entry for piece in (*self.context.pieces, *base)))
+        return tuple(dict.fromkeys(piece.entry for piece in (*self.context.pieces, *base, *both(self.anchors))))
 
     def segment(self, entry: KVEntry) -> Segment:
         """The segment of one forward that makes it, into `entry`."""
         ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
-        start, pieces = self.context.start, self.context.pieces
+        start, pieces = self.context.start, (*self.context.pieces, *both(self.anchors))
         adapter = self.context.adapter
         return Segment(ids, start, pieces, entry=entry, base=self.base, places=self.places, adapter=adapter)
+
+
+def both(anchors: Iterable[Weighted]) -> tuple[Piece, ...]:
+    """The two pieces of each anchor, in order."""
+    return tuple(piece for real, base, _ in anchors for piece in (real, base))
+
+
+def anchors_key(anchors: Iterable[Weighted]) -> bytes:
+    """What names these anchors in a key: all that their own keys name, their contexts with it, and what they weigh."""
+    parts = [real.entry.key + base.entry.key + weight.hex().encode() for real, base, weight in anchors]
+    return hashlib.blake2b(b"".join(parts), digest_size=32, person=b"anchors").digest()
 
 
 def in_common(new: Sequence[int], old: Sequence[int]) -> int:

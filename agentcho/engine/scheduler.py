@@ -188,7 +188,9 @@ class Scheduler:
 
     def _encode(self, plan: Plan, call: Sequence, tokens: int) -> bool:
         entry = call.own
-        made = entry.attendable or (not call.started and self._keeper.take(call, plan.exact))
+        made = entry.attendable or (
+            not call.started and (self._keeper.take(call, plan.exact) or self._put_together(call))
+        )
         if not made and not call.started and tokens < call.remaining:
             call.slot = self._slots.open(call.context.length + entry.length, alone=True)
         if not call.placed:
@@ -203,6 +205,17 @@ class Scheduler:
         if call.status is not Status.DEFERRED:
             plan.prefills.append(call)
             self._making.append(call)
+        return True
+
+    def _put_together(self, call: Sequence) -> bool:
+        """Make what is made of stored encodings alone, without a forward; False: the call is none such."""
+        if call.repair is None or not call.repair.anchors:
+            return False
+        entry = call.own
+        self._assembly.begin(call, call.needs, entry)
+        call.start()
+        self._runner.make(entry)
+        entry.written = entry.length
         return True
 
     # -- what comes of it --------------------------------------------------------------------------------
@@ -251,8 +264,7 @@ class Scheduler:
 
     def _finish_known(self, call: Sequence) -> EncodingId:
         assert call.words is not None
-        base = None if call.repair is None else call.repair.base.id
-        receipt = call.context.receipt._replace(base=base)
+        receipt = call.receipt
         self._finished(Encoding(call.id, call.own, call.words, receipt))
         self._leave_slot(call)
         self._let_go(call)

@@ -10,13 +10,13 @@ from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field
 from enum import Enum
 
-from agentcho.calls.call import Call, EncodingId
+from agentcho.calls.call import Call, EncodingId, Receipt
 from agentcho.calls.checks import ask_guard
 from agentcho.engine.base import Slot
 from agentcho.engine.cache import KVEntry, Prefix
 from agentcho.engine.generation import Generation
 from agentcho.engine.guessing import NONE, Guess
-from agentcho.engine.layout import Context, Piece, Segment
+from agentcho.engine.layout import Context, Piece, Segment, Weighted, both
 from agentcho.message import Words
 
 STRIDE = 16
@@ -39,12 +39,20 @@ class Status(Enum):
 class Reuse:
     """What a repair keeps of a message: `base`, its encoding, at its new place; `count`, how many tokens are encoded
     anew; `places`, which tokens these are, once that is known; `judged`, the context over which they are chosen by how
-    their values differ from the base's (None: they are not chosen that way)."""
+    their values differ from the base's (None: they are not chosen that way); `anchors`: those whose offsets are added
+    to the base, no token being encoded anew."""
 
     base: Piece
     count: int
     judged: Context | None
     places: Listed[int]
+    anchors: tuple[Weighted, ...] = ()
+
+    @property
+    def compared(self) -> tuple[Piece, ...]:
+        """All that must be stored before its tokens are chosen, or put together."""
+        judged = () if self.judged is None else self.judged.pieces
+        return (self.base, *judged, *both(self.anchors))
 
 
 @dataclass(eq=False)
@@ -101,12 +109,20 @@ class Sequence:
 
     @property
     def reads(self) -> tuple[Piece, ...]:
-        """All pieces that it reads, and holds until it is done: its context; of a repair also its base, and the context
-        that its tokens are judged over."""
+        """All pieces that it reads, and holds until it is done: its context; of a repair also its base, the context
+        that its tokens are judged over, and its anchors."""
         if self.repair is None:
             return self.context.pieces
-        judged = () if self.repair.judged is None else self.repair.judged.pieces
-        return (*self.context.pieces, self.repair.base, *judged)
+        return (*self.context.pieces, *self.repair.compared)
+
+    @property
+    def receipt(self) -> Receipt:
+        """What known words are encoded over."""
+        receipt = self.context.receipt
+        if self.repair is None:
+            return receipt
+        anchors = tuple(piece.id for piece in both(self.repair.anchors) if piece.id is not None)
+        return receipt._replace(base=self.repair.base.id, anchors=anchors)
 
     @property
     def holds(self) -> tuple[KVEntry, ...]:
@@ -156,10 +172,8 @@ class Sequence:
     @property
     def attendable(self) -> bool:
         """Whether all that it attends to is computed, or will be by the end of the forward that is being planned."""
-        if self.repair is not None:
-            judged = () if self.repair.judged is None else self.repair.judged.pieces
-            if not all(piece.entry.ready for piece in (self.repair.base, *judged)):
-                return False
+        if self.repair is not None and not all(piece.entry.ready for piece in self.repair.compared):
+            return False
         return all(piece.entry.attendable for piece in self.context.pieces)
 
     def promised(self, *making: Container[KVEntry]) -> bool:
@@ -285,9 +299,11 @@ class Sequence:
 
     def start(self) -> None:
         """Note that its entry is made now, and over which context: see `encode`."""
-        base, recipe = None if self.repair is None else self.repair.base, self.own.recipe
+        base, anchors = (None, ()) if self.repair is None else (self.repair.base, self.repair.anchors)
+        recipe = self.own.recipe
         assert recipe is not None
-        self.own.recipe, self.started = recipe._replace(context=self.context, base=base), True
+        made = recipe._replace(context=self.context, base=base, anchors=anchors)
+        self.own.recipe, self.started = made, True
 
     def _part(self, most: int) -> Segment:
         assert self.words is not None

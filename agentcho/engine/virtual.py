@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from math import sqrt
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,7 +186,12 @@ class VirtualRunner(ABC):
         """Make an entry by its recipe; returns the number of tokens fed."""
         assert entry.recipe is not None
         self.run([entry.recipe.segment(entry)])
-        return entry.length
+        return 0 if entry.recipe.anchors else entry.length
+
+    def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> list[float]:
+        """As if each token's embedding had a dimension of its own."""
+        pairs = (zip(tokens, other, strict=False) for other in others)
+        return [sqrt(2 * sum(one != its for one, its in pair)) for pair in pairs]
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
         """Choose the first tokens of each repair: without values, there is nothing to choose them by."""

@@ -99,9 +99,10 @@ class EncodingRecord(NamedTuple):
 
     `recipe` "author": in the context its author spoke in, E(m); "audience": over those of its parents that all its
     readers may read, X(m), of no caller; "baseline": in `caller`'s own prompt; "repaired": in `caller`'s own prompt
-    too, but for the tokens that its base keeps (`receipt.base`), whose cone is in its own. `engine` names the model on
-    whose engine it is (None: the run's own). `respelled`: the message was said under another tokenizer, and its text
-    was encoded anew under this one.
+    too, but for the tokens that its base keeps (`receipt.base`), or as its base is with the offsets that
+    `receipt.anchors` give: the cones of all these are in its own. `engine` names the model on whose engine it is (None:
+    the run's own). `respelled`: the message was said under another tokenizer, and its text was encoded anew under this
+    one.
     """
 
     id: EncodingId
@@ -119,9 +120,9 @@ ID = itemgetter(0)
 
 
 def attended(receipt: Receipt) -> tuple[EncodingId, ...]:
-    """The encodings whose keys and values went into one: all that it attends to, and its base."""
+    """The encodings whose keys and values went into one: all that it attends to, its base, and its anchors."""
     over = tuple(map(ID, receipt.context))
-    return over if receipt.base is None else (*over, receipt.base)
+    return over if receipt.base is None else (*over, receipt.base, *receipt.anchors)
 
 
 class Ledger:

@@ -6,7 +6,7 @@ author of a message reads it through E(m), everyone else through its audience's 
 that all its readers may read, at positions that count from these alone. baseline: each message encoded in the
 caller's own prompt; a prompt is a path of message ids, and equal beginnings of paths are shared. With a repair each
 caller has, of others' messages, encodings of its own between these: some tokens anew in its own prompt, the others as
-they are reused. Re-encoding is from token ids where they are known.
+they are reused, or with the offsets of its own anchors. Re-encoding is from token ids where they are known.
 
 Of several engines in one game each has a resolver, over the same messages. There an author reads its own words through
 an E(m) that is made on that engine; everyone else reads X(m) where m was said on another, under audit and deny too, so
@@ -23,10 +23,12 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentcho.calls.call import Decode, EncodingId, Guard, Offsets, Prefill, Repair, Shadow
+from agentcho.calls.anchored import Anchored
+from agentcho.calls.call import Decode, EncodingId, Guard, Offsets, Prefill, Receipt, Repair, Shadow
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.values import position
 from agentcho.config import ReusePolicy
+from agentcho.flow.anchors import AnchorPools
 from agentcho.flow.corpora import Corpora
 from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import Monitor, Recipe
@@ -34,6 +36,8 @@ from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Paren
 from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
 from agentcho.message import Audience
 
+AHEAD = " ahead"
+"""After what is made of a message in a prompt before its caller itself asks for that."""
 EXACT = "exact "
 """Before the classes of the deterministic profile."""
 
@@ -66,6 +70,7 @@ class Resolver:
         self._public: dict[Key, EncodingId] = {} if kin is None else kin._public
         self._keys: dict[str, list[Key]] = {}
         self._asked: set[Key] = set()
+        self._anchors = AnchorPools()
         self._ends: dict[Key, int] = {}
         self._monitor: Monitor = Monitor() if kin is None else kin._monitor
         self._corpora = Corpora(self.drafts, self.spells) if reuse.speculate else None
@@ -99,7 +104,7 @@ class Resolver:
         if self.reuse.mode == "baseline":
             return self._baseline(reads.reads, reads.caller)
         missing: Lacking = {}
-        context = self._context(reads, missing)
+        context = self._context(reads, missing, live=True)
         return Resolved(tuple(missing.values()), *context)
 
     def decode_plan(self, draft: Draft, shadow: bool = True, out: History | None = None, **options: Any) -> DecodePlan:
@@ -191,13 +196,16 @@ class Resolver:
             return self.end_position(draft, length)
         return int(self.bos) + sum(self._lengths(draft.reads)) + length
 
-    def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId) -> bool:
+    def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId, receipt: Receipt) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
         key = (recipe, path if recipe in ("baseline", "repaired") else (message,))
         if key in self._there(key):
             return False
         self._there(key)[key] = id
         self._keys.setdefault(message, []).append(key)
+        if recipe == "repaired" and isinstance(self.reuse.repair, Anchored) and not path[-1].endswith(AHEAD):
+            reused: Key = (self._recipe(None, Read(message)), (message,))
+            self._anchors.enter(path[0], message, id, self._there(reused).get(reused), receipt)
         return True
 
     def forget(self, message: str) -> list[EncodingId]:
@@ -205,6 +213,7 @@ class Resolver:
         for recipe in ("author", "audience"):
             self._asked.discard((recipe, (message,)))
             self._ends.pop((recipe, (message,)), None)
+        self._anchors.forget(message)
         return [self._there(key).pop(key) for key in self._keys.pop(message, ())]
 
     def _there(self, key: Key) -> dict[Key, EncodingId]:
@@ -217,25 +226,30 @@ class Resolver:
 
     # -- choreographed -----------------------------------------------------------------------------------
 
-    def _context(self, reads: ReadSet, missing: Lacking) -> Context:
-        """The encodings through which a read set is read, and their positions."""
+    def _context(self, reads: ReadSet, missing: Lacking, live: bool = False) -> Context:
+        """The encodings through which a read set is read, and their positions. `live`: its caller asks, and not who is
+        to read what it knew."""
         offsets, new_offset = self._positions(reads)
         if self.reuse.repair is not None and reads.caller is not None:
-            parents = self._repaired(reads.caller, reads, offsets, missing)
+            ahead = AHEAD if isinstance(self.reuse.repair, Anchored) and not live else ""
+            parents = self._repaired(reads.caller, reads, offsets, missing, ahead)
         else:
             parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
         return Context(parents, offsets, new_offset)
 
-    def _repaired(self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking) -> tuple[Parent, ...]:
+    def _repaired(
+        self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking, ahead: str
+    ) -> tuple[Parent, ...]:
         """The same messages, those of others as they are for this caller: repaired over what stands before them in
-        its own prompt. What stands first, and is read through what was made over nothing, needs no repair."""
+        its own prompt. What stands first, and is read through what was made over nothing, needs no repair. `ahead`: all
+        of it anew, for the caller's own calls alone say what anchors it has."""
         places = offsets if isinstance(offsets, tuple) else (None,) * len(reads.reads)
         before: tuple[Parent, ...] = ()
         path: tuple[str, ...] = (caller,)
         for place, read in enumerate(reads.reads):
             draft = self.drafts[read.id]
             own = self._own(caller, read)
-            path = (*path, f"{read.id}@{places[place]}{' as said' * own}")
+            path = (*path, f"{read.id}@{places[place]}{' as said' * own}{ahead}")
             alone = not before and places[place] is None and not self._context_of_others(draft)
             if alone or own:
                 before += (self._through(caller, read, missing),)
@@ -260,12 +274,15 @@ class Resolver:
         if key not in missing:
             draft, caller = self.drafts[read.id], Audience(frozenset({path[0]}))
             call: Prefill | Repair
-            if self.reuse.repair == "full":
+            if self.reuse.repair == "full" or path[-1].endswith(AHEAD):
                 call = self._prefill(draft, caller, context)
             else:
                 assert self.reuse.repair is not None
                 base, guard = self._through(path[0], read, missing), self._guard(draft, caller)
-                call = Repair(base, self.reuse.repair, *context, self._salt(caller), guard, self._adapter)
+                choose = self.reuse.repair
+                if isinstance(choose, Anchored):
+                    choose = choose._replace(anchors=self._anchors.of(path[0], missing))
+                call = Repair(base, choose, *context, self._salt(caller), guard, self._adapter)
             missing[key] = Needed(read.id, "repaired", path, call)
         return missing[key].call
 
@@ -329,7 +346,7 @@ class Resolver:
         if recipe == "audience":
             return [("audience", (id,)) for id in self._public_parents(draft)]
         reads, caller = draft.reads.reads, draft.reads.caller
-        if self.reuse.repair == "full" and caller is not None:
+        if (self.reuse.repair == "full" or isinstance(self.reuse.repair, Anchored)) and caller is not None:
             reads = tuple(read for read in reads if self._own(caller, read))
         return [(self._recipe(caller, read), (read.id,)) for read in reads]
 

@@ -355,8 +355,8 @@ class Journal:
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
         record = self._noted(message, recipe, path, made, making)
-        first, draft = making.on.enter(message, recipe, path, made.id), making.on.drafts[message]
-        fed = len(made.words.tokens) if first else 0
+        first, draft = making.on.enter(message, recipe, path, made.id, made.receipt), making.on.drafts[message]
+        fed = len(made.words.tokens) if first and not made.receipt.anchors else 0
         if draft.begun is not None and making.on is self.resolver:
             fed += draft.begun.fed - in_common(made.words.tokens, draft.begun.tokens)
             self.outdated.append(draft.begun.id)

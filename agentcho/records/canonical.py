@@ -51,7 +51,9 @@ def _message(entry: Entry, numbers: Mapping[int, int]) -> dict[str, Any]:
 def _encoding(record: EncodingRecord, numbers: Mapping[int, int]) -> dict[str, Any]:
     context = [[numbers.get(id, 0), offset, length] for id, offset, length in record.receipt.context]
     base = None if record.receipt.base is None else numbers.get(record.receipt.base, 0)
-    return encoding_line(record) | {"id": numbers[record.id], "context": context, "base": base}
+    anchors = [numbers.get(id, 0) for id in record.receipt.anchors]
+    line = encoding_line(record) | {"id": numbers[record.id], "context": context, "base": base}
+    return line | ({"anchors": anchors} if anchors else {})
 
 
 def _numbers(records: Mapping[int, EncodingRecord]) -> dict[int, int]:
@@ -69,5 +71,6 @@ def _identity(record: EncodingRecord, known: Mapping[int, tuple[str, ...]]) -> t
     receipt = record.receipt
     context = [(known.get(id), offset, length) for id, offset, length in receipt.context]
     base = None if receipt.base is None else known.get(receipt.base)
-    whole = repr((context, receipt.start, receipt.bos, base)).encode()
+    anchors = ([known.get(id) for id in receipt.anchors],) if receipt.anchors else ()
+    whole = repr((context, receipt.start, receipt.bos, base, *anchors)).encode()
     return record.message, record.recipe, record.caller or "", hashlib.blake2b(whole, digest_size=16).hexdigest()

@@ -45,6 +45,7 @@ class EncodingPart(Line):
     start: Whole
     bos: bool
     base: Whole | None = None
+    anchors: Annotated[tuple[Whole, ...], LIST] = ()
     engine: str | None = None
     respelled: bool = False
     cone: Annotated[frozenset[str], LIST] | None = None

@@ -247,7 +247,7 @@ def _records(line: EncodingsLine, seals: Seals | None) -> tuple[EncodingRecord, 
 
 def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
     """An encoding with its cone, listed or by its seal."""
-    receipt = Receipt(seals.context(part.context), part.start, part.bos, part.base)
+    receipt = Receipt(seals.context(part.context), part.start, part.bos, part.base, part.anchors)
     cone = frozenset[str]() if part.cone is None else part.cone
     elsewhere = part.engine, part.respelled
     record = EncodingRecord(part.id, part.message, part.caller, part.recipe, receipt, cone, *elsewhere)
@@ -267,6 +267,7 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
     cone = {"cone": sorted(record.cone)} if seal is None else {"seal": seal}
     elsewhere = {} if record.engine is None else {"engine": record.engine}
     respelled = {"respelled": True} if record.respelled else {}
+    anchors = {"anchors": receipt.anchors} if receipt.anchors else {}
     return {
         "id": record.id,
         "message": record.message,
@@ -276,6 +277,7 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
         "start": receipt.start,
         "bos": receipt.bos,
         "base": receipt.base,
+        **anchors,
         **cone,
         **elsewhere,
         **respelled,
@@ -360,7 +362,8 @@ def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:
     places = [(offset, length) for _, offset, length in receipt.context]
     made = (record.message, record.recipe, record.caller, receipt.start, receipt.bos, receipt.base is None)
     elsewhere = () if record.engine is None and not record.respelled else (record.engine, record.respelled)
-    whole = repr(((*made, *elsewhere), places, [seal for seal, _ in over])).encode("utf-8", "surrogatepass")
+    anchored = (len(receipt.anchors),) if receipt.anchors else ()
+    whole = repr(((*made, *elsewhere, *anchored), places, [seal for seal, _ in over])).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(whole, digest_size=8, person=b"agentcho.cone").hexdigest()
 
 

@@ -95,7 +95,7 @@ class PagePool:
         page_tokens: int = 2,
         rounding: bool = False,
     ) -> None:
-        self._layers, self._device, self._dtype, self.rounding = layers, device, dtype, rounding
+        self._layers, self._device, self.dtype, self.rounding = layers, device, dtype, rounding
         self.page_tokens, self.limit = page_tokens, max(1, limit_tokens // page_tokens)
         self.allocated = self.used = self.reserved = self.high_water = self._tokens = 0
         self.free_pages: list[int] = []
@@ -122,7 +122,7 @@ class PagePool:
 
         It counts unused rows in pages, unused pages in pools, and the numbers of rows.
         """
-        each = token_bytes(self._layers, self._dtype, self.rounding)
+        each = token_bytes(self._layers, self.dtype, self.rounding)
         raw, pools = self._tokens * each, self.allocated * self.page_tokens * each
         return (pools + 8 * self._tokens) / raw - 1 if raw else 0.0
 
@@ -189,8 +189,8 @@ class PagePool:
 
     def _selected(self, pool: Tensor, rows: Tensor, workspace: Workspace, name: str) -> Tensor:
         """These rows of a pool, as `[heads, rows, dim]`."""
-        dim = pool.shape[2] - (self._dtype.itemsize if self.rounding else 0)
-        out = workspace.take(name, (len(rows), pool.shape[1], dim), pool.device, self._dtype)
+        dim = pool.shape[2] - (self.dtype.itemsize if self.rounding else 0)
+        out = workspace.take(name, (len(rows), pool.shape[1], dim), pool.device, self.dtype)
         if not self.rounding:
             return torch.index_select(pool, 0, rows, out=out).transpose(0, 1)
         most = max(1, AT_ONCE // (pool.shape[1] * dim))
@@ -259,8 +259,8 @@ class PagePool:
     def _zeros(self, shape: tuple[int, int, int], at: torch.device) -> Tensor:
         """A pool for vectors of this shape, as they are kept."""
         if self.rounding:
-            return zeros((*shape[:2], octets.width(shape[2], self._dtype)), at, torch.int8)
-        return zeros(shape, at, self._dtype)
+            return zeros((*shape[:2], octets.width(shape[2], self.dtype)), at, torch.int8)
+        return zeros(shape, at, self.dtype)
 
     def _grow(self, pages: int) -> None:
         """Make more pages ready for use."""

@@ -28,6 +28,7 @@ from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.template import Framing
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError
+from agentcho.runner.anchored import distances, put_together
 from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
 from agentcho.runner.constraint import Constraints
@@ -218,6 +219,10 @@ class TorchRunner:
                 torch.cuda.empty_cache()
             assert torch.ones(2, device=device).sum().item() == 2
 
+    def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> list[float]:
+        """See `base.Runner.apart`; by the model's table of input embeddings."""
+        return distances(self._model.network.get_input_embeddings().weight, tokens, others)  # type: ignore[operator]
+
     def make(self, entry: KVEntry) -> int:
         """Compute an entry into its pages by its recipe, in forwards of its own; returns the tokens fed. Its sources
         must be in the store.
@@ -226,6 +231,9 @@ class TorchRunner:
         recipe names.
         """
         assert entry.recipe is not None
+        if entry.recipe.anchors:
+            put_together(self.pages, self.layers.rotations, entry)
+            return 0
         if entry.recipe.feeds:
             return self._make_stepwise(entry, entry.recipe)
         segment = entry.recipe.segment(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentcho.calls.anchored import Anchored
 from agentcho.flow.labels import EncodingRecord
 
 from .stage import Talk
@@ -37,16 +38,16 @@ class Check:
         if record.recipe == "repaired":
             assert record.caller == reader
             assert public or self._world.said[record.message].author != reader
-            if way.repair != "full":
+            if way.repair != "full" and record.receipt.base is not None:
                 base = self._world.heard(reader, record.message, public) if way.leakage == "enforce" else None
                 assert (self._world.reach(record.message) if base is None else base) <= record.cone
         elif way.leakage == "enforce":
             mine = self._world.said[record.message].author == reader and not public
             assert record.recipe == ("author" if mine else "audience")
-            assert way.repair == "full" or record.cone == self._world.heard(reader, record.message, public)
+            assert self._anew or record.cone == self._world.heard(reader, record.message, public)
         else:
             assert record.recipe == "author"
-            assert way.repair == "full" or record.cone == self._world.reach(record.message)
+            assert self._anew or record.cone == self._world.reach(record.message)
 
     def _record(self, record: EncodingRecord) -> None:
         """A cone is what was gathered, and what reachability says: exactly, of every encoding, read or not."""
@@ -58,15 +59,27 @@ class Check:
         assert self._talk.engine.words(record.id) == self._talk.tokens(record.cone)
         if record.recipe == "repaired":
             return
-        if self._talk.reuse.repair == "full" and record.recipe == "author":  # over words alone, whoever said them
+        if self._anew and record.recipe == "author":  # over words alone, whoever said them, and over anchors
             assert {record.message, *self._world.said[record.message].reads} <= record.cone
-            assert record.cone <= reached(record.message) | self._world.view(record.caller or "")
+            assert record.cone <= reached(record.message).union(
+                *map(self._behind, self._world.view(record.caller or ""))
+            )
         else:
             assert record.cone == reached(record.message)
         if record.recipe == "audience":
             self._compact(record)
         else:
             assert record.caller == self._world.said[record.message].author
+
+    @property
+    def _anew(self) -> bool:
+        """Whether what a message was said over may have been encoded anew in its author's prompt, in full."""
+        return self._talk.reuse.repair == "full" or isinstance(self._talk.reuse.repair, Anchored)
+
+    def _behind(self, id: str) -> frozenset[str]:
+        """What may come with a message that an agent may read: under audit, with what it keeps of its author's."""
+        audited = isinstance(self._talk.reuse.repair, Anchored) and self._talk.reuse.leakage != "enforce"
+        return self._world.reach(id) if audited else frozenset({id})
 
     def _compact(self, record: EncodingRecord) -> None:
         """An audience encoding is nobody's, and stands right after what it was made over, whatever its author asked."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentcho.backends.words import FakeFraming
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import (
     ANY_TURN,
     Call,
@@ -162,15 +163,15 @@ class Sets:
     def _run(self, number: EncodingId, call: Call) -> int:
         """Gather, encode, keep; returns the tokens fed."""
         parents = [self._resolved(parent) for parent in call.parents]
-        base = [self._resolved(call.of)] if isinstance(call, Repair) else []
-        if self._guarded and call.guard is not None:
-            call.guard.admit(number, [*parents, *base])
         words = self._words(call)
-        receipt = self._place(call, parents)._replace(base=base[0] if base else None)
+        base, anchors = self._kept_of(call, words)
+        if self._guarded and call.guard is not None:
+            call.guard.admit(number, [*parents, *base, *anchors])
+        receipt = self._place(call, parents)._replace(base=base[0] if base else None, anchors=tuple(anchors))
         needed = max([entry.offset + entry.length for entry in receipt.context] + [receipt.start + len(words.tokens)])
         if needed > self.context:
             raise ContextOverflow(needed, self.context)
-        gathered = [self._kept[parent].store for parent in (*parents, *base)]
+        gathered = [self._kept[parent].store for parent in (*parents, *base, *anchors)]
         at = tuple(entry.offset for entry in receipt.context)
         key = _digest(
             isinstance(call, Prefill), call.salt, words.tokens, receipt.start, at, *(store.key for store in gathered)
@@ -183,7 +184,22 @@ class Sets:
             self._shared[key] = store
         self._kept[number], self._values[number] = Kept(store, words, receipt), store.value
         self._said[number] = words.tokens
-        return 0 if known is not None else len(words.tokens)
+        return 0 if known is not None or anchors else len(words.tokens)
+
+    def _kept_of(self, call: Call, words: Words) -> tuple[list[EncodingId], list[EncodingId]]:
+        """What a repair keeps: its base, and the encodings of its anchors. There are no embeddings, so which messages
+        anchors suffice for goes by their words, for two in three."""
+        if not isinstance(call, Repair):
+            return [], []
+        base = [self._resolved(call.of)]
+        if not isinstance(call.choose, Anchored):
+            return base, []
+        pairs = [(self._resolved(real), self._resolved(reused)) for real, reused in call.choose.anchors]
+        kept = [(self._kept[real], real, reused) for real, reused in pairs]
+        long = [pair for at, *pair in kept if at.receipt.base is None and len(at.words.tokens) >= len(words.tokens)]
+        if len(long) < 2 or int(_digest(words.tokens), 16) % 3 == 0:
+            return [], []
+        return base, [id for pair in long for id in pair]
 
     def _resolved(self, parent: object) -> EncodingId:
         number = self._ids.get(id(parent)) if isinstance(parent, Prefill | Repair) else parent

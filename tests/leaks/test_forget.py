@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import pytest
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
@@ -24,6 +25,7 @@ WAYS = [
     ReusePolicy("choreographed", "deny"),
     ReusePolicy("choreographed", "enforce", in_place=True),
     ReusePolicy("choreographed", "enforce", repair=First(2)),
+    ReusePolicy("choreographed", "enforce", repair=Anchored()),
     ReusePolicy("baseline"),
 ]
 each = pytest.mark.parametrize("reuse", WAYS, ids=str)

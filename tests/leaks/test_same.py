@@ -13,6 +13,7 @@ from typing import get_args
 
 import pytest
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import First, Most
 from agentcho.config import RepairBy, ReusePolicy, Shadowing
 
@@ -56,7 +57,7 @@ def test_what_is_hidden_makes_no_difference(
 @pytest.mark.slow
 @SCRIPTS
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("repair", [First(2), Most(0.5), "full"])
+@pytest.mark.parametrize("repair", [First(2), Most(0.5), "full", Anchored()])
 def test_nor_where_readers_repair_what_they_read(change: Change, repair: RepairBy, seeds: range) -> None:
     assert differ(seeds, change, ReusePolicy("choreographed", "enforce", repair=repair)) == 0
 

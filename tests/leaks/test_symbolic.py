@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
@@ -44,7 +45,7 @@ class Workflow(RuleBasedStateMachine):
         shadow=st.sampled_from(["auto", "always", "never"]),
         deterministic=st.booleans(),
         guarded=st.booleans(),
-        repair=st.sampled_from([None, None, First(2), "full"]),
+        repair=st.sampled_from([None, None, First(2), "full", Anchored()]),
     )
     def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool, repair: Any) -> None:
         self.reuse = ReusePolicy(

@@ -190,8 +190,8 @@ SHARED = (
         "make again what another call would have made it from",
         "of two equal calls the one that runs says what an encoding is made over: the other's parents may never be",
         "agentcho/engine/sequence.py",
-        "recipe._replace(context=self.context, base=base), True",
-        "recipe, True",
+        "self.own.recipe, self.started = made, True",
+        "self.own.recipe, self.started = recipe, True",
         (f"{POSTPONED}::test_what_one_of_two_equal_ones_was_to_be_made_from_is_made_again_from_the_other",),
     ),
     Mutant(
@@ -383,8 +383,8 @@ REPAIRS = (
         "repair a base that is only being made",
         "its tokens would be compared with pages that hold nothing yet",
         "agentcho/engine/sequence.py",
-        "if not all(piece.entry.ready for piece in (self.repair.base, *judged)):",
-        "if not all(piece.entry.attendable for piece in (self.repair.base, *judged)):",
+        "if self.repair is not None and not all(piece.entry.ready for piece in self.repair.compared):",
+        "if self.repair is not None and not all(piece.entry.attendable for piece in self.repair.compared):",
         (f"{REPAIR}::test_a_base_of_the_same_list_is_waited_for",),
     ),
     Mutant(

@@ -6,6 +6,7 @@ Does not know: how they are applied and run.
 
 from __future__ import annotations
 
+from .anchors import ANCHORS
 from .arena import ENVIRONMENTS
 from .cluster import CLUSTER
 from .engine import ENGINE
@@ -320,7 +321,7 @@ ENFORCEMENT = (
         "forget what a repair keeps",
         "rule 11: the cone of a repaired encoding would lack that of its base",
         "agentcho/flow/labels.py",
-        "return over if receipt.base is None else (*over, receipt.base)",
+        "return over if receipt.base is None else (*over, receipt.base, *receipt.anchors)",
         "return over",
         ("tests/choreography/test_repair.py",),
     ),
@@ -523,6 +524,7 @@ ENFORCEMENT = (
 
 MUTANTS = (
     *ENFORCEMENT,
+    *ANCHORS,
     *ENGINE,
     *GAMES,
     *PEOPLE,

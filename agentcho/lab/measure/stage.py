@@ -93,7 +93,7 @@ class Stage:
             self._engine.cancel(ids)
             raise
         for lack, id in zip(missing, ids, strict=True):
-            self._resolver.enter(lack.message, lack.recipe, lack.path, id)
+            self._resolver.enter(lack.message, lack.recipe, lack.path, id, self._engine.receipt(id))
 
     def _run(self, left: set[int]) -> None:
         """Step until all are stored. Encodings that are stored when another one fails are held too, so that they are

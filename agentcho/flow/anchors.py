@@ -1,0 +1,68 @@
+"""The anchors of each caller of one game: messages that it has encoded anew in its own prompt, from which it takes
+offsets of keys and values for others (KVCOMM, arXiv 2510.12872).
+
+A caller's are its own: they were encoded over what it had read, and what is put together of them is for it alone. Which
+there are depends on its own calls and their order, and on nothing that others do, so that a game that is played again
+has the same. They end with the game. Does not know: tokens, how alike two messages are, how offsets are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentcho.calls.anchored import Anchor
+from agentcho.calls.call import EncodingId, Receipt, Repair
+from agentcho.flow.plans import Lacking
+
+MOST = 20
+"""Anchors of one caller, as in the paper's experiments."""
+OLDEST = 5
+"""Of so many oldest ones the one that was used least goes, as in the paper's experiments."""
+
+
+@dataclass
+class _Kept:
+    message: str
+    anchor: Anchor
+    uses: int = 0
+
+
+class AnchorPools:
+    """By caller: its anchors, each by its encoding in the caller's prompt, at most `MOST`."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, dict[EncodingId, _Kept]] = {}
+
+    def of(self, caller: str, missing: Lacking) -> tuple[Anchor, ...]:
+        """A caller's anchors, in the order in which they were asked for, and then those that may yet become some: what
+        it is going to have of other messages in the same prompt, made before."""
+        there = sorted(self._pools.get(caller, {}).items())
+        return (*(kept.anchor for _, kept in there), *_pending(caller, missing))
+
+    def enter(self, caller: str, message: str, id: EncodingId, base: EncodingId | None, receipt: Receipt) -> None:
+        """Note what was made of a message that a caller reads through `base` else (None: that was given up): one that
+        was encoded anew is an anchor, and where one was put together, the anchor that weighed most, which stands first,
+        was used."""
+        pool = self._pools.get(caller, {})
+        if receipt.base is None and base is not None:
+            pool = self._pools.setdefault(caller, pool)
+            pool[id] = _Kept(message, Anchor(id, base))
+            if len(pool) > MOST:
+                del pool[min(sorted(pool)[:OLDEST], key=lambda each: (pool[each].uses, each))]
+        elif receipt.anchors and (used := pool.get(receipt.anchors[0])) is not None:
+            used.uses += 1
+
+    def forget(self, message: str) -> None:
+        """Drop the anchors of a message whose encodings are given up."""
+        for caller, pool in list(self._pools.items()):
+            for id in [id for id, kept in pool.items() if kept.message == message]:
+                del pool[id]
+            if not pool:
+                del self._pools[caller]
+
+
+def _pending(caller: str, missing: Lacking) -> Iterator[Anchor]:
+    for _, recipe, path, call in missing.values():
+        if recipe == "repaired" and path[0] == caller and isinstance(call, Repair):
+            yield Anchor(call, call.of)

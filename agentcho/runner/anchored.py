@@ -1,0 +1,57 @@
+"""The numbers of a repair by anchors (KVCOMM, arXiv 2510.12872): how far token embeddings are apart, and keys and
+values with offsets added.
+
+Keys are compared where they stand at one position: each is turned from where it was encoded to where the message stands
+now. Those of the first layer do not depend on what stands before, and keep those of their base. Does not know: which
+anchors are taken, what they weigh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.cache import KVEntry
+from agentcho.runner.pages import PagePool
+from agentcho.runner.rope import Rotation
+
+
+@torch.inference_mode()
+def distances(table: Tensor, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> list[float]:
+    """The L2 norm between the rows of a table of embeddings `[vocab, dim]` for these tokens, and for as many first ones
+    of each other; each in float64, by itself, so that no other changes its bits."""
+    own = _rows(table, tokens)
+    return [float((own - _rows(table, other[: len(tokens)])).square().sum().sqrt()) for other in others]
+
+
+def _rows(table: Tensor, tokens: Sequence[int]) -> Tensor:
+    return table[torch.tensor(tokens, device=table.device)].double()
+
+
+@torch.inference_mode()
+def put_together(pages: PagePool, rotations: Sequence[Rotation], entry: KVEntry) -> None:
+    """Write the keys and values of an entry by its recipe: those of its base, and of each anchor as much as it weighs
+    of the difference between its real and its base ones, token by token. All of these are in the store."""
+    recipe = entry.recipe
+    assert recipe is not None
+    assert recipe.base is not None
+    start, length = recipe.context.start, entry.length
+    for layer, rotation in enumerate(rotations):
+        keys, values = _there(pages, layer, rotation, recipe.base.entry, start, length)
+        for real, base, weight in recipe.anchors if layer else ():
+            ours = _there(pages, layer, rotation, real.entry, start, length)
+            reused = _there(pages, layer, rotation, base.entry, start, length)
+            keys = keys + weight * (ours[0] - reused[0])
+            values = values + weight * (ours[1] - reused[1])
+        pages.write(entry.block, layer, keys.to(pages.dtype), values.to(pages.dtype))
+
+
+def _there(
+    pages: PagePool, layer: int, rotation: Rotation, entry: KVEntry, start: int, length: int
+) -> tuple[Tensor, Tensor]:
+    """The first `length` keys and values `[heads, length, dim]` of an entry in one layer, in float32, the keys as they
+    are where its first token stands at `start`."""
+    keys, values = pages.read(entry.block, layer)
+    return rotation.turn(keys[:, :length].float(), start - entry.position), values[:, :length].float()
