@@ -12,8 +12,9 @@ from warnings import warn
 
 if TYPE_CHECKING:
     from agentcho.agent import Agent
-    from agentcho.calls.call import Decode, First, Most, Prefill, Repair, Sampling
+    from agentcho.calls.call import Decode, Prefill, Repair, Sampling
     from agentcho.calls.corpus import Corpus
+    from agentcho.calls.reuse import Ape, Blend, First, Most
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.cli.comparing import compare
     from agentcho.cli.script import arun, run
@@ -40,8 +41,10 @@ __all__ = [
     "After",
     "Agent",
     "AgentchoError",
+    "Ape",
     "Asked",
     "Audience",
+    "Blend",
     "Choreographer",
     "Concepts",
     "Corpus",
@@ -84,7 +87,8 @@ __all__ = [
 
 HOMES = {
     "agent": ["Agent"],
-    "calls.call": ["Decode", "First", "Most", "Prefill", "Repair", "Sampling"],
+    "calls.call": ["Decode", "Prefill", "Repair", "Sampling"],
+    "calls.reuse": ["Ape", "Blend", "First", "Most"],
     "calls.corpus": ["Corpus"],
     "choreography.choreographer": ["Choreographer"],
     "cli.comparing": ["compare"],

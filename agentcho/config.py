@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.calls.anchored import Anchored
-from agentcho.calls.call import First, Most, Sampling
+from agentcho.calls.call import Sampling
+from agentcho.calls.reuse import ROTATE, Ape, Choose, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
 
 Mode = Literal["baseline", "choreographed"]
@@ -27,14 +27,23 @@ KvDtype = Literal["int8"]
 """In which numbers keys and values can be kept, other than those of the model."""
 EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
 FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
-RepairBy = First | Most | Anchored | Literal["full"]
+WAY = (
+    "How what is reused is read: rotate (keys turned to where it stands now), in-place (no key turned), or "
+    "ape[:TEMPERATURE,SCALE] (in place, and what was encoded side by side weighed so)."
+)
+REPAIRED = (
+    "Encode some tokens of what is reused anew: first-k:TOKENS (epic:TOKENS), top-k:SHARE, cacheblend:SHARE, kvcomm, "
+    "or full."
+)
+RepairBy = Choose | Literal["full"]
 
 
 class ReusePolicy(NamedTuple):
     """Through which encodings calls read messages: see `Resolver`. `in_place`: what is reused stays at the positions at
     which it was made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`:
     which tokens of what is reused each caller encodes anew, in its own prompt. `speculate`: tokens are guessed from
-    what an author may read, where that pays and the profile is not deterministic; what is said stays the same."""
+    what an author may read, where that pays and the profile is not deterministic; what is said stays the same. `ape`:
+    how what was encoded side by side is weighed, in place."""
 
     mode: Mode = "choreographed"
     leakage: Leakage = "enforce"
@@ -43,22 +52,7 @@ class ReusePolicy(NamedTuple):
     in_place: bool = False
     repair: RepairBy | None = None
     speculate: bool = False
-
-
-def parsed_repair(text: str) -> RepairBy:
-    """`first-k:16`, `top-k:0.15`, `kvcomm:0.3` or `full` as what an engine takes. ValueError: it is none."""
-    kind, _, value = text.partition(":")
-    if text == "full":
-        return "full"
-    if kind == "first-k" and value.isdecimal() and int(value) >= 1:
-        return First(int(value))
-    share = float(value) if re.fullmatch(r"0?\.\d+|1(\.0+)?", value) else 0
-    if kind == "top-k" and share:
-        return Most(share)
-    if text == "kvcomm" or (kind == "kvcomm" and share):
-        return Anchored(share) if share else Anchored()
-    known = "first-k:TOKENS, top-k:SHARE (above 0, at most 1), kvcomm, kvcomm:THRESHOLD (above 0, at most 1) and full"
-    raise ValueError(f"{text!r} is none of {known}")
+    ape: Ape | None = None
 
 
 def parsed_part(text: str, games: int) -> range:
@@ -183,6 +177,7 @@ ENCODED = {
     "deterministic": "nobody promises that it says the same words again",
     "repair": "its encodings are its server's",
     "in_place": "its encodings are its server's",
+    "reuse": "its encodings are its server's",
     "speculate": "its server guesses, or does not",
     "prefill_budget": "its server decides what goes beside what",
 }
@@ -274,9 +269,10 @@ class RunConfig(BaseModel):
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
     )
     in_place: bool = False
+    reuse: str = Field(default=ROTATE, description=WAY, json_schema_extra={"metavar": "WAY"})
     repair: str | None = Field(
         default=None,
-        description="Encode some tokens of what is reused anew: first-k:TOKENS, top-k:SHARE, kvcomm, or full.",
+        description=REPAIRED,
         json_schema_extra={"metavar": "REPAIR"},
     )
     speculate: bool = Field(
@@ -343,8 +339,9 @@ class RunConfig(BaseModel):
                 raise ValueError(f"models {name}: {error}") from None
         if self.deterministic and (remote := [name for name, model in self.models.items() if model.served]):
             raise ValueError(f"deterministic says nothing of model {remote[0]}: {ENCODED['deterministic']}")
-        if served(self.model) and (wrong := next((name for name in ENCODED if getattr(self, name)), None)):
+        if served(self.model) and (wrong := next((name for name in ENCODED if name in _changed(self)), None)):
             raise ValueError(f"{wrong} says nothing of {self.model}, a model behind an API: {ENCODED[wrong]}")
+        parsed_way(self.reuse)
         if self.deterministic and self.shadow == "always":
             raise ValueError(
                 "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
@@ -361,16 +358,17 @@ class RunConfig(BaseModel):
             parsed_part(self.part, self.games)
         if self.repair is not None:
             parsed_repair(self.repair)
-        if self.repair is not None and (self.mode == "baseline" or self.in_place):
-            raise ValueError("repair goes with choreographed mode alone, and not with in_place")
+        if self.repair is not None and (self.mode == "baseline" or self.policy.in_place):
+            raise ValueError("repair goes with choreographed mode alone, and not with in_place, or reuse but rotate")
         if self.merge and self.adapter is None:
             raise ValueError("merge says nothing without an adapter; give one, or leave merge out")
         if self.merge and self.weights is not None:
             raise ValueError(f"an adapter cannot be merged into weights in {self.weights}; leave out merge, or weights")
         if self.leak_budget is not None and self.words is None:
             raise ValueError("leak_budget says nothing without words; give words=refuse or words=track with it")
-        if self.in_place and self.mode == "baseline":
-            raise ValueError("in_place says nothing in baseline mode, which encodes every prompt at its own positions")
+        if (self.in_place or self.reuse != ROTATE) and self.mode == "baseline":
+            said = "in_place" if self.in_place else "reuse"
+            raise ValueError(f"{said} says nothing in baseline mode, which encodes every prompt at its own positions")
         return self
 
     @property
@@ -385,11 +383,12 @@ class RunConfig(BaseModel):
         return {"own_model": model, **{name: getattr(model, name) for name in OWN}}
 
     @property
-    def reuse(self) -> ReusePolicy:
-        """Mode, leakage, shadows, profile, positions and repair together."""
-        repair = None if self.repair is None else parsed_repair(self.repair)
-        policy = ReusePolicy(self.mode, self.leakage, self.shadow, self.deterministic, self.in_place, repair)
-        return policy._replace(speculate=self.speculate)
+    def policy(self) -> ReusePolicy:
+        """Mode, leakage, shadows, profile, positions, weights and repair together."""
+        repair, way = None if self.repair is None else parsed_repair(self.repair), parsed_way(self.reuse)
+        in_place, ape = self.in_place or way != ROTATE, way if isinstance(way, Ape) else None
+        policy = ReusePolicy(self.mode, self.leakage, self.shadow, self.deterministic, in_place, repair)
+        return policy._replace(speculate=self.speculate, ape=ape)
 
     @property
     def numbers(self) -> range:
@@ -399,7 +398,7 @@ class RunConfig(BaseModel):
     @property
     def says_reuse(self) -> bool:
         """Whether any part of the reuse policy was given, and not left to the default."""
-        return not self.model_fields_set.isdisjoint(ReusePolicy._fields)
+        return not self.model_fields_set.isdisjoint((*ReusePolicy._fields, "reuse"))
 
     @property
     def sampling(self) -> Sampling:

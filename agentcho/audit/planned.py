@@ -123,12 +123,12 @@ def audit_traces(
     what that repair does, only a model knows."""
     traces, seal = read_traces(path), Seal(key or new_key(), reveal)
     config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair)
-    if isinstance(config.reuse.repair, Anchored):
+    if isinstance(config.policy.repair, Anchored):
         raise ConfigError(
             f"which messages {repair} encodes anew goes by a model's embeddings, and a trace is audited without one: "
-            "give first-k, top-k or full, or audit the record of a run"
+            "give another one, or audit the record of a run"
         )
-    plans = [plan(trace, mode, leakage, deterministic, config.reuse.repair) for trace in traces]
+    plans = [plan(trace, mode, leakage, deterministic, config.policy.repair) for trace in traces]
     places = dict(enumerate(_lines(path)))
     ended = {game: one.refusal for game, one in enumerate(plans) if one.refusal is not None}
     refused = {game: _refused(game, traces[game], why, places[game], seal) for game, why in ended.items()}

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
+from agentcho.calls.reuse import ROTATE
 from agentcho.config import RunConfig, again
 from agentcho.records.calls import begun_lines
 from agentcho.records.environment import machine, versions
@@ -61,14 +62,14 @@ def _engines(info: RunInfo) -> dict[str, str]:
 
 def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Subject:
     """A subject with the fields that follow from the options of its run."""
-    repair = {} if config.repair is None else {"repair": config.repair}
+    how = {name: value for name in ("reuse", "repair") if (value := getattr(config, name)) not in (None, ROTATE)}
     return Subject(
         mode=config.mode,
         leakage=config.leakage,
         deterministic=config.deterministic,
         words=config.words,
         leak_budget=config.leak_budget,
-        environment=environment | machine() | repair,
+        environment=environment | machine() | how,
         **more,
     )
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from agentcho.calls.anchored import Anchored
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
+from agentcho.calls.reuse import Ape, Choose
 from agentcho.calls.tools import AnswerForm, ToolsPort
 from agentcho.calls.values import WORD, listed, schema
 from agentcho.errors import RequestError
@@ -150,6 +150,7 @@ class Prefill:
       gathered.
     - `adapter` is the digest of one that the engine has beside its own weights (None: through these alone). Parents are
       encodings of the same adapter, or of none.
+    - `ape` weighs what it attends to of parents that were encoded beside each other: see `Ape`. None: as it is.
     - `extends` is the encoding of an earlier state of the message, over the same parents at the same positions, with
       the same salt. The keys and values of the tokens that both begin with are copied, not computed again. Where it is
       no such encoding, was released, or is not in the store, and in the deterministic profile, all is computed.
@@ -166,13 +167,14 @@ class Prefill:
     guard: Guard | None = None
     extends: EncodingId | None = None
     adapter: str | None = None
+    ape: Ape | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Decode:
     """A message to be sampled: the assistant's framing, `header`, then sampled tokens, then the closing.
 
-    - `parents`, `offsets`, `new_offset`, `name`, `salt`, `guard` and `adapter` as in `Prefill`.
+    - `parents`, `offsets`, `new_offset`, `name`, `salt`, `guard`, `adapter` and `ape` as in `Prefill`.
     - `sampling` says how tokens are chosen; see `Sampling`.
     - `forced` are content ids that take the place of the sampled ones, fed one a step as sampling would feed them. With
       a `stride` above 1 as many are fed a step after the first.
@@ -205,6 +207,7 @@ class Decode:
     corpora: tuple[Corpus, ...] | None = None
     peek: bool = False
     adapter: str | None = None
+    ape: Ape | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -234,19 +237,7 @@ class Shadow:
     salt: str = ""
     guard: Guard | None = None
     adapter: str | None = None
-
-
-class First(NamedTuple):
-    """For `Repair`: the first `tokens` tokens of a message, framing included; all of them where it has fewer."""
-
-    tokens: int
-
-
-class Most(NamedTuple):
-    """For `Repair`: the `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early
-    layer, from those of the message encoded anew (CacheBlend, arXiv 2405.16444). At least one token."""
-
-    share: float
+    ape: Ape | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +251,7 @@ class Repair:
     """
 
     of: EncodingId | Prefill | Repair
-    choose: First | Most | Anchored
+    choose: Choose
     parents: Sequence[EncodingId | Prefill | Repair] = ()
     offsets: Offsets = None
     new_offset: int | None = None

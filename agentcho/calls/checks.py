@@ -8,26 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from typing import Any, NamedTuple, TypeGuard, cast, get_args
 
 from agentcho.calls.anchored import Anchor, Anchored
-from agentcho.calls.call import (
-    Call,
-    Decode,
-    EncodingId,
-    First,
-    Guard,
-    Most,
-    Offsets,
-    Prefill,
-    Repair,
-    Sampling,
-    Shadow,
-    Turn,
-)
+from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Sampling, Shadow, Turn
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.ids import GivenId
 from agentcho.calls.owner import foreign_code
+from agentcho.calls.reuse import Ape, Blend, Choose, First, Most
 from agentcho.calls.tools import AnswerForm
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
 from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown
@@ -126,7 +115,7 @@ def _call(call: Any, copies: Mapping[int, Call], bounds: Bounds) -> Call:
             return _decode(call, copies, bounds)
         case Shadow():
             shared = _shared(call, copies)
-            return Shadow(_mapped(call.of, copies), **shared)
+            return Shadow(_mapped(call.of, copies), ape=None if call.ape is None else _ape(call.ape), **shared)
         case Repair():
             shared = _shared(call, copies)
             return Repair(_parent(call.of, copies), _choose(call.choose, copies), **shared)
@@ -138,7 +127,15 @@ def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefi
     role, name, ids = checked_role(call.role), _name(call.name), call.tokens
     tokens = None if ids is None else numbers(ids, "tokens", bounds.vocabulary)
     extends = None if call.extends is None else checked_id(call.extends)
-    return Prefill(content, role=role, name=name, tokens=tokens, extends=extends, **shared)
+    return Prefill(
+        content,
+        role=role,
+        name=name,
+        tokens=tokens,
+        extends=extends,
+        ape=None if call.ape is None else _ape(call.ape),
+        **shared,
+    )
 
 
 def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
@@ -162,7 +159,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     if not all(isinstance(corpus, Corpus) for corpus in corpora or ()):
         raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
     shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
-    return Decode(header, sampling=sampling, **shared)
+    return Decode(header, sampling=sampling, ape=None if call.ape is None else _ape(call.ape), **shared)
 
 
 def _form(form: Any, bounds: Bounds) -> AnswerForm:
@@ -215,19 +212,21 @@ def _name(name: object) -> str | None:
     return None if name is None else text(name, "name")
 
 
-def _choose(choose: object, copies: Mapping[int, Call]) -> First | Most | Anchored:
+def _choose(choose: object, copies: Mapping[int, Call]) -> Choose:
     if isinstance(choose, First):
         if (tokens := whole(choose[0], "the tokens of First")) < 1:
             raise RequestError(f"First({shown(tokens)}) repairs nothing; give at least 1")
         return First(tokens)
-    if isinstance(choose, Most):
-        share = choose[0]
+    if isinstance(choose, Most | Blend):
+        share, named = choose[0], Most if isinstance(choose, Most) else Blend
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise RequestError(f"Most({shown(share)}) is no share of a message; give a number above 0, at most 1")
-        return Most(float(share))
+            what = f"{named.__name__}({shown(share)})"
+            raise RequestError(f"{what} is no share of a message; give a number above 0, at most 1")
+        return named(float(share))
     if isinstance(choose, Anchored):
         return _anchored(choose, copies)
-    raise RequestError(f"choose is {kind(choose)}; give First(tokens), Most(share) or Anchored(threshold, anchors)")
+    known = "First(tokens), Most(share), Blend(share) or Anchored(threshold, anchors)"
+    raise RequestError(f"choose is {kind(choose)}; give {known}")
 
 
 def _anchored(choose: Anchored, copies: Mapping[int, Call]) -> Anchored:
@@ -241,6 +240,15 @@ def _anchored(choose: Anchored, copies: Mapping[int, Call]) -> Anchored:
             raise RequestError.parents(f"one of the anchors is {kind(each)}, and each is Anchor(real, base)")
         anchors.append(Anchor(_parent(real, copies), _parent(base, copies)))
     return Anchored(float(threshold), tuple(anchors))
+
+
+def _ape(ape: object) -> Ape:
+    if not isinstance(ape, Ape):
+        raise RequestError(f"ape is {kind(ape)}; give Ape(temperature, scale), or None")
+    for name, value in zip(Ape._fields, ape, strict=True):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+            raise RequestError(f"the {name} of Ape is {shown(value)}; give a number above 0, as 0.9")
+    return Ape(*map(float, ape))
 
 
 def _sampling(given: object) -> Sampling:

@@ -1,5 +1,4 @@
-"""The choreographer of one engine: it takes requests from tasks, steps the engine, and wakes the tasks whose requests
-are done.
+"""The choreographer of one engine: it takes requests from tasks, steps the engine, and wakes whose requests are done.
 
 Whatever arrives while a step runs joins the next one. One thread hop a step, no locks: the engine is touched in
 that hop alone. When a step is made, `Clock` says. Does not know: agents, audiences, what a message says; `game` asks it
@@ -24,6 +23,7 @@ import anyio.to_thread
 from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
 from agentcho.calls.checks import checked_ids
 from agentcho.calls.ids import same_engine
+from agentcho.calls.reuse import Ape
 from agentcho.choreography.clock import Clock, Deliver
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
@@ -89,6 +89,7 @@ class Choreographer:
         in_place: bool = False,
         repair: RepairBy | None = None,
         speculate: bool = False,
+        ape: Ape | None = None,
         *,
         max_requests: int = 100_000,
         quiet_after: float = 60.0,
@@ -100,7 +101,7 @@ class Choreographer:
         self._max_requests, self.name, self.place, self._prefill_budget = max_requests, name, place, prefill_budget
         self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
         self._leads = beside is None
-        self.reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate)
+        self.reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape)
         self._engine = engine
         self.tasks = self._clock.tasks
         self.steps = self.encoded = 0

@@ -54,6 +54,7 @@ from agentcho.cli.words import (
     TELEMETRY,
     VIEW,
     VIEWED,
+    WAYS,
     As,
     AtOnce,
     Display,
@@ -61,6 +62,7 @@ from agentcho.cli.words import (
     Out,
     Placing,
     Playing,
+    Plot,
     Retries,
     Set,
     Where,
@@ -190,6 +192,7 @@ def compare(
     *,
     how: Annotated[Given, COLUMNS],
     set_: Set = None,
+    reuse: Annotated[str | None, typer.Option(metavar="WAYS", help=WAYS, show_default=False)] = None,
     repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
     adapter: Annotated[
         str | None, typer.Option(metavar="DIR", help="For choreographed columns without one.", show_default=False)
@@ -200,6 +203,7 @@ def compare(
     timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
+    plot: Plot = None,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
 ) -> None:
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
@@ -211,6 +215,7 @@ def compare(
     given = fields("--set", set_ or [])
     on = cluster(where)
     asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
+    asked = asked._replace(reuse=reuse, plot=plot)
     raise typer.Exit(compare_columns(asked))
 
 

@@ -31,7 +31,7 @@ from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Comparing, Effort
 from agentcho.lab.compare.comparison import Comparison
-from agentcho.lab.compare.files import write, write_json
+from agentcho.lab.compare.files import draw, write, write_json
 from agentcho.lab.compare.judge import JudgePort
 from agentcho.progress import Tell
 from agentcho.records import writer
@@ -61,6 +61,8 @@ class Asked(NamedTuple):
     at_once: int | None
     on: Cluster | None = None
     engine: EnginePort | None = None
+    reuse: str | None = None
+    plot: Path | None = None
 
 
 def compare_columns(asked: Asked) -> int:
@@ -85,7 +87,7 @@ def compare_columns(asked: Asked) -> int:
 def compared(asked: Asked, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
     """Check everything, then load, play, compare, and write: what was found, and the files of its folder, if it has
     one. `Interrupted`: Ctrl-C; games that are over are kept."""
-    found = columns(asked.modes, asked.repair, asked.adapter)
+    found = columns(asked.modes, asked.repair, asked.adapter, asked.reuse)
     scenario = chosen(asked.scenario, asked.given) if isinstance(asked.scenario, str) else asked.scenario
     for column in found:
         column.config(asked.config)
@@ -100,6 +102,8 @@ def compared(asked: Asked, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
         files = () if asked.out is None else write(result, folder)
     if asked.json is not None:
         write_json(result, asked.json)
+    if asked.plot is not None:
+        draw(result, asked.plot)
     return result, files
 
 
@@ -133,8 +137,9 @@ def _check_files(asked: Asked) -> None:
     if asked.out is not None:
         check_folder(asked.out)
         writer.check(asked.out / writer.NAME)
-    if asked.json is not None:
-        check_file(asked.json)
+    for file in (asked.json, asked.plot):
+        if file is not None:
+            check_file(file)
 
 
 def _check_judge(judge: str | JudgePort | None, scenario: Scenario) -> None:
@@ -149,7 +154,7 @@ def _check_judge(judge: str | JudgePort | None, scenario: Scenario) -> None:
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
     """The options to load a model with: where any column refuses models with plain markers, loading has to."""
-    claims = any(required_markers(column.config(config).reuse, "refuse") == "refuse" for column in found)
+    claims = any(required_markers(column.config(config).policy, "refuse") == "refuse" for column in found)
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 
@@ -161,15 +166,23 @@ def _judge(asked: Asked, tell: Tell) -> Any:
 
 
 def _effort(asked: Asked, playing: Playing) -> Effort:
-    """No fidelity and no timing on the fake engine, which computes no distributions."""
+    """No fidelity and no timing on the fake engine, which computes no distributions. `ConfigError`: a plot of them is
+    asked for."""
     real = hasattr(playing.engine, "logits") or (asked.on is not None and asked.config.model != "fake")
-    return asked.effort if real else asked.effort._replace(fidelity=0, timed=0)
+    effort = asked.effort if real else asked.effort._replace(fidelity=0, timed=0)
+    if asked.plot is not None and not (effort.fidelity and effort.timed):
+        raise ConfigError(
+            "a plot of fidelity against cost needs both: give --fidelity-games and --timed-games above 0, and a model "
+            "that is loaded, or leave out --plot"
+        )
+    return effort
 
 
 def _command(asked: Asked, scenario: Scenario) -> str:
     """The command that finds it again."""
     name = asked.scenario if isinstance(asked.scenario, str) else scenario.name
     words = ["agentcho", "compare", name, "--modes", asked.modes, "-n", str(asked.config.games)]
+    words += [] if asked.reuse is None else ["--reuse", asked.reuse]
     words += [] if asked.repair is None else ["--repair", asked.repair]
     words += [] if asked.adapter is None else ["--adapter", asked.adapter]
     return again(words, asked.config, COLUMNS.fields(()), asked.given)

@@ -28,11 +28,13 @@ def compare(
     *,
     engine: EnginePort | None = None,
     given: Mapping[str, Any] | None = None,
+    reuse: str | Sequence[str] | None = None,
     repair: str | Sequence[str] | None = None,
     adapter: str | Path | None = None,
     judge: str | JudgePort | None = None,
     out: str | Path | None = None,
     json: str | Path | None = None,
+    plot: str | Path | None = None,
     at_once: int = 50,
     fidelity_games: int = 24,
     timed_games: int = 4,
@@ -41,12 +43,12 @@ def compare(
 ) -> Comparison:
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare, as `agentcho compare` does.
 
-    `scenario` is one, its name, or a file; `given` are options of one that is named. `modes`, `repair`, `adapter` and
-    `judge` (a model's name, or an engine) are as on the command line. `options` are those of `RunConfig`, with `on`,
-    `workers` and `gpus_per_worker` for a cluster. `engine` is used instead of loading a model. `out` keeps all games,
-    with compare.csv, .json and .png, and what is there is not played again; `json` is a file for the result; `tell`
-    hears how far it is. `metrics`, `fidelity`, `costs` and `preferences` of the result have what was found, `table()` a
-    row a figure.
+    `scenario` is one, its name, or a file; `given` are options of one that is named. `modes`, `reuse`, `repair`,
+    `adapter` and `judge` (a model's name, or an engine) are as on the command line. `options` are those of `RunConfig`,
+    with `on`, `workers` and `gpus_per_worker` for a cluster. `engine` is used instead of loading a model. `out` keeps
+    all games, with compare.csv, .json and .png, and what is there is not played again; `json` is a file for the result,
+    `plot` one for a picture of fidelity against cost; `tell` hears how far it is. `metrics`, `fidelity`, `costs` and
+    `preferences` of the result have what was found, `table()` a row a figure, `front` the columns on the Pareto front.
 
     `ConfigError`, `ScenarioNotFound`, `TaskError`, `CannotWrite`, `ResumeMismatch`: what is asked for cannot be, and
     nothing was played. `GamesFailed`: errors ended games; `out` keeps the others. `ExtraMissing` without
@@ -59,7 +61,7 @@ def compare(
     effort = _effort(fidelity_games, timed_games)
     config, folder = RunConfig(**options, games=games), None if adapter is None else str(adapter)
     ways = _joined(modes) or "", _joined(repair), folder, _given(scenario, given), config, effort
-    asked = Asked(scenario, *ways, _path(out), _path(json), judge, at_once, on, engine)
+    asked = Asked(scenario, *ways, _path(out), _path(json), judge, at_once, on, engine, _joined(reuse), _path(plot))
     try:
         return compared(asked, tell)[0]
     except Interrupted:

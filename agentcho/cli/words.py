@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentcho.cli.options import PAIR, From, Given
+from agentcho.cli.outputs import drawable
 from agentcho.cluster.config import ClusterConfig
 from agentcho.config import RunConfig
 from agentcho.display import Kind
@@ -17,13 +18,17 @@ FILE = "FILE"
 EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
 SUPPRESS = "A TOML file of findings that somebody answers for."
 MODELS = "Models for agents that name one: a TOML table each, with a field `model`; [default] is the run's own."
-MODES = "Columns, with commas between: mode[:leakage][:in-place][+repair][@adapter]. The first is the reference."
+MODES = (
+    "Columns, with commas between: mode[:leakage][:in-place|:ape[:T,S]][+repair][@adapter]. The first is the reference."
+)
 FINAL_OF = "Sample nothing: let each game, of one step, say what this file's game of its number ended on."
 PEFT = "The fields of any peft configuration as JSON, in place of rank, alpha and dropout."
 INSPECT = "Export a log that Inspect opens (a name that ends with .eval), with every word, instead."
 TELEMETRY = "Spans and metrics of OpenTelemetry (extra otel), without words, or with their content."
 JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
-REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,kvcomm,full."
+REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,kvcomm,full; all: every one."
+WAYS = "Each choreographed column once more in each of these ways: in-place,ape:0.9,0.9."
+PLOT = "Draw fidelity against cost here, with the Pareto front."
 DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
 COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
 PROVES = "Whose secrets are swapped.  [default: each agent's in turn]"
@@ -54,12 +59,13 @@ FailFast = Annotated[bool, typer.Option("--fail-fast", help=FAIL_FAST)]
 As = Annotated[list[str] | None, typer.Option("--as", metavar="AGENT", help=AS, show_default=False)]
 Retries = Annotated[int | None, typer.Option(min=0, help=RETRIES, show_default=False)]
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]
+Plot = Annotated[Path | None, typer.Option(metavar=FILE, help=PLOT, show_default=False, callback=drawable)]
 
 HERE = {"model": "'understudy', a folder, a GGUF file, or a Hugging Face id."}
 SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 """Options of a run whose model is behind an API."""
 LOADING = ("model", "device", "device_map", "dtype", "weights", "kv_dtype")
-REUSE = ("mode", "leakage", "shadow", "deterministic", "repair", "adapter", "merge")
+REUSE = ("mode", "leakage", "shadow", "deterministic", "reuse", "repair", "adapter", "merge")
 """Options that say how messages are read."""
 UNHEARD = ("disk_tokens", "keep_cache", "prefill_budget")
 """Options of a run that nothing which is said depends on."""
@@ -69,7 +75,7 @@ Trained = Annotated[Given, From(RunConfig, only=LOADING[:-1], helps=HERE)]
 Placing = Annotated[Given, From(RunConfig, only=LOADING[1:])]
 COLUMNS = From(
     RunConfig,
-    without=("mode", "leakage", "repair", "adapter", "merge", "limits", "games", "part", *SERVED),
+    without=("mode", "leakage", "reuse", "repair", "adapter", "merge", "limits", "games", "part", *SERVED),
     helps=HERE,
 )
 AUDITED = From(

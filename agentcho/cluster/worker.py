@@ -133,7 +133,7 @@ class Table:
         self._left, self._playing = 0, set[anyio.CancelScope]()
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal())
-            models = opened(*loaded, work.config.reuse, prefill_budget=work.config.prefill_budget)
+            models = opened(*loaded, work.config.policy, prefill_budget=work.config.prefill_budget)
             self._models = stack.enter_context(self._portal.wrap_async_context_manager(models))
             self._limiter = GameLimiter(self._models.own.tasks, at_once)
             self._limiter.follow(self._models)

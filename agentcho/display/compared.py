@@ -10,6 +10,8 @@ from agentcho.display.safe import visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.compare.comparison import Comparison, Metric, Preference
 
+TRADED, FRONT = "fidelity against cost", "on the front"
+"""Said of a column where no other is at once nearer to the baseline and cheaper."""
 UNSCORED = (
     "no metric: no game has a score. Give the scenario a method score(self, outcome) that returns a number by name, "
     "such as {'won': 1.0}"
@@ -39,7 +41,7 @@ def heading(found: Comparison) -> str:
 
 def sheets(found: Comparison) -> tuple[Sheet, ...]:
     """Its tables, those alone that have rows."""
-    made = (_metrics(found), _fidelity(found), _costs(found), _preferences(found))
+    made = (_metrics(found), _fidelity(found), _costs(found), _traded(found), _preferences(found))
     return tuple(sheet for sheet in made if sheet.rows)
 
 
@@ -103,6 +105,27 @@ def _costs(found: Comparison) -> Sheet:
     return Sheet(f"costs of the words of {found.names[0]}, times as ratios to {found.names[0]}", heads, rows)
 
 
+def _traded(found: Comparison) -> Sheet:
+    """Fidelity against cost, a row a column, where ways of reuse are compared, and which rows are on the front."""
+    score, front = found.score, found.front
+    rows = tuple(
+        (
+            name,
+            *([score.mean(name)] if score else []),
+            f"{held.kl:.4f}",
+            f"{100 * held.agree:.1f}%",
+            str(sum(cost.encoded)),
+            f"x {cost.ttft_ratio.shown()}",
+            FRONT if name in front else "",
+        )
+        for name in (found.names if found.methods else ())
+        if (held := found.fidelity.get(name)) and (cost := found.costs.get(name))
+    )
+    scored = [score.name] if score else []
+    heads = ("column", *scored, "KL, nats a token", "same token", "tokens encoded", "first token", "")
+    return Sheet(TRADED, heads, rows)
+
+
 def _preferences(found: Comparison) -> Sheet:
     """What the judge says, a row a column."""
     rows = tuple((name, *_preference(told)) for name, told in found.preferences.items())
@@ -122,6 +145,8 @@ def notes(found: Comparison) -> tuple[str, ...]:
     scored = bool(found.metrics) or all(count == found.request.games for count in found.without.values())
     told = [] if scored else [UNSCORED]
     told += [f"{name}: {_without(count)}" for name, count in lost.items()]
+    if any(sheet.title == TRADED for sheet in sheets(found)):
+        told.append(f"{FRONT}: no other column is at once as near to the baseline and as cheap in tokens")
     if found.calls:
         counts = ", ".join(f"{found.calls.get(name, 0)} in {name}" for name in found.names)
         told.append(f"each column called its own tools, which may have answered otherwise; calls: {counts}")

@@ -12,23 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from agentcho.calls.anchored import Anchored
-from agentcho.calls.call import (
-    ANY_TURN,
-    Call,
-    Decode,
-    EncodingId,
-    First,
-    Most,
-    Prefill,
-    Receipt,
-    Repair,
-    Shadow,
-    StepResult,
-    Turn,
-)
+from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, Receipt, Repair, Shadow, StepResult, Turn
 from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids, is_id, reading
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner, owned
+from agentcho.calls.reuse import Blend, First, Most
 from agentcho.calls.values import numbers
 from agentcho.engine.anchors import Pair, matched
 from agentcho.engine.assembly import Assembly, common
@@ -403,9 +391,11 @@ class EngineCore(Direct):
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
     @staticmethod
-    def _count(choose: First | Most, length: int) -> int:
-        """How many tokens of a message of this length are encoded anew."""
-        return min(length, choose.tokens if isinstance(choose, First) else ceil(choose.share * length))
+    def _count(choose: First | Most | Blend, length: int) -> int:
+        """How many tokens of a message of this length are encoded anew, at most at any layer."""
+        if isinstance(choose, First):
+            return min(length, choose.tokens)
+        return ceil((choose.first if isinstance(choose, Blend) else choose.share) * length)
 
     def _judged(self, call: Repair, context: Context, local: Local) -> Context:
         """The context over which a repair compares its tokens with those of its base: the call's own context, but with

@@ -8,24 +8,24 @@ and values are computed or kept, when a call runs.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import (
     Call,
     ContextEntry,
     Decode,
     EncodingId,
-    First,
     FramingPort,
-    Most,
     Offsets,
     Prefill,
     Receipt,
+    Repair,
     Stopped,
 )
+from agentcho.calls.reuse import Ape, Blend, Choose
 from agentcho.calls.values import text as plain
 from agentcho.engine.base import SharedRun, Slot
 from agentcho.errors import ContextOverflow, RequestError
@@ -115,14 +115,29 @@ class Piece(NamedTuple):
         return self.offset - self.entry.position
 
 
+class Parallel(NamedTuple):
+    """How the tokens of a context that were encoded beside each other are weighed, and which they are: the (start,
+    stop) of each run of them, in the order of the context's tokens."""
+
+    ape: Ape
+    spans: tuple[tuple[int, int], ...]
+
+
 class Context(NamedTuple):
     """The pieces that a call attends to, the BOS first where the model has one, and `start`, the position of the call's
-    own first token. `origin` names the runner, and what changes its keys; `adapter` is that of the call."""
+    own first token. `origin` names the runner, and what changes its keys; `adapter` is that of the call. `parallel`:
+    None, where every key is weighed as it is."""
 
     pieces: tuple[Piece, ...]
     start: int
     origin: str = ""
     adapter: str | None = None
+    parallel: Parallel | None = None
+
+    def weighed(self, ape: Ape) -> Context:
+        """The same, read as a call with this `ape` reads it."""
+        spans = tuple(beside(self.pieces))
+        return self._replace(parallel=Parallel(ape, spans)) if spans else self
 
     @property
     def receipt(self) -> Receipt:
@@ -150,6 +165,8 @@ class Context(NamedTuple):
         hasher.update(len(self.pieces).to_bytes(8))
         for piece in self.pieces:
             hasher.update(piece.entry.key + piece.offset.to_bytes(8))
+        if self.parallel is not None:  # which pieces it is about follows from their keys
+            hasher.update(b"ape" + struct.pack("<dd", *self.parallel.ape))
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
         width = 4 if max(tokens, default=0) < 1 << 32 else 8  # ids of fakes are words
         for numbers in (tokens, feeds):
@@ -181,7 +198,7 @@ class Recipe(NamedTuple):
     way: Literal["whole", "stepwise"] = "whole"
     feeds: tuple[int, ...] = ()
     base: Piece | None = None
-    choose: First | Most | Anchored | None = None
+    choose: Choose | None = None
     judged: bytes = b""
     places: tuple[int, ...] = ()
     anchors: tuple[Weighted, ...] = ()
@@ -202,8 +219,34 @@ class Recipe(NamedTuple):
         """The segment of one forward that makes it, into `entry`."""
         ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
         start, pieces = self.context.start, (*self.context.pieces, *both(self.anchors))
-        adapter = self.context.adapter
-        return Segment(ids, start, pieces, entry=entry, base=self.base, places=self.places, adapter=adapter)
+        base, places, blend = self.base, self.places, self.choose if isinstance(self.choose, Blend) else None
+        adapter, parallel = self.context.adapter, self.context.parallel
+        return Segment(
+            ids, start, pieces, None, entry, (), base, places, blend=blend, adapter=adapter, parallel=parallel
+        )
+
+
+def beside(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
+    """The (start, stop) in tokens of the pieces that stand in no line with all others. In line is what was encoded over
+    just what stands before it here, where it stands, and what all that stands behind it was encoded over: what these
+    share as a prefix, or a message over all of them. That depends on the keys of the pieces alone."""
+    before = [_encoded_over(piece) for piece in pieces]
+    here = [(piece.entry.key, piece.offset) for piece in pieces]
+    end = 0
+    for place, piece in enumerate(pieces):
+        start, end = end, end + piece.entry.length
+        after = all(over is not None and here[place] in over for over in before[place + 1 :])
+        if not after or before[place] != set(here[:place]):
+            yield start, end
+
+
+def _encoded_over(piece: Piece) -> set[tuple[bytes, int]] | None:
+    """The keys of what a piece was encoded over, and where that stood; None: it was moved since, or repaired."""
+    recipe = piece.entry.recipe
+    assert recipe is not None
+    if piece.shift or recipe.base is not None:
+        return None
+    return {(other.entry.key, other.offset) for other in recipe.context.pieces}
 
 
 def both(anchors: Iterable[Weighted]) -> tuple[Piece, ...]:
@@ -239,11 +282,13 @@ class Segment:
     its pages. `wanted`: the indices of its tokens whose next-token logits are asked for.
 
     With a `base`, `ids` are the tokens of a message that are encoded anew, at its indices `places`, and the others are
-    those of the base. The first `done` tokens of the message were encoded before, and are in `entry` already; `copied`
-    of them are not in its slot yet.
+    those of the base; with a `blend` they become fewer from layer to layer, and `left` are the indices in `places` of
+    those that the layer before had. The first `done` tokens of the message were encoded before, and are in `entry`
+    already; `copied` of them are not in its slot yet.
 
     `row`: it goes on with what a decode says, the last token said and those that are guessed to follow. `adapter`: the
-    digest of the one that its tokens go through, beside others in the same forward.
+    digest of the one that its tokens go through, beside others in the same forward. `parallel`: which of its pieces'
+    tokens stand beside each other, and how they are weighed; later segments of its slot find that there.
     """
 
     ids: Sequence[int]
@@ -254,11 +299,14 @@ class Segment:
     wanted: Sequence[int] = ()
     base: Piece | None = None
     places: Sequence[int] = ()
+    blend: Blend | None = None
+    left: Sequence[int] = ()
     done: int = 0
     copied: int = 0
     row: bool = False
     claims: Sequence[SharedRun] = ()
     adapter: str | None = None
+    parallel: Parallel | None = None
     first: int = field(default=0, init=False)
 
     @property
@@ -350,6 +398,8 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
         framed = frame(rules.template, "assistant", call.name, content.encode(call.header), forced)
         more = len(framed.tokens) + (call.sampling.max_tokens if call.forced is None else 0)
     context = place(rules, parents, call.offsets, call.new_offset)
+    if not isinstance(call, Repair) and call.ape is not None:
+        context = context.weighed(call.ape)
     check_fits(context, more, rules.limit)
     return Layout(framed, context, more, words)
 

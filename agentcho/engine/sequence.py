@@ -10,8 +10,9 @@ from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field
 from enum import Enum
 
-from agentcho.calls.call import Call, EncodingId, Receipt
+from agentcho.calls.call import Call, EncodingId, Receipt, Repair
 from agentcho.calls.checks import ask_guard
+from agentcho.calls.reuse import Blend
 from agentcho.engine.base import Slot
 from agentcho.engine.cache import KVEntry, Prefix
 from agentcho.engine.generation import Generation
@@ -253,8 +254,8 @@ class Sequence:
         claims = [reading.run for reading in self.slot.readings if not reading.run.claimed]
         for run in claims:
             run.claimed = True
-        pieces = self.slot.pieces
-        return Segment(feed, start, pieces, slot=self.slot, wanted=wanted, adapter=adapter, claims=claims)
+        pieces, parallel = self.slot.pieces, self.context.parallel
+        return Segment(feed, start, pieces, self.slot, wanted=wanted, adapter=adapter, claims=claims, parallel=parallel)
 
     def advance(self, fed: int) -> None:
         """Note that `fed` tokens of a decode or a shadow went through a forward."""
@@ -310,15 +311,19 @@ class Sequence:
         done = self.own.written
         ids, first = self.words.tokens[done : done + most], done == self.copied
         copied, pieces = (self.copied, self.context.pieces) if first else (0, ())
-        start, adapter = self.context.start + done, self.context.adapter
-        return Segment(ids, start, pieces, self.slot, self.own, done=done, copied=copied, adapter=adapter)
+        start, adapter, parallel = self.context.start + done, self.context.adapter, self.context.parallel
+        return Segment(
+            ids, start, pieces, self.slot, self.own, done=done, copied=copied, adapter=adapter, parallel=parallel
+        )
 
     def _repaired(self) -> Segment:
         """The segment of the chosen tokens, among those of the base, all at once."""
         assert self.repair is not None
         base, places = self.repair.base, self.repair.places
-        pieces, start, _, adapter = self.context
-        return Segment(self._chosen(), start, pieces, entry=self.own, base=base, places=places, adapter=adapter)
+        assert isinstance(self.call, Repair)
+        choose, (pieces, start, _, adapter, _) = self.call.choose, self.context
+        blend = choose if isinstance(choose, Blend) else None
+        return Segment(self._chosen(), start, pieces, None, self.own, (), base, places, blend=blend, adapter=adapter)
 
     def choose(self, places: Listed[int]) -> None:
         """Say which tokens a repair encodes anew, before the forward that it is planned in."""

@@ -66,6 +66,7 @@ class Resolver:
         self.drafts: dict[str, Draft] = {} if drafts is None else drafts
         self._lengths_here: dict[str, int] = {}
         self._adapter = None if spelling is None else spelling.adapter
+        self._ape = None if reuse.mode == "baseline" else reuse.ape
         self._private: dict[Key, EncodingId] = {}
         self._public: dict[Key, EncodingId] = {} if kin is None else kin._public
         self._keys: dict[str, list[Key]] = {}
@@ -122,6 +123,7 @@ class Resolver:
             guard=self._guard(draft, author),
             corpora=self._guessed_from(draft, out),
             adapter=self._adapter,
+            ape=self._ape,
             **options,
         )
         if not shadow or not self.shadowed(draft):
@@ -129,7 +131,7 @@ class Resolver:
         lacking = {lack.key: lack for lack in resolved.missing}
         parents, audience = self._public_encodings(draft, lacking), draft.metadata.audience
         guard = self._guard(draft, audience)
-        public = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard)
+        public = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard, ape=self._ape)
         return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, public))
 
     def _guessed_from(self, draft: Draft, out: History | None) -> tuple[Corpus, ...] | None:
@@ -433,6 +435,7 @@ class Resolver:
             self._guard(draft, clearance),
             draft.begun.id if draft.begun is not None and own else None,
             self._adapter,
+            self._ape,
         )
 
     def _salt(self, clearance: Audience) -> str:

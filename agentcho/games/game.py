@@ -83,7 +83,7 @@ class Game:
         self._roster = Roster(find_agent)
         self.agents: Mapping[str, Agent] = MappingProxyType(self._roster.agents)
         self._meter = Meter(self.config.limits)
-        self.reuse = reuse or (self.config.reuse if self.config.says_reuse else choreographer.reuse)
+        self.reuse = reuse or (self.config.policy if self.config.says_reuse else choreographer.reuse)
         self._recorded, models = recorded or Recorded(index), Models(choreographer, others)
         bos, spelling = choreographer.frames.bos, models.spelling
         self._journal = Journal(index, self.reuse, self._meter, self._sink, self._recorded, bos=bos, spelling=spelling)

@@ -167,7 +167,7 @@ async def aplay(
     loaded = await _in_thread(load_models, config, engine, others, unheard)
     with begun(scenario, config, tasks, loaded, Asked(sink, out, at_once, asked=asked, people=people)) as (run, record):
         tell_begins(run)
-        async with hosted(*loaded, config.reuse) as (models, limiter):
+        async with hosted(*loaded, config.policy) as (models, limiter):
             await run.visit(models, limiter, at_once)
         return recorded(record, run, result(run, run.interrupted))
 

@@ -117,7 +117,7 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
     own = Source(config.own, config.merge, config.device_map)
     named = {name: Source(each) for name, each in config.models.items() if name not in given}
     wanted = named if engine is not None else {DEFAULT_MODEL: own, **named}
-    markers = required_markers(config.reuse, config.plain_markers)
+    markers = required_markers(config.policy, config.plain_markers)
     for name, source in wanted.items():
         with of_model(name):
             _check(source, markers)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 import anyio
 
 from agentcho.calls.call import EncodingId, EnginePort, Receipt
+from agentcho.calls.reuse import Ape
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.quiescence import TrackedTask
@@ -85,18 +86,19 @@ def replay(
     in_place: bool = False,
     repair: RepairBy | None = None,
     speculate: bool = False,
+    ape: Ape | None = None,
 ) -> Replayed:
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
     Tokens of the trace win over its text where they are of the engine's tokenizer. `stride` above 1 feeds so many
     tokens of a text a step after its first: quick, where only `ttft` is asked for. `in_place` leaves what is reused
     where it was made, and passes over the trace's offsets; `repair` encodes some tokens of it anew; `speculate` guesses
-    tokens, from what must have been out by the trace alone. `leakage` says
-    nothing in baseline mode but that "audit" records direct leaks; otherwise they are refused before anything is
-    computed.
+    tokens, from what must have been out by the trace alone; `ape` weighs what was encoded side by side, which goes with
+    `in_place` in its paper. `leakage` says nothing in baseline mode but that "audit" records direct leaks; otherwise
+    they are refused before anything is computed.
     Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
     """
-    reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate)
+    reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape)
     return replayed(workflow_, engine, reuse, logits, stride)
 
 

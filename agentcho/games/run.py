@@ -162,7 +162,7 @@ class Run:
 
     async def _play(self, at_once: int | None) -> None:
         async with AsyncExitStack() as stack:
-            asked = self._engine, self._others, self.config.reuse, inf if self._people else QUIET
+            asked = self._engine, self._others, self.config.policy, inf if self._people else QUIET
             models = await stack.enter_async_context(reached(*asked, self.config.prefill_budget))
             limiter = GameLimiter(models.own.tasks, self._together_at(at_once))
             limiter.follow(models)
@@ -231,7 +231,7 @@ class Run:
             tasks=tasks,
             forced=self._selection.forced(index),
             recorded=self._recorded(index),
-            reuse=self.config.reuse,
+            reuse=self.config.policy,
             flush=self._flush,
             confirmed=self._sink.confirmed,
             others=models.others,

@@ -327,7 +327,7 @@ def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Lo
 def checked_models(config: RunConfig, loaded: Loaded, costs: Mapping[str, Costs] = MappingProxyType({})) -> Loaded:
     """Models of a run, once it is known that their messages can be told apart, as it needs, and what their forwards
     cost, where they guess."""
-    required = required_markers(config.reuse, config.plain_markers)
+    required = required_markers(config.policy, config.plain_markers)
     check_markers(loaded.engine.framing.plain, required, config.model)
     for name, other in loaded.others.items():
         check_markers(other.framing.plain, required, name)
@@ -369,7 +369,7 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         kv_dtype=config.kv_dtype,
         disk_tokens=int(config.disk_tokens * share),
         keep_cache=config.keep_cache,
-        plain_markers=required_markers(config.reuse, config.plain_markers),
+        plain_markers=required_markers(config.policy, config.plain_markers),
         share=share,
         tell=tell,
     )

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
 from agentcho.audit.wording import ARMS, many
+from agentcho.errors import ConfigError
 from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Result
@@ -26,6 +27,9 @@ from agentcho.lab.compare.comparison import Comparison, Metric
 from agentcho.lab.stats import Spread
 
 COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
+HUES, SIGNS = (*COLOURS[:2], *COLOURS[3:]), ("o", "s", "^", "D", "v")
+ROUNDING = 1e-7
+"""A divergence below it is that of rounding."""
 BLUE, GREY, PALE = COLOURS[0], COLOURS[2], "#b8c4d0"
 
 
@@ -88,6 +92,50 @@ def _fidelity(axis: Axes, found: Comparison) -> None:
     axis.margins(x=0.2)
     axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axis.tick_params(labelsize=8)
+
+
+def plot_front(found: Comparison, file: Path) -> None:
+    """Fidelity against cost, a point a column with its interval, and the Pareto front: see `Comparison.front`.
+    `ConfigError`: no column has both."""
+    known = [name for name in found.names if name in found.fidelity and name in found.costs]
+    if not known:
+        raise ConfigError("there is nothing to draw: give --fidelity-games and --timed-games above 0, and a real model")
+    figure = Figure(figsize=(8.2, 4.2), layout="constrained")
+    axis, first = figure.subplots(), sum(found.costs[known[0]].encoded)
+    at = {name: (sum(found.costs[name].encoded) / first, found.fidelity[name].kl) for name in known}
+    for number, name in enumerate(known):
+        (share, kl), span = at[name], found.fidelity[name].span
+        colour, sign = HUES[number % len(HUES)], SIGNS[number // len(HUES) % len(SIGNS)]
+        inside = colour if name in found.front else "white"
+        axis.errorbar(
+            [share],
+            [kl],
+            yerr=reach([kl], [span]),
+            fmt=sign,
+            color=colour,
+            markerfacecolor=inside,
+            capsize=3,
+            label=name,
+        )
+    steps = sorted(at[name] for name in found.front)
+    axis.plot(*zip(*steps, strict=True), drawstyle="steps-post", color=GREY, linewidth=1, zorder=1, label="front")
+    axis.set_xlabel(f"tokens encoded, of {known[0]}'s", fontsize=8)
+    axis.set_ylabel("KL from baseline, nats a token", fontsize=8)
+    least = _least(kl for _, kl in at.values())
+    axis.set_yscale("symlog", linthresh=least)
+    axis.set_ylim(bottom=-least / 2)
+    axis.margins(x=0.1)
+    axis.legend(
+        fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), title="filled: on the front", title_fontsize=7
+    )
+    axis.tick_params(labelsize=8)
+    axis.set_title(f"{found.request.scenario}: fidelity against cost", fontsize=10)
+    save(figure, file)
+
+
+def _least(values: Iterable[float]) -> float:
+    """Below what an axis of these values is linear: a tenth of the least that is above rounding."""
+    return min((value for value in values if value > ROUNDING), default=1.0) / 10
 
 
 def plot_training(log: Iterable[Mapping[str, Any]], title: str, file: Path) -> None:

@@ -42,6 +42,23 @@ class Scoring(NamedTuple):
     sinks: Tensor | None = None
 
 
+class Tempered(NamedTuple):
+    """Keys of rows that were encoded beside each other, `marks` `[rows, 1, 1, length]` bool, and how they are weighed
+    `[rows, 1, 1, 1]`: see `Ape`."""
+
+    marks: Tensor
+    temperature: Tensor
+    scale: Tensor
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        """Scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, as the softmax over all keys
+        takes them."""
+        scores = torch.where(self.marks, scores / self.temperature, scores)
+        total = scores.masked_fill(~self.marks, float("-inf")).logsumexp(-1, keepdim=True)
+        more = ((self.scale - 1) * total).masked_fill(total.isneginf(), 0.0)
+        return torch.where(self.marks, scores + more, scores)
+
+
 def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tensor | None:
     """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions), True where
     seen: all keys of the context within the locality, and own keys up to the query's own token. None: nothing is
@@ -63,11 +80,19 @@ def causal_at(queries: Tensor, keys: Tensor, places: Tensor, length: int, locali
     return seen if visible is None else seen & visible
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scoring: Scoring,
+    tempered: Tempered | None = None,
+) -> Tensor:
     """Weighted values `[rows, heads, n, value_dim]` for queries `[rows, heads, n, dim]` and keys and values
-    `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen."""
-    if scoring.softcap is not None or scoring.sinks is not None:
-        return _explicit(queries, keys, values, mask, scoring)
+    `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen.
+    `tempered`: the keys that are not weighed as they are."""
+    if scoring.softcap is not None or scoring.sinks is not None or tempered is not None:
+        return _explicit(queries, keys, values, mask, scoring, tempered)
     heads, kv_heads, count = queries.shape[1], keys.shape[1], queries.shape[2]
     if heads != kv_heads and count <= FEW:
         # The queries of all heads that share keys are put into one sequence, so that keys are read once for all.
@@ -102,7 +127,9 @@ def weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, 
     return out.reshape(rows, heads, count, dim), sums.reshape(rows, heads, count).float()
 
 
-def _explicit(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+def _explicit(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring, tempered: Tempered | None
+) -> Tensor:
     """`attend` by plain matrix products in float32, for layers whose weights are no plain softmax."""
     groups = queries.shape[1] // keys.shape[1]
     keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
@@ -111,6 +138,8 @@ def _explicit(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
         scores = torch.tanh(scores / scoring.softcap) * scoring.softcap
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
+    if tempered is not None:
+        scores = tempered.weigh(scores)
     if scoring.sinks is not None:
         sinks = scoring.sinks.float().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
         scores = torch.cat([scores, sinks], dim=-1)

@@ -23,9 +23,11 @@ from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece, Segment
 from agentcho.runner import flex
 from agentcho.runner.attention import Locality, Scoring, attend, causal, causal_at
+from agentcho.runner.blend import still_anew
 from agentcho.runner.gather import Gather, Gathered, Source
 from agentcho.runner.inplace import InPlace
 from agentcho.runner.pages import PagePool
+from agentcho.runner.parallel import tempered
 from agentcho.runner.rope import Rotation, Workspace
 from agentcho.runner.slots import SlotPool
 
@@ -154,16 +156,17 @@ def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
 class DecodeGroup:
     """Tokens of running rows of one pool, in the order of their slots, added to the columns of their forward. `first`:
     the column where they begin; `stop`: the one behind them. `width`: the number of tokens in the longest slot, its new
-    ones included. `most`: the number of tokens of the row that has most."""
+    ones included. `most`: the number of tokens of the row that has most. `plain`: no row weighs keys otherwise."""
 
     def __init__(self, pool: SlotPool, segments: list[Segment], columns: _Columns, wanted: list[int]) -> None:
-        self.pool, self.first, self.width = pool, len(columns.ids), 0
+        self.pool, self.first, self.width, self.plain = pool, len(columns.ids), 0, True
         self.segments = sorted(segments, key=attrgetter("slot.index"))
         self.most = max(len(segment.ids) for segment in self.segments)
         for segment in self.segments:
             slot, segment.first, count = segment.slot, len(columns.ids), len(segment.ids)
             assert slot is not None
             slot.touched = max(slot.touched, slot.length + count)  # the forward is about to write there
+            self.plain = self.plain and slot.parallel is None
             self.width = max(self.width, slot.length + count)
             columns.ids.extend(segment.ids)
             columns.positions.extend(range(segment.position, segment.position + count))
@@ -239,7 +242,8 @@ class DecodeAttention:
         self._rotations = rotations
         self._span, self._most = slice(group.first, group.stop), group.most
         _, self._at, self._rows, self._ends = table[:, self._span]
-        self._blocks = bool(pool.kernels) and table.device in pool.kernels and flex.has_kernels(table.device)
+        slots = [segment.slot for segment in group.segments if segment.slot is not None]
+        self._blocks = group.plain and table.device in pool.kernels and flex.has_kernels(table.device)
         self._width = group.reach(True) if fixed or self._blocks else group.width
         self._count = len(pool.positions) if self._blocks else len(pool.slots)
         self._all = self._count == len(group.segments) and group.most == 1
@@ -247,7 +251,8 @@ class DecodeAttention:
         self._nth: Tensor | int = torch.tensor(nth, device=table.device) if group.most > 1 else 0
         home = pool.positions.device
         pool.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
-        slots = [segment.slot for segment in group.segments if segment.slot is not None]
+        rows = ((slot.index, slot.parallel) for slot in slots)
+        self._tempered = None if group.plain else tempered(rows, self._count, self._width, table.device)
         readings = ((slot.index, slot.readings) for slot in slots)
         self._beside = InPlace(readings, self._count, table.device) if pool.kind.beside else None
         self._seen: dict[Locality, Tensor] = {}
@@ -276,7 +281,7 @@ class DecodeAttention:
         elif self._blocks:
             out = self._attend_blocks(asked, k, v, locality, scoring)
         else:
-            out = attend(asked, k, v, self._seen[locality], scoring)
+            out = attend(asked, k, v, self._seen[locality], scoring, self._tempered)
         own: Tensor = out.squeeze(2) if self._all else out[self._rows, :, self._nth]
         return own.unsqueeze(0)
 
@@ -322,7 +327,9 @@ class _Context:
             slot.place(filled, new)
             new = slot.positions(filled + len(new)).to(device)
             self._beside = InPlace([(0, slot.readings)], 1, device) if slot.readings else None
-        self._keys = new
+            slot.parallel = segment.parallel if segment.pieces else slot.parallel
+        self._keys, parallel = new, segment.parallel if slot is None else slot.parallel
+        self._tempered = None if parallel is None else tempered([(0, parallel)], 1, len(new), device)
         self._masks: dict[Locality, Tensor | None] = {}
 
     def attend(self, source: Source, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
@@ -333,7 +340,7 @@ class _Context:
         k, v = self._keys_and_values(source)
         mask, asked = self._masks[locality], queries[:, :, segment.span()]
         if self._beside is None:
-            out = attend(asked, k[None], v[None], mask, scoring)
+            out = attend(asked, k[None], v[None], mask, scoring, self._tempered)
         else:
             for run, gather in self._claims:
                 gather.write(source, *run.slot.get(source.layer, 0, run.tokens))
@@ -372,7 +379,11 @@ class _Context:
             return new_k, new_v
         k, v = (x.new_empty(x.shape[0], self._base.length, x.shape[2]) for x in (new_k, new_v))
         self._base.write(source, k, v)
-        k, v = k.index_copy_(1, self._places, new_k), v.index_copy_(1, self._places, new_v)
+        places = self._places
+        if self._segment.blend is not None:
+            left = list(still_anew(self._segment, source.layer, source.pages.layers, new_v, v))
+            places, new_k, new_v = places[left], new_k[:, left], new_v[:, left]
+        k, v = k.index_copy_(1, places, new_k), v.index_copy_(1, places, new_v)
         return source.pages.as_read(k), source.pages.as_read(v)  # keys that were turned are rounded where they are now
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from agentcho.calls.call import ANY_TURN, Decode, EncodingId, Offsets
 from agentcho.calls.checks import checked_calls
 from agentcho.calls.owner import owned
+from agentcho.calls.reuse import Ape
 from agentcho.calls.values import numbers, text
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter, find_adapter
@@ -215,13 +216,14 @@ class Engine(EngineCore):
         name: str | None = None,
         tokens: Sequence[int] | None = None,
         adapter: str | None = None,
+        ape: Ape | None = None,
     ) -> Tensor:
         """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.
 
         Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
         given, win over the text. Stores nothing. Raises as `decode` does.
         """
-        asked = Decode(header, parents, offsets, new_offset, name=name, forced=(), adapter=adapter)  # tokens come below
+        asked = Decode(header, parents, offsets, new_offset, name=name, forced=(), adapter=adapter, ape=ape)
         (call,), _ = checked_calls([asked], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
         placed = self._layout(call)
@@ -230,8 +232,8 @@ class Engine(EngineCore):
         own = (*placed.framed.begun, *said)
         check_fits(placed.context, len(own) + len(placed.framed.closing), self.context)
         first = len(own) - len(said) - 1
-        pieces, start, _, through = placed.context
-        segment = Segment(own, start, pieces, wanted=range(first, len(own)), adapter=through)
+        pieces, start, _, through, parallel = placed.context
+        segment = Segment(own, start, pieces, wanted=range(first, len(own)), adapter=through, parallel=parallel)
         self._scheduler.deferred.hasten(pieces, self._assembly.first)
         with self._assembly.gathering(p.entry for p in pieces):
             return self._runner.run([segment])[1].log_softmax(-1).cpu()

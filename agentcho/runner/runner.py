@@ -31,6 +31,7 @@ from agentcho.errors import AdapterError
 from agentcho.runner.anchored import distances, put_together
 from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
+from agentcho.runner.blend import COMPARED, most_deviating
 from agentcho.runner.constraint import Constraints
 from agentcho.runner.costs import measure
 from agentcho.runner.device import synchronize
@@ -43,8 +44,6 @@ from agentcho.runner.rope import Rotation
 from agentcho.runner.sampler import choose, likely
 from agentcho.runner.slots import Slot, Slots
 
-COMPARED = 1
-"""The layer whose values are compared."""
 PROBE = (1, 2, 3)
 """Tokens by which an adapter is tried."""
 
@@ -73,7 +72,7 @@ class TorchRunner:
         self._make_room(segments)
         if self.graphs is not None:
             spans, pools = split(segments)
-            if not spans and not any(segment.adapter for segment in segments):
+            if not spans and not any(segment.adapter or _tempered(segment) for segment in segments):
                 return self.graphs.run(pools)
         return self._forward(segments)
 
@@ -247,7 +246,9 @@ class TorchRunner:
         try:
             for feed in recipe.feeds:
                 ids, pieces = recipe.tokens[fed : fed + feed], () if fed else context.pieces
-                self.run([Segment(ids, context.start + fed, pieces, slot=slot, adapter=context.adapter)])
+                part = Segment(ids, context.start + fed, pieces, slot, adapter=context.adapter)
+                part.parallel = context.parallel
+                self.run([part])
                 fed += feed
             self.pages.write_all(entry.block, slot.all(context.length, slot.length))
         finally:
@@ -315,12 +316,9 @@ def shared_out(segments: Sequence[Segment], device: torch.device) -> list[Share]
     ]
 
 
-def most_deviating(fresh: Tensor, kept: Tensor, count: int) -> tuple[int, ...]:
-    """The `count` tokens whose values `[heads, tokens, dim]` differ most from the kept ones, in order. Equal tensors
-    give equal choices."""
-    deviation = (fresh.float() - kept.float()).square().sum(dim=(0, 2))
-    order = torch.argsort(deviation, descending=True, stable=True)
-    return tuple(sorted(order[:count].tolist()))
+def _tempered(segment: Segment) -> bool:
+    """Whether a running row weighs what it attends to, which no captured graph does."""
+    return segment.slot is not None and segment.slot.parallel is not None
 
 
 def _whole(call: Repairing) -> Segment:

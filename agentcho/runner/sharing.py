@@ -27,8 +27,8 @@ def tokens(pieces: Iterable[Piece]) -> int:
 def runs(contexts: Iterable[Context], saved: int = 0) -> Iterator[Pieces]:
     """The runs that are worth sharing of contexts that are about to be read, each as the first of its readers has it:
     those that save copies of at least so many tokens. Where one of its pieces stands, there stand all of them, in this
-    order and at these distances, each once."""
-    every = [context.pieces for context in contexts]
+    order and at these distances, each once. Rows that weigh their keys otherwise share none."""
+    every = [context.pieces for context in contexts if context.parallel is None]
     counts, before, twice = _neighbours(every)
     found, run = set[KVEntry](), list[Piece]()
 

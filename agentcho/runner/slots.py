@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Context, Piece
+from agentcho.engine.layout import Context, Parallel, Piece
 from agentcho.runner import flex
 from agentcho.runner.pages import LayerShape, zeros
 from agentcho.runner.sharing import LEAST, Pieces, alike, runs, tokens
@@ -35,13 +35,15 @@ class Slot:
     """The place of one row. `length` tokens are filled, and nothing beyond token `touched` was ever written. `pool` and
     `index` change when it moves to a wider pool.
 
-    `pieces` are those of the row's context that are gathered here; what `readings` names is read in place.
+    `pieces` are those of the row's context that are gathered here; what `readings` names is read in place. `parallel`:
+    which of its first tokens are not weighed as they are, once these are gathered.
     """
 
     def __init__(self, pool: SlotPool, index: int) -> None:
         self.pool, self.index, self.length, self.touched = pool, index, 0, 0
         self.pieces: Pieces = ()
         self.readings: tuple[Reading, ...] = ()
+        self.parallel: Parallel | None = None
 
     def room(self, layer: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Views `[heads, tokens, dim]` of one layer to write the next `tokens` tokens into."""
@@ -207,7 +209,8 @@ class Slots:
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot:
         """A slot for a row that begins with `feed` tokens over this context. See `Kind` for `alone` and `apart`."""
-        own, readings = (context.pieces, ()) if alone else self._split(context.pieces)
+        apart_from_all = alone or context.parallel is not None
+        own, readings = (context.pieces, ()) if apart_from_all else self._split(context.pieces)
         try:
             slot = self.open(tokens(own) + 2 * feed, alone, apart, bool(readings))
         except BaseException:

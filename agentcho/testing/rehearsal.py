@@ -109,9 +109,9 @@ def play(
     async def work() -> Over:
         own = engine if endpoint is None else TextEngine(endpoint)
         beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
-        async with opened(own, beside, config.reuse, prefill_budget=config.prefill_budget) as models:
+        async with opened(own, beside, config.policy, prefill_budget=config.prefill_budget) as models:
             run = 0, config.seed, config, policy, events.append, find_agent or library.agent, first
-            return await Game(models.own, *run, reuse=config.reuse, others=models.others, people=people).play(whole)
+            return await Game(models.own, *run, reuse=config.policy, others=models.others, people=people).play(whole)
 
     over = anyio.run(work, backend=backend)
     entries = [event.entry for event in events if isinstance(event, Ended)]

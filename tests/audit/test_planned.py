@@ -16,7 +16,7 @@ from agentcho.audit import AuditReport, audit_run, audit_traces
 from agentcho.audit.planned import SymbolicEngine, plan
 from agentcho.audit.report import Edge, Place
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.call import First, Most
+from agentcho.calls.reuse import First, Most
 from agentcho.config import Leakage, Mode, RepairBy
 from agentcho.games.runtime import play
 from agentcho.records.record import find

@@ -14,7 +14,8 @@ from torch import log_softmax
 
 from agentcho import Engine, replay
 from agentcho.calls.call import StepResult
-from agentcho.config import ReusePolicy, parsed_repair
+from agentcho.calls.reuse import parsed_repair
+from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.extras import LIBRARIES
 from agentcho.flow.resolver import Resolver

@@ -12,7 +12,8 @@ from itertools import count
 from typing import Any
 
 from agentcho import Decode, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow, Turn
+from agentcho.calls.call import Call, EncodingId, Repair, Shadow, Turn
+from agentcho.calls.reuse import First, Most
 
 LONE = "a lone \ud800 surrogate"
 Attack = Callable[[Sequence[EncodingId]], tuple[Any, Any]]

@@ -12,7 +12,8 @@ from agentcho import Agent, Engine, Game, RunConfig, Scenario, canonical_transcr
 from agentcho.audit.planned import audit_traces
 from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.anchored import THRESHOLD, Anchored
-from agentcho.config import ReusePolicy, parsed_repair
+from agentcho.calls.reuse import parsed_repair
+from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.runtime import play, resume

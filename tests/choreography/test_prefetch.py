@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from agentcho import Choreographer, Game, Prefill, View, replay
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, Turn
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, Turn
+from agentcho.calls.reuse import First
 from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.prefetch import MOST, Prefetch
 from agentcho.config import Leakage, ReusePolicy

@@ -8,8 +8,8 @@ import pytest
 
 from agentcho import Agent, Engine, Game, Read, RunConfig, Scenario, View
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.call import First, Most
-from agentcho.config import ReusePolicy, parsed_repair
+from agentcho.calls.reuse import Ape, Blend, First, Most, parsed_repair
+from agentcho.config import ReusePolicy
 from agentcho.events import Ended, Event
 from agentcho.games import library
 from agentcho.games.runtime import play
@@ -163,6 +163,12 @@ def test_in_full_it_is_the_baseline_and_some_is_between(engine: Engine) -> None:
         ({"repair": "top-k:0"}, "none of"),
         ({"repair": "full", "mode": "baseline"}, "choreographed mode alone"),
         ({"repair": "full", "in_place": True}, "not with in_place"),
+        ({"repair": "full", "reuse": "ape"}, "not with in_place, or reuse but rotate"),
+        ({"reuse": "fast"}, "'fast' is none of rotate, in-place and ape"),
+        ({"reuse": "ape:0.9"}, "'ape:0.9' is none of"),
+        ({"reuse": "ape:0.9,0"}, "none of"),
+        ({"reuse": "in-place", "mode": "baseline"}, "reuse says nothing in baseline mode"),
+        ({"reuse": "ape", "model": "openai:x", "base_url": "http://127.0.0.1:1/v1"}, "its encodings are its server's"),
     ],
 )
 def test_what_contradicts_itself_is_refused(how: dict[str, Any], told: str) -> None:
@@ -171,9 +177,13 @@ def test_what_contradicts_itself_is_refused(how: dict[str, Any], told: str) -> N
 
 
 def test_repairs_are_read() -> None:
-    assert [parsed_repair(text) for text in ("first-k:16", "top-k:.5", "top-k:1", "full")] == [
-        First(16),
-        Most(0.5),
-        Most(1.0),
-        "full",
-    ]
+    named = ("first-k:16", "epic:16", "top-k:.5", "top-k:1", "cacheblend:0.2", "full")
+    assert [parsed_repair(text) for text in named] == [First(16), First(16), Most(0.5), Most(1.0), Blend(0.2), "full"]
+
+
+def test_ways_of_reading_are_read() -> None:
+    ways = ("rotate", "in-place", "ape", "ape:0.5,.8", "ape:1,1")
+    policies = [RunConfig(reuse=way).policy for way in ways]
+    assert [policy.in_place for policy in policies] == [False, True, True, True, True]
+    assert [policy.ape for policy in policies] == [None, None, Ape(0.9, 0.9), Ape(0.5, 0.8), Ape(1.0, 1.0)]
+    assert RunConfig(in_place=True).policy == RunConfig(reuse="in-place").policy

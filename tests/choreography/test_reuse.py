@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, First, StepResult, Turn
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, Repair, StepResult, Turn
+from agentcho.calls.reuse import Ape, First
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.config import ReusePolicy, RunConfig
+from agentcho.config import Leakage, ReusePolicy, RunConfig
 from agentcho.events import Ended, Event
 from agentcho.games.game import Game
 from agentcho.records.transcript import Entry
@@ -70,6 +71,25 @@ def test_games_of_three_ways_go_side_by_side_as_they_go_alone() -> None:
         alone = talk(FakeEngine(), [None] * number + [reuse], reuse)[number]
         assert how(together[number]) == how(alone)
     assert len({str(how(game)[-1]) for game in together}) == len(FAST)
+
+
+@pytest.mark.parametrize("leakage", ["audit", "enforce"])
+def test_weighing_changes_no_encoding_that_is_read_and_no_cone(leakage: Leakage) -> None:
+    class Spy(FakeEngine):
+        def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+            asked.update(call.ape for call in calls if not isinstance(call, Repair))
+            return super().submit(calls, turn)
+
+    place = ReusePolicy("choreographed", leakage, in_place=True)
+    played = []
+    for ape in (None, Ape(0.6, 0.8)):
+        asked = set[Ape | None]()
+        played.append(talk(Spy(), (place._replace(ape=ape),))[0])
+        assert asked == {ape}
+    one, other = played
+    assert how(one) == how(other)
+    cones = [sorted((r.message, r.recipe, sorted(r.cone)) for entry in game for r in entry.made) for game in played]
+    assert cones[0] == cones[1]
 
 
 def test_a_game_that_says_nothing_goes_as_the_choreographer_was_opened() -> None:

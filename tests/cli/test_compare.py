@@ -57,6 +57,12 @@ class Guess(agentcho.Scenario):
 '''
 
 
+def test_a_plot_of_what_is_not_measured_is_refused_before_anything_is_played(agentcho: Command, here: Path) -> None:
+    ran = agentcho(*COMPARE, "--repair", "all", "--plot", "front.png")
+    assert "a plot of fidelity against cost needs both" in one_line(ran)
+    assert list(here.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_a_comparison_is_printed_and_with_a_folder_written(agentcho: Command, here: Path) -> None:
     ran = agentcho(*COMPARE, "--out", "c", "--json", "r.json")

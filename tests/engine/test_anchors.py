@@ -12,7 +12,8 @@ from torch import Tensor
 
 from agentcho import Engine, Prefill
 from agentcho.calls.anchored import Anchor, Anchored
-from agentcho.calls.call import First, Repair
+from agentcho.calls.call import Repair
+from agentcho.calls.reuse import First
 from agentcho.engine import anchors as rule
 from agentcho.errors import LeakageError, RequestError, UnknownEncoding
 from agentcho.runner.anchored import distances

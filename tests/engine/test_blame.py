@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Failure, First, Most, Repair, Shadow
+from agentcho.calls.call import Call, EncodingId, Failure, Repair, Shadow
+from agentcho.calls.reuse import First, Most
 from agentcho.engine.generation import Generation
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AgentchoError, CallFailed, EngineFailed, RequestError

@@ -18,7 +18,8 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.calls import checks
-from agentcho.calls.call import EncodingId, Most, Repair
+from agentcho.calls.call import EncodingId, Repair
+from agentcho.calls.reuse import Most
 from agentcho.engine.cache import DiskRoom
 from agentcho.engine.disk import PREFIX, File, Files
 from agentcho.errors import CannotWrite, EngineClosed, LeakageError, ModelError, StoreDamaged

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow
+from agentcho.calls.call import Call, EncodingId, Repair, Shadow
+from agentcho.calls.reuse import First, Most
 from agentcho.engine.cache import KVEntry
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
 from agentcho.runner.model import Model

@@ -21,7 +21,8 @@ from hypothesis.stateful import (
 )
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, First, Most, Repair
+from agentcho.calls.call import Call, EncodingId, Repair
+from agentcho.calls.reuse import First, Most
 from agentcho.engine.cache import DiskRoom
 from agentcho.errors import RequestError, StoreFull
 

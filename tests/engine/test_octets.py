@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, First, Repair
+from agentcho.calls.call import Call, EncodingId, Repair
 from agentcho.calls.corpus import Corpus
+from agentcho.calls.reuse import First
 from agentcho.engine.cache import DiskRoom, KVEntry
 from agentcho.engine.layout import Segment
 from agentcho.errors import ConfigError, ModelError

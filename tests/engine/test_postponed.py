@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, First, Most, Repair, Shadow, StepResult, Turn
+from agentcho.calls.call import Call, EncodingId, Repair, Shadow, StepResult, Turn
+from agentcho.calls.reuse import First, Most
 from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, LeakageError, RequestError, StoreFull
 from agentcho.runner.slots import SlotPool

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Most, Repair
+from agentcho.calls.call import Call, EncodingId, Repair
+from agentcho.calls.reuse import Most
 
 from ..engines import Engines
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Engine, Prefill
-from agentcho.calls.call import First, Most, Repair
+from agentcho.calls.call import Repair
+from agentcho.calls.reuse import First, Most
 from agentcho.errors import ContextOverflow, LeakageError, RequestError, UnknownEncoding
 
 from ..engines import Engines

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
-from agentcho.calls.call import First, Most, Repair, Shadow, Turn
+from agentcho.calls.call import Repair, Shadow, Turn
+from agentcho.calls.reuse import First, Most
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context
 from agentcho.engine.sequence import Sequence

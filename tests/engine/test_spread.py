@@ -13,7 +13,8 @@ import torch
 from accelerate import dispatch_model
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Most, Repair
+from agentcho.calls.call import Repair
+from agentcho.calls.reuse import Most
 from agentcho.cli import main
 from agentcho.errors import ModelError
 from agentcho.lab.tune.unfolding import unfold

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.calls.call import Most
+from agentcho.calls.reuse import REPAIRS, USUAL_APE, WAYS, Ape, Blend, First, Most, parsed_repair, parsed_way
 from agentcho.config import RunConfig
 from agentcho.errors import AdapterError, ConfigError
 from agentcho.lab.compare.columns import columns
@@ -20,7 +20,7 @@ def test_columns_are_read_and_written_alike() -> None:
     found = columns(text.replace(",", " , "))
     assert ",".join(column.name for column in found) == text
     assert columns("choreographed")[0].name == "choreographed:audit"
-    ways = [column.config(RunConfig(games=3, deterministic=True)).reuse for column in found]
+    ways = [column.config(RunConfig(games=3, deterministic=True)).policy for column in found]
     assert [(way.mode, way.leakage, way.in_place) for way in ways] == [
         ("baseline", "audit", False),
         ("choreographed", "audit", False),
@@ -39,12 +39,18 @@ def test_columns_are_read_and_written_alike() -> None:
         ("", "'' is no mode; there are baseline and choreographed"),
         ("baseline,", "column '': '' is no mode"),
         ("fast", "'fast' is no mode"),
-        ("choreographed:leaky", "'leaky' is none of audit, enforce, deny, in-place"),
+        ("choreographed:leaky", "'leaky' is none of audit, enforce, deny, in-place, ape"),
         ("choreographed:audit:enforce", "says one thing twice"),
         ("baseline:audit", "baseline stands alone"),
         ("baseline,choreographed,choreographed:audit", "'choreographed:audit': stands twice"),
         ("baseline+full", "a repair goes with a choreographed column alone"),
         ("choreographed:audit:in-place+full", "a repair goes with a choreographed column alone, and not in-place"),
+        ("choreographed:ape+full", "a repair goes with a choreographed column alone"),
+        ("choreographed:ape:in-place", "says one thing twice"),
+        ("choreographed:ape:0,1", "'ape:0,1' is none of rotate, in-place and ape:TEMPERATURE,SCALE"),
+        ("choreographed:ape:0.5", "'ape:0.5' is none of"),
+        ("baseline:ape", "baseline stands alone"),
+        ("choreographed+cacheblend:2", "'cacheblend:2' is none of"),
         ("choreographed+last-k:3", "'last-k:3' is none of first-k:TOKENS"),
         ("choreographed+first-k:0", "'first-k:0' is none of"),
         ("choreographed+top-k:1.5", "'top-k:1.5' is none of"),
@@ -53,6 +59,39 @@ def test_columns_are_read_and_written_alike() -> None:
 def test_what_is_no_column_is_refused(text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         columns(text)
+
+
+def test_ways_of_reading_are_columns_too() -> None:
+    text = "baseline,choreographed:audit:ape:0.9,0.8,choreographed:enforce:ape,choreographed:audit:in-place"
+    found = columns(text)
+    assert ",".join(column.name for column in found) == text
+    ways = [column.config(RunConfig(games=3)).policy for column in found]
+    assert [way.ape for way in ways] == [None, Ape(0.9, 0.8), USUAL_APE, None]
+    assert [way.in_place for way in ways] == [False, True, True, True]
+    assert [column.method for column in found] == [None, "ape:0.9,0.8", "ape", "in-place"]
+
+
+def test_each_plain_column_once_more_in_each_way_and_with_each_repair() -> None:
+    found = columns("baseline,choreographed:audit", "epic:8,cacheblend:0.2", None, "ape:0.7,0.6,in-place")
+    assert [column.name for column in found] == [
+        "baseline",
+        "choreographed:audit",
+        "choreographed:audit:ape:0.7,0.6",
+        "choreographed:audit:in-place",
+        "choreographed:audit+epic:8",
+        "choreographed:audit+cacheblend:0.2",
+    ]
+
+
+def test_all_are_all_kinds_of_repair_and_all_ways_each_once() -> None:
+    found = columns("baseline,choreographed:enforce,choreographed:audit:in-place", "all")
+    methods = [column.method for column in found if column.leakage == "enforce"]
+    assert methods == [None, "in-place", "ape", "epic:16", "top-k:0.15", "cacheblend:0.15", "kvcomm", "full"]
+    assert len({column.name for column in found}) == len(found) == 9
+    kinds = {type(parsed_repair(repair)) for repair in REPAIRS}
+    assert kinds == {First, Most, Blend, str}
+    assert [type(parsed_way(way)) for way in WAYS] == [str, str, Ape]
+    assert parsed_repair("epic:16") == parsed_repair("first-k:16") == First(16)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from agentcho.testing import FakeEngine
 
 
 def test_a_run_enforces_unless_it_is_told_otherwise() -> None:
-    assert RunConfig().leakage == RunConfig().reuse.leakage == ReusePolicy().leakage == "enforce"
+    assert RunConfig().leakage == RunConfig().policy.leakage == ReusePolicy().leakage == "enforce"
     assert Choreographer(FakeEngine()).reuse.leakage == "enforce"
 
 

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import pytest
 
 from agentcho.calls.anchored import Anchored
-from agentcho.calls.call import First
+from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.draft import Draft

@@ -63,8 +63,8 @@ def test_a_model_is_refused_before_its_weights_are_read(tmp_path: Path) -> None:
 
 
 def test_what_a_way_of_playing_asks_is_nothing_once_it_is_accepted() -> None:
-    assert required_markers(RunConfig().reuse, "refuse") == "refuse"
-    assert required_markers(RunConfig().reuse, "accept") == "accept"
+    assert required_markers(RunConfig().policy, "refuse") == "refuse"
+    assert required_markers(RunConfig().policy, "accept") == "accept"
 
 
 def test_an_audit_warns_of_a_model_whose_messages_do_not_stand_apart() -> None:

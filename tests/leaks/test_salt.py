@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from agentcho.calls.call import First
+from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
 from agentcho.engine.cache import KVEntry
 from agentcho.errors import RequestError

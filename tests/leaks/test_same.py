@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from agentcho.calls.anchored import Anchored
-from agentcho.calls.call import First, Most
+from agentcho.calls.reuse import First, Most
 from agentcho.config import RepairBy, ReusePolicy, Shadowing
 
 from .scripts import READER, Change, Line, changed, hidden, perform, script

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from agentcho.calls.anchored import Anchored
-from agentcho.calls.call import First
+from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import Ledger

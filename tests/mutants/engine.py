@@ -120,8 +120,8 @@ EXACT = (
         "share a context between exact rows",
         "a context that is weighed apart, for several rows at once, gives other last bits than one that is not",
         "agentcho/runner/slots.py",
-        "(context.pieces, ()) if alone else self._split(context.pieces)",
-        "self._split(context.pieces)",
+        "apart_from_all = alone or context.parallel is not None",
+        "apart_from_all = context.parallel is not None",
         (f"{SHARING}::test_who_cannot_gain_shares_nothing",),
     ),
     Mutant(

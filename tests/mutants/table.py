@@ -17,6 +17,7 @@ from .mutant import Mutant
 from .people import PEOPLE
 from .remote import REMOTE
 from .results import IN_HAND
+from .reuse import REUSING
 from .serve import SERVE
 from .sinks import TOLD
 from .sweeps import SWEEPS
@@ -541,4 +542,5 @@ MUTANTS = (
     *SWEEPS,
     *IN_HAND,
     *OUTLIVING,
+    *REUSING,
 )

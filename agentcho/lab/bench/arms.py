@@ -15,7 +15,8 @@ from time import perf_counter
 from typing import Any
 
 from agentcho.calls.call import EnginePort
-from agentcho.config import ReusePolicy, parsed_repair
+from agentcho.calls.reuse import parsed_repair
+from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.games.replay import awaited, replay
 from agentcho.lab.bench.played import CallTimes, WorkflowTimes

@@ -5,25 +5,28 @@ Does not know: what is played, models.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from agentcho.audit.measurement import Frozen
-from agentcho.config import Leakage, Mode, RunConfig, parsed_repair
+from agentcho.calls.reuse import ALL, APE, IN_PLACE, REPAIRS, ROTATE, WAYS, parsed_repair, parsed_way
+from agentcho.config import Leakage, Mode, RunConfig
 from agentcho.engine.adapter import find_adapter
 from agentcho.errors import ConfigError
 
-IN_PLACE = "in-place"
-
 
 class Column(Frozen):
-    """One way to read: `mode[:leakage][:in-place][+repair][@adapter]`. `in_place`: keys stay at the positions at which
-    they were made (no repositioning; the paper's footnote 5). `repair`: first-k:TOKENS, top-k:SHARE or full. `adapter`
-    is a folder, `digest` that of what was in it when it was asked for."""
+    """One way to read: `mode[:leakage][:in-place|:ape[:T,S]][+repair][@adapter]`. `in_place`: keys stay at the
+    positions at which they were made (no repositioning; the paper's footnote 5). `reuse`: another way of reading than
+    `rotate`, as `parsed_way` takes it. `repair`: what `parsed_repair` takes. `adapter` is a folder, `digest` that of
+    what was in it when it was asked for."""
 
     mode: Mode
     leakage: Leakage = "audit"
     in_place: bool = False
+    reuse: str = ROTATE
     repair: str | None = None
     adapter: str | None = None
     digest: str | None = None
@@ -32,9 +35,20 @@ class Column(Frozen):
     def name(self) -> str:
         """The name on the command line; of an adapter only the folder's own name."""
         parts = [self.mode, *([self.leakage] if self.mode == "choreographed" else [])]
-        name = ":".join([*parts, *([IN_PLACE] if self.in_place else [])])
+        way = IN_PLACE if self.in_place else self.reuse
+        name = ":".join([*parts, *([way] if way != ROTATE else [])])
         name = name if self.repair is None else f"{name}+{self.repair}"
         return name if self.adapter is None else f"{name}@{Path(self.adapter).resolve().name}"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it reuses what was encoded, with keys turned and nothing else done to them."""
+        return self.mode == "choreographed" and self.method is None
+
+    @property
+    def method(self) -> str | None:
+        """What it does beside turning keys, or in its place; None: nothing."""
+        return self.repair or (IN_PLACE if self.in_place else self.reuse if self.reuse != ROTATE else None)
 
     def config(self, base: RunConfig) -> RunConfig:
         """The options of a run in this column."""
@@ -46,29 +60,48 @@ class Column(Frozen):
         return out / (name if self.digest is None else f"{name}-{self.digest[:8]}")
 
 
-def columns(text: str, repairs: str | None = None, adapter: str | None = None) -> tuple[Column, ...]:
-    """Columns from their names, with commas between; each choreographed one once more with each of `repairs`.
-    `adapter` is for those choreographed ones that name none.
+def columns(
+    text: str, repairs: str | None = None, adapter: str | None = None, ways: str | None = None
+) -> tuple[Column, ...]:
+    """Columns from their names, with commas between; each choreographed one that does nothing else once more in each of
+    `ways`, and once more with each of `repairs`, of which "all" is all there are, ways included. `adapter` is for those
+    choreographed ones that name none.
 
     `ConfigError`: one is none, or stands twice. `AdapterError`: a folder holds none.
     """
     found = _named(text)
     if adapter is not None:
         found = [_adapted(column, adapter) for column in found]
-    plain = [column for column in found if column.mode == "choreographed" and not column.in_place and not column.repair]
-    if repairs is not None and not plain:
-        raise _bad(text, "no column could be repaired: give a choreographed one, not in-place")
+    if repairs is not None and repairs.strip() == ALL:
+        repairs, ways = ",".join(REPAIRS), ",".join(WAYS) if ways is None else ways
+    plain = [column for column in found if column.plain]
+    if (repairs is not None or ways is not None) and not plain:
+        raise _bad(text, "no column could be repaired or read otherwise: give a choreographed one, not in-place")
     for column in plain:
-        for repair in repairs.split(",") if repairs else ():
-            found.append(
-                column.model_copy(update={"repair": _repair(f"{column.name}+{repair.strip()}", repair.strip())})
-            )
+        more = [_in_way(column, way) for way in _split(ways or "")]
+        more += [_repaired(column, repair) for repair in _split(repairs or "")]
+        names = {each.name for each in found}
+        found += [each for each in dict.fromkeys(more) if each.name not in names]
     return tuple(found)
+
+
+def _split(text: str) -> list[str]:
+    """The names of a list with commas between; a comma before a digit is part of a name, as in ape:0.9,0.8."""
+    return [name.strip() for name in re.split(r",(?!\s*[\d.])", text)] if text else []
+
+
+def _in_way(column: Column, way: str) -> Column:
+    read = _checked(f"{column.name}:{way}", way, parsed_way)
+    return column.model_copy(update={"in_place": True} if read == IN_PLACE else {"reuse": read})
+
+
+def _repaired(column: Column, repair: str) -> Column:
+    return column.model_copy(update={"repair": _checked(f"{column.name}+{repair}", repair, parsed_repair)})
 
 
 def _named(text: str) -> list[Column]:
     found: list[Column] = []
-    for name in text.split(","):
+    for name in _split(text) or [""]:
         column = _column(name.strip())
         if column.name in {other.name for other in found}:
             raise _bad(name.strip(), "stands twice (an adapter goes by its folder's own name)")
@@ -92,10 +125,10 @@ def _column(name: str) -> Column:
 
 def _way(name: str, written: str) -> Column:
     way, plus, repair = written.partition("+")
-    mode, *rest = way.split(":")
+    mode, *rest = re.sub(rf":{APE}:([^:]*[\d.][^:]*)", rf":{APE}=\1", way).split(":")
     if mode not in get_args(Mode):
         raise _bad(name, f"{mode!r} is no mode; there are {' and '.join(get_args(Mode))}")
-    known: dict[Literal["leakage", "in_place"], object] = {}
+    known: dict[str, object] = {}
     for word in rest:
         if mode == "baseline":
             raise _bad(name, "baseline stands alone: it encodes every prompt anew, at its own positions")
@@ -103,18 +136,21 @@ def _way(name: str, written: str) -> Column:
             known["leakage"] = word
         elif word == IN_PLACE:
             known["in_place"] = True
+        elif word.partition("=")[0] == APE:
+            known["reuse"] = _checked(name, word.replace("=", ":"), parsed_way)
         else:
-            raise _bad(name, f"{word!r} is none of {', '.join((*get_args(Leakage), IN_PLACE))}")
-    if len(known) < len(rest):
+            raise _bad(name, f"{word!r} is none of {', '.join((*get_args(Leakage), IN_PLACE, APE))}")
+    if len(known) < len(rest) or known.keys() >= {"in_place", "reuse"}:
         raise _bad(name, "says one thing twice")
-    if plus and (mode == "baseline" or known.get("in_place")):
+    if plus and (mode == "baseline" or known.keys() & {"in_place", "reuse"}):
         raise _bad(name, "a repair goes with a choreographed column alone, and not in-place")
-    return Column.model_validate({"mode": mode} | known | ({"repair": _repair(name, repair)} if plus else {}))
+    repaired = {"repair": _checked(name, repair, parsed_repair)} if plus else {}
+    return Column.model_validate({"mode": mode} | known | repaired)
 
 
-def _repair(name: str, text: str) -> str:
+def _checked(name: str, text: str, parsed: Callable[[str], object]) -> str:
     try:
-        parsed_repair(text)
+        parsed(text)
     except ValueError as error:
         raise _bad(name, str(error)) from None
     return text

@@ -113,7 +113,7 @@ class Comparing:
 
     def _arms(self, engine: EnginePort) -> dict[str, Arm]:
         config = self.playing.config
-        return {column.name: Arm(column.config(config).reuse, _engine(engine, column)) for column in self.columns}
+        return {column.name: Arm(column.config(config).policy, _engine(engine, column)) for column in self.columns}
 
     def _played(self, arms: Mapping[str, Arm]) -> dict[str, Games]:
         """The games of all columns. Columns after the first are forced to the first one's words where the scenario

@@ -174,6 +174,22 @@ class Comparison(Frozen):
             self.words(column)
         ]
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The columns in which something is done to what is reused beside turning its keys, or in place of that."""
+        return tuple(column.name for column in self.request.columns if column.method is not None)
+
+    @property
+    def front(self) -> tuple[str, ...]:
+        """The columns on the Pareto front of fidelity and cost: no other is at once as near to the baseline and as
+        cheap, and in one of both better. Near is the divergence, cheap the tokens encoded."""
+        known = {
+            name: (self.fidelity[name].kl, sum(self.costs[name].encoded))
+            for name in self.names
+            if name in self.fidelity and name in self.costs
+        }
+        return tuple(name for name, own in known.items() if not any(_better(other, own) for other in known.values()))
+
     def table(self) -> Table:
         """A row a figure: of which column and metric, what, its value, its interval and tests where it has them."""
         rows = [*self.rows()]
@@ -225,6 +241,11 @@ class Comparison(Frozen):
         for column, told in self.preferences.items():
             share = told.share, told.games, *_ends(told.span)
             yield Row(column, "preferred by the judge", "share", *share, told.p)
+
+
+def _better(one: tuple[float, int], other: tuple[float, int]) -> bool:
+    """Whether one of two points is nowhere above the other, and somewhere below it."""
+    return one != other and one[0] <= other[0] and one[1] <= other[1]
 
 
 class Row(NamedTuple):

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from agentcho.lab.compare.comparison import Comparison, Row
-from agentcho.lab.plots import plot_comparison
+from agentcho.lab.plots import plot_comparison, plot_front
 from agentcho.records.files import replace_whole, writing
 
 
@@ -21,6 +21,12 @@ def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
     with writing(picture):
         plot_comparison(found, picture)
     return table, whole, picture
+
+
+def draw(found: Comparison, file: Path) -> None:
+    """Fidelity against cost, as a picture. `ConfigError`: there is none."""
+    with writing(file):
+        plot_front(found, file)
 
 
 def write_json(found: Comparison, file: Path) -> None:

@@ -154,6 +154,6 @@ def check_models(configs: Iterable[RunConfig], elsewhere: bool = False) -> None:
     for config in configs:
         groups.setdefault((network(config), config.adapter), []).append(config)
     for group in groups.values():
-        claims = all(required_markers(each.reuse, each.plain_markers) == "refuse" for each in group)
+        claims = all(required_markers(each.policy, each.plain_markers) == "refuse" for each in group)
         if not elsewhere or is_served(group[0]):
             check_loadable(group[0], "refuse" if claims else "accept")

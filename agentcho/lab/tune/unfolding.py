@@ -132,8 +132,10 @@ class RecordingEngine(EngineCore):
         return tuple(self._runner.targets)
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
-        """See `EnginePort.submit`. `RequestError`: a shadow or a repair."""
+        """See `EnginePort.submit`. `RequestError`: a shadow or a repair, or a call that weighs what it reads."""
         for call in calls:
             if isinstance(call, Shadow | Repair):
                 raise RequestError(f"a {type(call).__name__} cannot be unfolded: train without repairs and shadows")
+            if call.ape is not None:
+                raise RequestError("what is read by APE cannot be unfolded: train with reuse rotate or in-place")
         return super().submit(calls, turn)

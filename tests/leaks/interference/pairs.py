@@ -81,9 +81,11 @@ def drawn(seed: int, rooms: Iterable[Room], exact: bool, leakage: Leakage | None
     deterministic = exact or mode == "baseline" or random.random() < 0.3
     shadow = random.choice(SHADOWS[: 2 if deterministic else 3])
     in_place = mode == "choreographed" and repair is None and random.random() < 0.1
+    reuse = "ape" if in_place and random.random() < 0.5 else "rotate"
     limits = Limits(agent_messages=3) if change != "absent" and random.random() < 0.15 else Limits()
     config = RunConfig(
         mode=mode, leakage=way, shadow=shadow, deterministic=deterministic, in_place=in_place, repair=repair,
+        reuse=reuse,
         temperature=1.0, max_tokens=random.randint(2, 4), limits=limits,
     )  # fmt: skip
     acts = comparable(written(random, reader, random.randint(3, 8)), change)

@@ -268,7 +268,7 @@ async def play(
     faulty = frozenset(act.header for act in acts if act.trouble == "faulty")
     port = Port(engine, reader, words, faulty, journal)
     stage = Stage(acts, reader, journal)
-    choreographer = Choreographer(cast("EnginePort", port), *config.reuse)
+    choreographer = Choreographer(cast("EnginePort", port), *config.policy)
     async with choreographer, anyio.create_task_group() as group:
         if beside:
             group.start_soon(_aside, choreographer, beside, config)

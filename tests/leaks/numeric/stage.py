@@ -38,6 +38,7 @@ class Profile:
     shadow: Shadowing = "auto"
     temperature: float = 1.0
     repair: str | None = None
+    reuse: str = "rotate"
     turn: int = WORDS_A_TURN
 
     @property
@@ -50,6 +51,7 @@ class Profile:
             temperature=self.temperature,
             max_tokens=self.turn,
             repair=self.repair,
+            reuse=self.reuse,
         )
 
 
@@ -78,7 +80,7 @@ def play(
 ) -> Played:
     """Play a workflow; nothing may be left in the engine."""
     double, events = Double(engine, reader, forced, poison), list[Event]()
-    used, way = engine.fullness.used, profile.config.reuse
+    used, way = engine.fullness.used, profile.config.policy
 
     async def work() -> None:
         async with Choreographer(double, *way) as choreographer:

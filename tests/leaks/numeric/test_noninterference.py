@@ -55,7 +55,11 @@ def test_the_same_workflows_leak_where_nothing_is_enforced(deep_engine: Engine, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "repair", ["top-k:0.4", *(pytest.param(way, marks=pytest.mark.nightly) for way in ("first-k:3", "full"))]
+    "repair",
+    [
+        "top-k:0.4",
+        *(pytest.param(way, marks=pytest.mark.nightly) for way in ("first-k:3", "cacheblend:0.4", "full")),
+    ],
 )
 def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> None:
     profile = replace(BITWISE, repair=repair)
@@ -67,6 +71,21 @@ def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> No
     first = forced(deep_engine, acts, reader, free)
     moved = max(movement(first, swapped(deep_engine, acts, reader, swap, first, free)) for swap in SWAPS.values())
     assert (moved > 1e-6) == (repair != "full")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_weighing_changes_nothing_about_it(deep_engine: Engine, seed: int) -> None:
+    """Which messages stand beside each other goes by what their reader may read of what they were encoded over."""
+    profile = replace(BITWISE, reuse="ape:0.6,0.8")
+    acts, reader = workflow(seed), READERS[seed % 4]
+    first = forced(deep_engine, acts, reader, profile)
+    assert movement(first, play(deep_engine, acts, reader, others(first, acts, reader), BITWISE)) > 1e-6
+    for name, swap in SWAPS.items():
+        assert differences(first, swapped(deep_engine, acts, reader, swap, first, profile)) == [], name
+    free = replace(AUDIT, reuse="ape:0.6,0.8")
+    first = forced(deep_engine, acts, reader, free)
+    assert max(movement(first, swapped(deep_engine, acts, reader, each, first, free)) for each in SWAPS.values()) > 1e-6
 
 
 @pytest.mark.parametrize("repair", ["first-k:3", "top-k:0.4", "full"])

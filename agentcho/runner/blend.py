@@ -1,0 +1,42 @@
+"""Which tokens of a message that is repaired are encoded anew in one layer, as in CacheBlend (arXiv 2405.16444): those
+whose values differ most from values that are kept.
+
+In a forward all tokens of a segment go through all layers. Those that a layer filters out go on, but what they are read
+by there, and in every layer behind it, are the keys and values that are kept: so numbers are those of the method, and
+work is not saved. Does not know: calls, where keys and values lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.layout import Segment
+
+COMPARED = 1
+"""The first layer whose values are compared: those of the layer before depend on no context."""
+
+
+def most_deviating(fresh: Tensor, kept: Tensor, count: int) -> tuple[int, ...]:
+    """The `count` tokens whose values `[heads, tokens, dim]` differ most from the kept ones, in order. Equal tensors
+    give equal choices."""
+    deviation = (fresh.float() - kept.float()).square().sum(dim=(0, 2))
+    order = torch.argsort(deviation, descending=True, stable=True)
+    return tuple(sorted(order[:count].tolist()))
+
+
+def still_anew(segment: Segment, layer: int, layers: int, fresh: Tensor, kept: Tensor) -> Sequence[int]:
+    """The indices in `segment.places` of the tokens that are encoded anew at `layer` of `layers`, by the `fresh` values
+    `[heads, places, dim]` and the `kept` ones `[heads, tokens of the message, dim]` of that layer. Layers are asked in
+    their order."""
+    assert segment.blend is not None
+    if layer <= COMPARED:
+        segment.left = range(len(segment.places))
+    else:
+        left = segment.left
+        there = [segment.places[index] for index in left]
+        count = segment.blend.anew(kept.shape[1], layer, layers)
+        segment.left = [left[index] for index in most_deviating(fresh[:, left], kept[:, there], count)]
+    return segment.left
