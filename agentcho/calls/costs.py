@@ -32,8 +32,9 @@ class Costs(NamedTuple):
     seconds: tuple[tuple[float, ...], ...]
 
     def at(self, depth: float) -> Curve:
-        """The seconds by tokens where a token attends to `depth` others, at most to as many as were measured."""
-        depth = min(max(depth, self.depths[0]), self.depths[-1])
+        """The seconds by tokens where a token attends to `depth` others. Beyond the deepest that was measured they grow
+        on, as attention does."""
+        depth = max(depth, self.depths[0])
         columns = zip(*self.seconds, strict=True)
         return Curve(self.tokens, tuple(Curve(self.depths, column).of(depth) for column in columns))
 

@@ -10,6 +10,7 @@ there and left. Does not know: the order of calls, tiers, what comes of logits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
 
@@ -204,8 +205,11 @@ class TorchRunner:
         self.pages.write_all(entry.block, slot.all(start, start + entry.length))
 
     def measure(self, context: int) -> Costs:
-        """See `costs.measure`."""
-        return measure(self, self.slots, context)
+        """See `costs.measure`. In a thread that ends with it, as steps are done: of one that stays, as of whoever asks
+        for this first, torch would keep a second pool of compute threads, and every later step would take half as long
+        again."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(measure, self, self.slots, context).result()
 
     def synchronize(self) -> None:
         """Wait until the devices have done all that was asked of them. A CPU has done it already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from agentcho.games.runtime import RunResult, play, resume
 from agentcho.records.names import INFO
 from agentcho.records.record import SavedRun
 from agentcho.runner.engine import Engine
+from agentcho.runner.runner import TorchRunner
 
 CHEAP = Costs((1, 64), (0, 1), ((1.0, 1.001),) * 2)
 SOMEWHAT = Costs((1, 64), (0, 1), ((1.0, 2.0),) * 2)
@@ -74,11 +76,28 @@ def test_what_was_measured_is_a_table_and_leaves_nothing(llama: Engine, monkeypa
     llama.check_integrity()
 
 
-def test_a_depth_between_two_is_between_them_and_one_beyond_is_the_deepest() -> None:
+def test_costs_are_measured_in_a_thread_that_ends_with_it(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch keeps a pool of compute threads for each thread that calls it, and a second one slows the first down."""
+    threads = set[threading.Thread]()
+    step = TorchRunner.step
+
+    def seen(self: TorchRunner, *given: Any) -> Any:
+        threads.add(threading.current_thread())
+        return step(self, *given)
+
+    monkeypatch.setattr(TorchRunner, "step", seen)
+    llama._runner.costs = None
+    llama.speculate()
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+    assert not thread.is_alive()
+
+
+def test_a_depth_between_two_is_between_them_and_one_beyond_goes_on_as_they_do() -> None:
     costs = Costs((1, 3), (10, 20), ((1.0, 2.0), (3.0, 6.0)))
     assert costs.at(10).seconds == costs.at(0).seconds == (1.0, 2.0)
     assert costs.at(15).seconds == (2.0, 4.0)
-    assert costs.at(99).seconds == (3.0, 6.0)
+    assert costs.at(30).seconds == (5.0, 10.0)
     assert costs.at(20).of(2) == 4.5
     assert costs.at(20).of(5) == 9.0
 

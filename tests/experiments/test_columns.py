@@ -87,7 +87,7 @@ def test_all_are_all_kinds_of_repair_and_all_ways_each_once() -> None:
     found = columns("baseline,choreographed:enforce,choreographed:audit:in-place", "all")
     methods = [column.method for column in found if column.leakage == "enforce"]
     assert methods == [None, "in-place", "ape", "epic:16", "top-k:0.15", "cacheblend:0.15", "kvcomm", "full"]
-    assert len({column.name for column in found}) == len(found) == 9
+    assert len({column.name for column in found}) == len(found) == 10
     kinds = {type(parsed_repair(repair)) for repair in REPAIRS}
     assert kinds == {First, Most, Blend, str}
     assert [type(parsed_way(way)) for way in WAYS] == [str, str, Ape]
