@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .engines import Engines
 
+os.environ.setdefault("TRITON_INTERPRET", "1")  # its kernels run on a processor; read when Triton is imported
 PLAIN = "AGENTCHO_TEST_PLAIN_PROCESSOR"
 """Set: torch answers that the processor has nothing for bfloat16."""
 

@@ -311,8 +311,9 @@ class Segment:
 
     @property
     def sources(self) -> Iterator[KVEntry]:
-        """The entries that are gathered for it, and by it for others."""
-        for pieces in (self.pieces, *(run.pieces for run in self.claims)):
+        """The entries that are gathered for it, or read where they are stored, and those that it gathers for others."""
+        stored = () if self.slot is None else self.slot.stored
+        for pieces in (self.pieces, stored, *(run.pieces for run in self.claims)):
             yield from (piece.entry for piece in pieces)
 
     @property

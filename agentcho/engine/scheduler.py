@@ -222,11 +222,11 @@ class Scheduler:
 
     def process(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> StepResult:
         """Turn the rows of logits `[vocab]`, in the order of the wanted tokens of `order`, into tokens, finished
-        encodings and failures. Decodes that began have their contexts in slots now, so their entries in the store are
-        unpinned."""
+        encodings and failures. Decodes that began and have their contexts in slots now let go of the entries in the
+        store; others read them there until they are done."""
         failed, finished = list[Failure](), list[EncodingId]()
         for waiting in plan.begun:
-            if waiting.call.entry is None:
+            if waiting.call.entry is None and not waiting.call.reads_stored:
                 self._tiers.unpin(waiting.call)
         if plan.failed:
             failed += self._leave_out(plan, order)

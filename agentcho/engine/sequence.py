@@ -152,6 +152,11 @@ class Sequence:
         return tuple(piece.entry for piece in self.reads)
 
     @property
+    def reads_stored(self) -> bool:
+        """Whether it reads its context in the store with every token, and not in its slot."""
+        return self.slot is not None and bool(self.slot.stored)
+
+    @property
     def takes(self) -> Prefix | None:
         """What its entry begins with, to be copied as it begins; None: nothing is."""
         return self.prefix if self.copied else None

@@ -98,7 +98,7 @@ class VirtualSlot:
     """The place of one running decode. `value` is whatever its runner keeps there. Nothing is read in place."""
 
     pool = SimpleNamespace(kind=SimpleNamespace(alone=False))
-    readings = ()
+    readings = stored = ()
 
     def __init__(self) -> None:
         self.pieces: Sequence[Piece] = ()

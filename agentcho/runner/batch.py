@@ -19,13 +19,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Piece, Segment
+from agentcho.engine.layout import Segment
 from agentcho.runner import flex
 from agentcho.runner.attention import Locality, Scoring, attend, causal, causal_at
 from agentcho.runner.blend import still_anew
 from agentcho.runner.gather import Gather, Gathered, Source
+from agentcho.runner.gradients import GradPart, Made
 from agentcho.runner.inplace import InPlace
+from agentcho.runner.paged import Asked, Lanes, Store, attend_stored
 from agentcho.runner.pages import PagePool
 from agentcho.runner.parallel import tempered
 from agentcho.runner.rope import Rotation, Workspace
@@ -33,9 +34,6 @@ from agentcho.runner.slots import SlotPool
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
-Made = dict[KVEntry, list[tuple[Tensor, Tensor]]]
-"""The keys and values `[heads, tokens, dim]` of each layer that earlier forwards computed for an entry, where it was
-encoded."""
 
 
 class Layers:
@@ -102,11 +100,12 @@ class Batch:
             else torch.tensor(wanted, device=layers.device, dtype=torch.long)
         )
         self._devices, self.pages = layers.pages.devices, layers.pages
-        part = _GradPart if grad else _Part
-        forward = _Forward(spans, groups, layers, table is not None, made, spare)
-        self._parts = {layers.device: part(forward, there)}
-        for device in layers.others:
-            self._parts[device] = part(forward, there.to(device))
+        forward = _Forward(spans, groups, layers, table is not None, spare)
+        self._parts: dict[torch.device, _Part | GradPart] = {}
+        for device in (layers.device, *layers.others):
+            self._parts[device] = (
+                GradPart(spans, layers.rotations, made, device) if grad else _Part(forward, there.to(device))
+            )
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
@@ -141,7 +140,7 @@ def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, li
 
 
 def _together(segment: Segment, pool: SlotPool) -> bool:
-    return len(segment.ids) == 1 or (segment.row and not pool.kernels)
+    return len(segment.ids) == 1 or (segment.row and (not pool.kernels or pool.tables is not None))
 
 
 def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
@@ -194,7 +193,6 @@ class _Forward(NamedTuple):
     groups: list[DecodeGroup]
     layers: Layers
     fixed: bool
-    made: Made | None
     spare: int = 0
 
 
@@ -205,14 +203,17 @@ class _Part:
         self._layers, self._spans, self._spare = forward.layers, forward.spans, forward.spare
         self._rows = list[DecodeAttention]()
         for group in forward.groups:
-            self._rows.append(DecodeAttention(group, table, forward.fixed, self._layers.rotations))
+            self._rows.append(DecodeAttention(group, table, forward.fixed, self._layers))
         if self._spans:
             self._begin_spans(table.device)
 
     def _begin_spans(self, device: torch.device) -> None:
         gathered, self._workspace = Gathered(), Workspace()
-        lengths = accumulate(sum(piece.entry.length for piece in s.pieces) for s in self._spans)
-        lending = [s.slot is not None or length <= LENT for s, length in zip(self._spans, lengths, strict=True)]
+        stored = [() if s.slot is None else s.slot.stored for s in self._spans]
+        both = zip(self._spans, stored, strict=True)
+        lengths = accumulate(sum(piece.entry.length for piece in (*s.pieces, *more)) for s, more in both)
+        triples = zip(self._spans, stored, lengths, strict=True)
+        lending = [(s.slot is not None and not more) or length <= LENT for s, more, length in triples]
         pairs = zip(self._spans, lending, strict=True)
         self._contexts = [_Context(segment, device, gathered, lend) for segment, lend in pairs]
 
@@ -235,16 +236,17 @@ class _Part:
 
 class DecodeAttention:
     """The attention of the rows of a group in one forward. On devices where each row reads only its own blocks of keys,
-    all rows of the pool take part, because their number seldom changes (see `flex`)."""
+    all rows of the pool take part, because their number seldom changes (see `flex`). Of rows that read their contexts
+    where they are stored those take part that have a query (see `paged`)."""
 
-    def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool, rotations: Sequence[Rotation]) -> None:
+    def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool, layers: Layers) -> None:
         pool = self._pool = group.pool
-        self._rotations = rotations
+        self._rotations, self._pages = layers.rotations, layers.pages
         self._span, self._most = slice(group.first, group.stop), group.most
         _, self._at, self._rows, self._ends = table[:, self._span]
         slots = [segment.slot for segment in group.segments if segment.slot is not None]
         self._blocks = group.plain and table.device in pool.kernels and flex.has_kernels(table.device)
-        self._width = group.reach(True) if fixed or self._blocks else group.width
+        self._width = group.reach(True) if fixed or self._blocks or pool.tables is not None else group.width
         self._count = len(pool.positions) if self._blocks else len(pool.slots)
         self._all = self._count == len(group.segments) and group.most == 1
         nth = [i for segment in group.segments for i in range(len(segment.ids))]
@@ -266,6 +268,11 @@ class DecodeAttention:
         pool, asked = self._pool, queries[0, :, self._span].transpose(0, 1)
         pool.keys[layer][self._rows, :, self._ends] = keys[0, :, self._span].transpose(0, 1)
         pool.values[layer][self._rows, :, self._ends] = values[0, :, self._span].transpose(0, 1)
+        if pool.tables is not None:
+            queried = Asked(asked, self._rows, self._at, self._ends)
+            store = Store(*self._pages.pools(layer), self._rotations[layer], pool.tables.columns)
+            lanes = Lanes(pool.keys[layer], pool.values[layer], pool.positions, self._width)
+            return attend_stored(queried, store, lanes, locality, scoring).unsqueeze(0)
         k, v = pool.keys[layer][: self._count, :, : self._width], pool.values[layer][: self._count, :, : self._width]
         if locality not in self._seen:
             self._seen[locality] = self._visible(locality)
@@ -321,12 +328,15 @@ class _Context:
         for run, gather in self._claims:
             run.slot.place(0, torch.cat(gather.positions()))
         slot, new = segment.slot, torch.cat([*self._gather.positions(), *whole])
-        self._beside = None
+        self._beside = self._stored = None
         if slot is not None:
             filled = slot.length
             slot.place(filled, new)
             new = slot.positions(filled + len(new)).to(device)
             self._beside = InPlace([(0, slot.readings)], 1, device) if slot.readings else None
+            if slot.stored:
+                self._stored = Gather(slot.stored, device, None, gathered, lend)
+                new = torch.cat([*self._stored.positions(), new])
             slot.parallel = segment.parallel if segment.pieces else slot.parallel
         self._keys, parallel = new, segment.parallel if slot is None else slot.parallel
         self._tempered = None if parallel is None else tempered([(0, parallel)], 1, len(new), device)
@@ -369,7 +379,9 @@ class _Context:
             return own_k, own_v
         self._gather.write(source, k, v)
         k[:, before:], v[:, before:] = own_k, own_v
-        return (k, v) if segment.slot is None else segment.slot.get(source.layer, 0, segment.slot.length + before + own)
+        if segment.slot is not None:
+            k, v = segment.slot.get(source.layer, 0, segment.slot.length + before + own)
+        return (k, v) if self._stored is None else self._stored.before(source, k, v)
 
     def _own(self, source: Source) -> tuple[Tensor, Tensor]:
         """The keys and values of the segment's message: the new ones, put among those of its base where it has one."""
@@ -385,58 +397,3 @@ class _Context:
             places, new_k, new_v = places[left], new_k[:, left], new_v[:, left]
         k, v = k.index_copy_(1, places, new_k), v.index_copy_(1, places, new_v)
         return source.pages.as_read(k), source.pages.as_read(v)  # keys that were turned are rounded where they are now
-
-
-class _GradPart:
-    """The attention of a batch on one device, with gradients: keys and values stay in the autograd graph, so that the
-    loss of a message also reaches the messages that it reads. A segment sees what a `_Part` would gather for it."""
-
-    def __init__(self, forward: _Forward, table: Tensor) -> None:
-        self._segments, self._layers, self._made = forward.spans, forward.layers, forward.made
-        self._lengths = [len(segment.ids) for segment in self._segments]
-        self._places = [_places(segment, table.device) for segment in self._segments]
-        self._masks: dict[Locality, list[Tensor | None]] = {}
-
-    def attend(
-        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
-    ) -> Tensor:
-        """See `Batch.attend`."""
-        asked = queries.split(self._lengths, dim=2)  # type: ignore[no-untyped-call]
-        own_k, own_v = (each[0].split(self._lengths, dim=1) for each in (keys, values))  # type: ignore[no-untyped-call]
-        own = {s.entry: pair for s, *pair in zip(self._segments, own_k, own_v, strict=True) if s.entry is not None}
-        if self._made is not None:
-            for entry, (k, v) in own.items():
-                if len(made := self._made.setdefault(entry, [])) == layer:
-                    made.append((k, v))
-        if locality not in self._masks:
-            pairs = zip(self._places, self._lengths, strict=True)
-            self._masks[locality] = [causal(places[-count:], places, count, locality) for places, count in pairs]
-        turned, parts = dict[tuple[KVEntry, int], Tensor](), list[Tensor]()
-        for number, segment in enumerate(self._segments):
-            pieces = [self._gather(piece, layer, own, turned) for piece in segment.pieces]
-            k = torch.cat([*(k for k, _ in pieces), own_k[number]], dim=1)[None]
-            v = torch.cat([*(v for _, v in pieces), own_v[number]], dim=1)[None]
-            parts.append(attend(asked[number], k, v, self._masks[locality][number], scoring))
-        return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
-
-    def _gather(
-        self, piece: Piece, layer: int, own: dict[KVEntry, list[Tensor]], turned: dict[tuple[KVEntry, int], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Keys, turned to where the piece stands, and values. A piece that several segments read at the same place is
-        turned once."""
-        if piece.entry in own:
-            k, v = own[piece.entry]
-        else:
-            assert self._made is not None
-            k, v = self._made[piece.entry][layer]
-        known = (piece.entry, piece.shift)
-        if known not in turned:
-            turned[known] = self._layers.rotations[layer].turn(k, piece.shift)
-        return turned[known], v
-
-
-def _places(segment: Segment, device: torch.device) -> Tensor:
-    """The logical positions of all that a segment attends to, its own tokens last."""
-    spans = [(piece.offset, piece.entry.length) for piece in segment.pieces]
-    spans.append((segment.position, len(segment.ids)))
-    return torch.cat([torch.arange(start, start + length, device=device) for start, length in spans])

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from agentcho.engine.template import ROLES
 from agentcho.progress import Tell, unheard
+from agentcho.runner import flex
 from agentcho.runner.attention import Locality
 from agentcho.runner.device import DeviceMap
 from agentcho.runner.engine import Engine
 from agentcho.runner.gate import LayerProof
 from agentcho.runner.lighter import lightened
+from agentcho.runner.paged import obstacle
 from agentcho.runner.pages import token_bytes
 from agentcho.runner.prepack import kernels
 
@@ -53,6 +55,7 @@ def doctor(
     if stored := engine.fingerprint.get("stored"):
         rows.append(Row("file", None, *stored.split(", ", 1)))
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
+    rows.append(Row("decode steps", None, *_steps(engine)))
     rows.append(Row("exact", None, *_together(engine)))
     if lighter := lightened(engine.network):
         rows.append(Row("weights", None, engine.fingerprint["bits"], lighter))
@@ -68,6 +71,17 @@ def doctor(
 def _numbers(engine: Engine) -> str:
     print_ = engine.fingerprint
     return f"{len(engine.proofs)} layers, {engine.context} positions, {print_['dtype']} on {print_['device']}"
+
+
+def _steps(engine: Engine) -> tuple[str, str]:
+    """By what the tokens of running decodes attend, and why by nothing better."""
+    device = engine.store.devices[0]
+    why = obstacle(device, engine.store.devices, engine.store.rounding)
+    if why is None:
+        return "Triton", "contexts are read where they are stored, and keys are turned by the kernel that reads them"
+    if (slow := flex.without(device)) is None:
+        return "FlexAttention", f"over copies of contexts: {why}"
+    return "plain", f"over copies of contexts: {why}, and {slow}"
 
 
 def _together(engine: Engine) -> tuple[str, str]:

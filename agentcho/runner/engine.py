@@ -28,14 +28,16 @@ from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.engine.template import Framing
 from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
-from agentcho.runner.batch import Batch, Made
+from agentcho.runner.batch import Batch
 from agentcho.runner.device import DeviceMap, Place
 from agentcho.runner.fingerprints import kept_files
 from agentcho.runner.flex import has_kernels
 from agentcho.runner.gate import LayerProof, can_share
+from agentcho.runner.gradients import Made
 from agentcho.runner.loading import Sizes, Weights, load, load_all
 from agentcho.runner.lora import Adapters
 from agentcho.runner.model import Model
+from agentcho.runner.paged import obstacle
 from agentcho.runner.pages import PagePool, token_bytes
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
@@ -68,7 +70,8 @@ class Engine(EngineCore):
         pages = PagePool(shapes, store_tokens, model.device, model.dtype, rounding=rounding)
         smaller = token_bytes(shapes, model.dtype, rounding) / token_bytes(shapes, model.dtype)
         idle, may_share = int(IDLE * store_tokens * smaller), can_share(proofs)
-        slots = Slots(shapes, model.device, model.dtype, idle=idle, may_share=may_share)
+        in_place = obstacle(model.device, pages.devices, rounding) is None
+        slots = Slots(shapes, model.device, model.dtype, idle=idle, may_share=may_share, in_place=in_place)
         runner = TorchRunner(model, pages, slots, [proof.rotation for proof in proofs], framing)
         self._kept = kept
         files = None if kept is None else kept_files(Path(kept), model, context)
@@ -142,7 +145,7 @@ class Engine(EngineCore):
         """Compile kernels for steps of one row and of two now, on devices that need it; returns the engine."""
         words = tuple(self.framing.content.encode("to be or not"))
         with suppress(ContextOverflow, StoreFull):  # the engine may be too small for it
-            for rows in (1, 2) if has_kernels(self._model.device) else ():
+            for rows in (1, 2) if has_kernels(self._model.device) or self._runner.slots.in_place else ():
                 self.release(self.decode([Decode(forced=words)] * rows))
         return self
 

@@ -28,13 +28,20 @@ WIDTH = 2 * BLOCK
 LOOKS = ((1, 1), (2, 2), (4, 8))
 """Over how many blocks kernels are tried, and for how many there is room. One block of a longer slot would be another
 kernel."""
-_refused = set[torch.device]()
+_refused = dict[torch.device, str]()
 _numbers = count()
 
 
 def has_kernels(device: torch.device) -> bool:
     """Whether FlexAttention has kernels for this device that are faster than plain attention, as far as is known."""
-    return device.type == "cuda" and device not in _refused
+    return without(device) is None
+
+
+def without(device: torch.device) -> str | None:
+    """Why there are none; None: as far as is known there are."""
+    if device.type != "cuda":
+        return f"FlexAttention is no faster on {device.type}"
+    return _refused.get(device)
 
 
 def rounded(width: int, capacity: int) -> int:
@@ -161,7 +168,7 @@ def _works(kind: _Kind) -> bool:
 
 
 def _refuse(device: torch.device, why: str) -> None:
-    _refused.add(device)
+    _refused[device] = f"FlexAttention: {why}"
     warnings.warn(f"decode steps go without FlexAttention, and are slower: {why}", stacklevel=3)
 
 

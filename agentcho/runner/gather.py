@@ -149,6 +149,14 @@ class Gather:
         if self._copied:
             source.gathered[self] = keys, values
 
+    def before(self, source: Source, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the context, and behind them these `[heads, tokens, dim]`, in memory of their own."""
+        whole = [x.new_empty(len(x), self.length + x.shape[1], x.shape[2]) for x in (keys, values)]
+        self.write(source, *(x[:, : self.length] for x in whole))
+        for x, own in zip(whole, (keys, values), strict=True):
+            x[:, self.length :] = own
+        return whole[0], whole[1]
+
     def _in_runs(self, made: Gathered, lend: bool) -> Iterator[_Copied | _Read]:
         """The parts in order, joined where neighbours are of one kind: copied from the same gather, or read alike."""
         kinds, starts = list[tuple[_Kind, _Part]](), Gathered()

@@ -38,8 +38,8 @@ in a tensor that the next replay overwrites."""
 
 
 Kind = tuple[tuple[int, ...], ...]
-"""Of each pool: itself, its rows and slots, how many of them feed a token, and how far their slots are read. Equal
-where the same graph serves."""
+"""Of each pool: itself, its rows and slots, how many of them feed a token, how far their slots are read, and which
+tensors of pages, where it reads those. Equal where the same graph serves."""
 
 
 @dataclass(eq=False)
@@ -67,7 +67,8 @@ class Graphs:
         these rows. `EngineFailed`: a graph gave other logits than its step; what the step wrote must not be used."""
         groups, columns = grouped(pools)
         order = [segment for group in groups for segment in group.segments]
-        logits = self._logits(tuple(map(_kind, groups)), order, torch.tensor(columns))
+        kind = tuple(_kind(group, self._layers.pages.moved) for group in groups)
+        logits = self._logits(kind, order, torch.tensor(columns))
         for segment in order:
             assert segment.slot is not None
             segment.slot.length += 1
@@ -126,9 +127,10 @@ class Graphs:
         warnings.warn(f"steps go without CUDA graphs, and are slower: {why}", stacklevel=2)
 
 
-def _kind(group: DecodeGroup) -> tuple[int, ...]:
+def _kind(group: DecodeGroup, moved: int) -> tuple[int, ...]:
     pool = group.pool
-    return pool.serial, len(pool.positions), len(pool.slots), len(group.segments), group.reach(fixed=True)
+    pages = moved if pool.tables is not None else 0
+    return pool.serial, len(pool.positions), len(pool.slots), len(group.segments), group.reach(fixed=True), pages
 
 
 class _Cuda:

@@ -79,7 +79,8 @@ class Pages:
 
 class PagePool:
     """Pools of pages, one pair (keys and values) a layer, of `limit_tokens` tokens at most. Counted in pages:
-    `allocated` have memory, `used` of them hold encodings, and `reserved` are promised.
+    `allocated` have memory, `used` of them hold encodings, and `reserved` are promised. `moved`: how often the pools
+    got other tensors.
 
     On a CPU the pools are as long as they can become, because memory that was never written costs nothing. Elsewhere
     they grow on demand, by a sixteenth at a time. With `rounding` they are bytes, and so are copies and files; what is
@@ -98,6 +99,7 @@ class PagePool:
         self._layers, self._device, self.dtype, self.rounding = layers, device, dtype, rounding
         self.page_tokens, self.limit = page_tokens, max(1, limit_tokens // page_tokens)
         self.allocated = self.used = self.reserved = self.high_water = self._tokens = 0
+        self.moved = 0
         self.free_pages: list[int] = []
         self.devices = [shape.device or device for shape in layers]
         try:
@@ -177,6 +179,10 @@ class PagePool:
         """Store the keys and values of every layer, in order."""
         for layer, (keys, values) in enumerate(pairs):
             self.write(pages, layer, keys, values)
+
+    def pools(self, layer: int) -> tuple[Tensor, Tensor]:
+        """The pools of keys and values `[token rows, heads, dim]` of one layer themselves, not to be written."""
+        return self._keys[layer], self._values[layer]
 
     def read(self, pages: Pages, layer: int) -> tuple[Tensor, Tensor]:
         """Copies of keys and values, `[heads, length, dim]`, at the position they were encoded at."""
@@ -276,6 +282,7 @@ class PagePool:
             for layer, old in enumerate(pool):
                 if len(old) < rows:
                     pool[layer] = torch.cat([old, old.new_zeros(rows - len(old), *old.shape[1:])])
+        self.moved += 1
         if any(device.type == "cuda" for device in self.devices):
             torch.cuda.empty_cache()
 

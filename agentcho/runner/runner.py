@@ -73,7 +73,8 @@ class TorchRunner:
         self._make_room(segments)
         if self.graphs is not None:
             spans, pools = split(segments)
-            if not spans and not any(segment.adapter or _tempered(segment) for segment in segments):
+            plain = (len(each.ids) == 1 and not each.adapter and not _tempered(each) for each in segments)
+            if not spans and all(plain):
                 return self.graphs.run(pools)
         return self._forward(segments)
 

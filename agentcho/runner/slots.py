@@ -17,9 +17,10 @@ from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context, Parallel, Piece
-from agentcho.runner import flex
+from agentcho.runner import flex, paged
 from agentcho.runner.pages import LayerShape, zeros
 from agentcho.runner.sharing import LEAST, Pieces, alike, runs, tokens
+from agentcho.runner.tables import Tables, widths
 
 _serials = count()
 IDLE = 1 / 4
@@ -35,8 +36,9 @@ class Slot:
     """The place of one row. `length` tokens are filled, and nothing beyond token `touched` was ever written. `pool` and
     `index` change when it moves to a wider pool.
 
-    `pieces` are those of the row's context that are gathered here; what `readings` names is read in place. `parallel`:
-    which of its first tokens are not weighed as they are, once these are gathered.
+    `pieces` are those of the row's context that are gathered here; what `readings` names is read in place; and what is
+    `stored` is read from its pages, by the tables of the pool. `parallel`: which of its first tokens are not weighed as
+    they are, once these are gathered.
     """
 
     def __init__(self, pool: SlotPool, index: int) -> None:
@@ -44,6 +46,7 @@ class Slot:
         self.pieces: Pieces = ()
         self.readings: tuple[Reading, ...] = ()
         self.parallel: Parallel | None = None
+        self.stored: Pieces = ()
 
     def room(self, layer: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Views `[heads, tokens, dim]` of one layer to write the next `tokens` tokens into."""
@@ -95,17 +98,20 @@ class Reading(NamedTuple):
 class Kind(NamedTuple):
     """Which rows are in one pool. A pool that is `alone` has one row for good, so that its shapes and its alignment
     depend on that row only. Rows that do not go in every step (shadows) are `apart` from those that do, which would
-    else read their contexts too. Rows that also read in place are in pools `beside` the others."""
+    else read their contexts too. Rows that also read in place are in pools `beside` the others. Those that read up to
+    `stored` tokens where they are stored have tables of them; 0: they have none."""
 
     capacity: int
     alone: bool = False
     apart: bool = False
     beside: bool = False
+    stored: int = 0
 
 
 class SlotPool:
     """Rows of one kind. `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`, `positions` is `[rows,
-    capacity]`. `kernels`: the devices on which rows read only their own blocks (see `flex`)."""
+    capacity]`. `kernels`: the devices on which rows read only their own blocks (see `flex`). `tables`: what rows read
+    where it is stored."""
 
     def __init__(self, layers: list[LayerShape], kind: Kind, device: torch.device, dtype: torch.dtype) -> None:
         self.kind, self.capacity, self.serial = kind, kind.capacity, next(_serials)
@@ -115,6 +121,7 @@ class SlotPool:
         self.values = [zeros((1, s.heads, kind.capacity, s.value_dim), at, dtype) for s, at in places]
         self.positions = torch.zeros(1, kind.capacity, device=device, dtype=torch.long)
         self.kernels = {at for _, at in places if flex.has_kernels(at)}
+        self.tables = Tables(kind.stored, device) if kind.stored else None
         self._reached = [0]
 
     @property
@@ -141,6 +148,9 @@ class SlotPool:
             if last is not slot:
                 tensor[slot.index, ..., :dirty] = tensor[last.index, ..., :dirty]
             tensor[last.index, ..., : last.touched] = 0
+        if self.tables is not None:
+            self.tables.take(slot.index, self.tables, last.index)
+            self.tables.clear(last.index)
         if last is not slot:
             self.slots[slot.index] = last
             last.index = slot.index
@@ -160,6 +170,8 @@ class SlotPool:
         wide = self.positions.new_zeros(rows, self.capacity)
         wide[: len(self.positions)] = self.positions
         self.positions = wide
+        if self.tables is not None:
+            self.tables.widen(rows)
         self._reached = [dirty] * len(self._reached) + [0] * (rows - len(self._reached))
 
 
@@ -175,7 +187,8 @@ class Slots:
 
     Pools without rows are kept for the next row of their kind, up to `idle` tokens in all, because the first write to
     fresh memory costs as much again. Rows `may_share` runs of their contexts where that is exact (see
-    `gate.can_share`).
+    `gate.can_share`). With `in_place` they read whole contexts where they are stored, as long as kernels do that well
+    (see `paged`).
     """
 
     def __init__(
@@ -186,9 +199,10 @@ class Slots:
         smallest: int = 128,
         idle: int = 0,
         may_share: bool = False,
+        in_place: bool = False,
     ) -> None:
         self._layers, self._device, self._dtype = layers, device, dtype
-        self._smallest, self._idle, self.may_share = smallest, idle, may_share
+        self._smallest, self._idle, self.may_share, self.in_place = smallest, idle, may_share, in_place
         a_token = [shape.heads * (shape.key_dim + shape.value_dim) for shape in layers]
         self._bytes = max(a_token, default=1) * dtype.itemsize
         self._pools: list[SlotPool] = []
@@ -204,12 +218,15 @@ class Slots:
     def expect(self, contexts: Iterable[Context]) -> None:
         """Announce the contexts of all rows that wait, before any of them takes a slot. What only one of them has is
         not shared, but where a row has it in place already."""
-        found = runs(contexts, SAVED // self._bytes) if self.may_share else ()
+        found = runs(contexts, SAVED // self._bytes) if self.may_share and not self.in_place else ()
         self._expected = {run[0].entry: run for run in found}
 
     def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot:
-        """A slot for a row that begins with `feed` tokens over this context. See `Kind` for `alone` and `apart`."""
+        """A slot for a row that begins with `feed` tokens over this context. See `Kind` for `alone` and `apart`. What
+        the row reads where it is stored must stay there until the slot is closed."""
         apart_from_all = alone or context.parallel is not None
+        if self.in_place and not apart_from_all and not apart and not paged.refused(self._device):
+            return self._over(context.pieces, feed)
         own, readings = (context.pieces, ()) if apart_from_all else self._split(context.pieces)
         try:
             slot = self.open(tokens(own) + 2 * feed, alone, apart, bool(readings))
@@ -217,6 +234,18 @@ class Slots:
             self._leave(readings)
             raise
         slot.pieces, slot.readings = own, readings
+        return slot
+
+    def _over(self, pieces: Pieces, feed: int) -> Slot:
+        """A slot for a row that reads all its context where it is stored."""
+        slot = self.open(2 * feed, stored=widths(tokens(pieces)))
+        try:
+            assert slot.pool.tables is not None
+            slot.pool.tables.write(slot.index, pieces)
+        except BaseException:
+            self._vacate(slot)
+            raise
+        slot.stored = pieces
         return slot
 
     def _split(self, pieces: Pieces) -> tuple[Pieces, tuple[Reading, ...]]:
@@ -286,9 +315,11 @@ class Slots:
 
     # -- for callers that know how many tokens they need -------------------------------------------------
 
-    def open(self, tokens: int, alone: bool = False, apart: bool = False, beside: bool = False) -> Slot:
+    def open(
+        self, tokens: int, alone: bool = False, apart: bool = False, beside: bool = False, stored: int = 0
+    ) -> Slot:
         """A slot with room for `tokens` tokens in a pool of such rows; see `Kind`."""
-        return self._pool(Kind(tokens, alone, apart, beside)).open()
+        return self._pool(Kind(tokens, alone, apart, beside, stored)).open()
 
     def close(self, slot: Slot) -> None:
         """Give a slot up. A pool that is `alone` gives its memory back at once; another one without rows does so when a
@@ -314,6 +345,8 @@ class Slots:
             wide_keys, wide_values = wide.get(layer, 0, slot.length)
             wide_keys[:], wide_values[:] = keys, values
         wide.place(0, slot.positions(slot.length))
+        if wide.pool.tables is not None and slot.pool.tables is not None:
+            wide.pool.tables.take(wide.index, slot.pool.tables, slot.index)
         self._vacate(slot)
         slot.pool, slot.index, slot.touched = wide.pool, wide.index, wide.touched
         slot.pool.slots[slot.index] = slot

@@ -46,7 +46,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
     monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     monkeypatch.setattr(flex, "_compiled", noted)
     monkeypatch.setattr("agentcho.runner.flex.has_kernels", lambda device: True)
-    monkeypatch.setattr(flex, "_refused", set())
+    monkeypatch.setattr(flex, "_refused", {})
     for each in (flex._kernel, flex._works):
         each.cache_clear()
     yield asked

@@ -23,6 +23,7 @@ SLOTS = "tests/engine/test_slots.py"
 DISK = "tests/engine/test_disk.py"
 LOGPROBS = "tests/engine/test_logprobs.py"
 MEMORY = "tests/engine/test_memory.py"
+PAGED, STORED = "tests/engine/test_paged.py", "tests/engine/test_stored.py"
 PACKING = "tests/engine/test_packing.py"
 LIGHTER = "tests/engine/test_lighter.py"
 OCTETS = "tests/engine/test_octets.py"
@@ -214,8 +215,8 @@ SHARED = (
         "keep what a speaker has gathered until it ends",
         "its context lies in its own row after the first forward; held in the store it would take others' room",
         "agentcho/engine/scheduler.py",
-        "            if waiting.call.entry is None:\n                self._tiers.unpin(waiting.call)\n",
-        "            pass\n",
+        "                self._tiers.unpin(waiting.call)\n        if plan.failed:",
+        "                pass\n        if plan.failed:",
         (f"{MEMORY}::test_what_a_speaker_has_gathered_makes_room_while_it_speaks",),
     ),
     Mutant(
@@ -480,6 +481,54 @@ KERNELS = (
         "                self._runner.synchronize()\n",
         "                pass\n",
         (f"{PLACEMENT}::test_a_step_waits_for_its_device_whatever_was_asked",),
+    ),
+    Mutant(
+        "turn stored keys the other way",
+        "a message that is read where it is stored would stand as far on the other side of where it was encoded",
+        "agentcho/runner/kernel.py",
+        "return one * cos - other * sin, other * cos + one * sin",
+        "return one * cos + other * sin, other * cos - one * sin",
+        (f"{PAGED}::test_it_weighs_as_the_definition_says",),
+    ),
+    Mutant(
+        "weigh all parts of a context alike",
+        "what a short part says would count as much as what a long one says",
+        "agentcho/runner/paged.py",
+        "shares = (sums - whole.clamp(min=torch.finfo(sums.dtype).min)).exp()",
+        "shares = torch.full_like(sums, 1 / sums.shape[2])",
+        (f"{PAGED}::test_it_weighs_as_the_definition_says",),
+    ),
+    Mutant(
+        "a window that is one token wider in the kernel",
+        "a layer would see a key that the model's own attention hides",
+        "agentcho/runner/kernel.py",
+        "near = place > position - form.size if",
+        "near = place >= position - form.size if",
+        (f"{PAGED}::test_it_weighs_as_the_definition_says",),
+    ),
+    Mutant(
+        "trust a kernel untried",
+        "another GPU, or another Triton, may compute something else",
+        "agentcho/runner/paged.py",
+        "    return gap <= kind.close\n\n\ndef _refuse",
+        "    return True\n\n\ndef _refuse",
+        (f"{PAGED}::test_a_kernel_that_fails_or_is_off_is_not_used",),
+    ),
+    Mutant(
+        "let go of what is read in place",
+        "pages that a row reads would be written over by other messages, which it would then read",
+        "agentcho/engine/scheduler.py",
+        "if waiting.call.entry is None and not waiting.call.reads_stored:",
+        "if waiting.call.entry is None:",
+        (f"{STORED}::test_what_is_read_stays_where_it_is_until_the_row_ends",),
+    ),
+    Mutant(
+        "replay a graph over pools that are gone",
+        "once the pools have grown, a captured step would read memory that is somebody else's",
+        "agentcho/runner/graphs.py",
+        "pages = moved if pool.tables is not None else 0",
+        "pages = 0",
+        (f"{STORED}::test_a_step_over_pages_that_have_moved_is_another_step",),
     ),
 )
 

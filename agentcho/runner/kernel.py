@@ -1,0 +1,190 @@
+"""The Triton kernel that attends to keys and values where they lie, and turns keys as it reads them.
+
+A program takes one query token, one of the heads that keys have with all query heads that share it, and a part of the
+tokens that the query may see. It gives the weighted values of that part, and the logarithms of the sums of their
+weights. A token lies in a pool, in the row that a table says, or at its place in a row's own lane. Keys in a pool are
+turned by as many positions as the table says, as MiniPIC does (arXiv 2606.13126): angles are counted in 2^64ths of a
+turn, which wrap around as integers do, so that a far shift costs no digits.
+
+Importing it takes Triton. Does not know: who fills a table, how parts are put together, whether it is right (`paged`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import triton
+import triton.language as tl
+
+NOWHERE = tl.constexpr(float("-inf"))
+RADIANS = tl.constexpr(6.283185307179586 / 4294967296)
+"""Of a 2^32th of a turn."""
+
+
+class Form(NamedTuple):
+    """What one compiled kernel is for.
+
+    - `own`: it reads lanes `[rows, heads, width, dim]`; else pools `[token rows, heads, dim]`.
+    - `groups` query heads share each of the `heads` that keys have, of `dim` dimensions, with values of `value_dim`.
+    - `pairs` of dimensions turn: `begin` + `step` i with the one that is `gap` further. The `rest` dimensions from
+      `rest_begin` on do not.
+    - `window`: 0: all keys are seen; 1: those at positions beyond the query's less `size`; 2: those of its chunk of
+      `size`. `capped`: scores have a soft cap. `wide`: products are of float32.
+    - A program reads `span` tokens, `block` at a time. The other blocks are `groups`, `value_dim`, `pairs` and `rest`
+      as the powers of two that products are made of.
+    """
+
+    own: bool
+    heads: int
+    groups: int
+    dim: int
+    value_dim: int
+    pairs: int
+    begin: int
+    step: int
+    gap: int
+    rest: int
+    rest_begin: int
+    window: int
+    size: int
+    capped: bool
+    wide: bool
+    span: int
+    block: int
+    group_block: int
+    value_block: int
+    pair_block: int
+    rest_block: int
+
+
+@triton.jit
+def weigh(
+    asked, keys, values, table, counts, rows, at, turns, out, sums, width, parts, first, scale, cap, form: tl.constexpr
+):
+    """Of each query `asked` `[heads, groups, dim]`, each head, and each part from the `first` on: `out` `[queries,
+    heads, parts, groups, value_dim]`, zeros where nothing is seen, and `sums` without the last dimension, float32.
+
+    - Query i is of row `rows[i]`, at position `at[i]`. In a pool it sees the first `counts[row]` tokens of the row's
+      `table` `[3, width]`: numbers of rows in the pool, shifts, positions. In a lane it sees those up to place
+      `counts[i]`, itself, whatever the window; there the `table` `[rows, width]` has positions alone.
+    - `turns`: the angle of each pair for one position, in 2^64ths of a turn.
+    """
+    query, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    slot, position = tl.load(rows + query), tl.load(at + query)
+    count = tl.load(counts + query) + 1 if form.own else tl.load(counts + slot)
+    place = query * form.heads + head
+    lane = (slot * form.heads + head) * width if form.own else head.to(tl.int64)
+    table += slot * width if form.own else slot * 3 * width
+    best = tl.full([form.group_block], NOWHERE, tl.float32)
+    total = tl.full([form.group_block], 0.0, tl.float32)
+    found = tl.full([form.group_block, form.value_block], 0.0, tl.float32)
+    stop = tl.minimum((part + 1) * form.span, count)
+    for start in range(part * form.span, stop, form.block):
+        token = start + tl.arange(0, form.block)
+        row, by, seen = _tokens(table, token, token < stop, position, count, width, form)
+        there = tl.where(token < stop, lane + row, -1)
+        scores = _scores(asked + place * form.groups * form.dim, keys, there, by, turns, form) * scale
+        if form.capped:
+            less = tl.exp(-2 * tl.abs(scores) / cap)
+            scores = tl.where(scores < 0, -cap, cap) * (1 - less) / (1 + less)
+        scores = tl.where(seen[None, :], scores, NOWHERE)
+        said = _read(values, there, form.value_dim, 0, 1, form.value_dim, form.value_block)
+        best, total, found = _added(best, total, found, scores, said, form)
+    _write(out, sums, (place * parts + first + part) * form.groups, best, total, found, form)
+
+
+@triton.jit
+def _added(best, total, found, scores, said, form: tl.constexpr):
+    """The largest score, the sum of the weights relative to it, and the weighted values, with those of more tokens."""
+    top = tl.maximum(best, tl.max(scores, 1))
+    base = tl.where(top == NOWHERE, 0.0, top)
+    weights, kept = tl.exp(scores - base[:, None]), tl.exp(best - base)
+    return top, total * kept + tl.sum(weights, 1), found * kept[:, None] + _product(weights, said, form)
+
+
+@triton.jit
+def _tokens(table, token, inside, position, count, width, form: tl.constexpr):
+    """Where tokens lie, by how far they are turned, and whether they are seen."""
+    if form.own:
+        row, by = token.to(tl.int64), token
+        place = tl.load(table + token, mask=inside, other=0)
+    else:
+        row = tl.load(table + token, mask=inside, other=0).to(tl.int64) * form.heads
+        by = tl.load(table + width + token, mask=inside, other=0)
+        place = tl.load(table + 2 * width + token, mask=inside, other=0)
+    if form.window == 0:
+        return row, by, inside
+    near = place > position - form.size if form.window == 1 else place // form.size == position // form.size
+    if form.own:
+        near = near | (token == count - 1)
+    return row, by, inside & near
+
+
+@triton.jit
+def _scores(queries, keys, there, by, phases, form: tl.constexpr):
+    """The products `[groups, tokens]` of queries and turned keys."""
+    group = tl.arange(0, form.group_block)
+    asked = tl.where(group < form.groups, group, -1)
+    scores = tl.full([form.group_block, form.block], 0.0, tl.float32)
+    if form.pairs:
+        begin, second = form.begin, form.begin + form.gap
+        one = _read(keys, there, form.dim, begin, form.step, form.pairs, form.pair_block).to(tl.float32)
+        other = _read(keys, there, form.dim, second, form.step, form.pairs, form.pair_block).to(tl.float32)
+        one, other = _turned(one, other, by, phases, form)
+        query = _read(queries, asked, form.dim, begin, form.step, form.pairs, form.pair_block)
+        scores += _product(query, tl.trans(one), form)
+        query = _read(queries, asked, form.dim, second, form.step, form.pairs, form.pair_block)
+        scores += _product(query, tl.trans(other), form)
+    if form.rest:
+        left = _read(keys, there, form.dim, form.rest_begin, 1, form.rest, form.rest_block)
+        query = _read(queries, asked, form.dim, form.rest_begin, 1, form.rest, form.rest_block)
+        scores += _product(query, tl.trans(left), form)
+    return scores
+
+
+@triton.jit
+def _turned(one, other, by, phases, form: tl.constexpr):
+    """Both dimensions of each pair `[tokens, pairs]`, moved by so many positions."""
+    pair = tl.arange(0, form.pair_block)
+    phase = tl.load(phases + pair, mask=pair < form.pairs, other=0)
+    angle = ((by.to(tl.int64)[:, None] * phase[None, :]) >> 32).to(tl.float32) * RADIANS
+    cos, sin = tl.cos(angle), tl.sin(angle)
+    return one * cos - other * sin, other * cos + one * sin
+
+
+@triton.jit
+def _read(
+    vectors,
+    there,
+    dim: tl.constexpr,
+    begin: tl.constexpr,
+    step: tl.constexpr,
+    count: tl.constexpr,
+    block: tl.constexpr,
+):
+    """Every `step`th number, `count` of them, from `begin` on of the vectors of `dim` numbers that are `there`; zeros
+    where it is -1."""
+    nth = tl.arange(0, block)
+    mask = (there >= 0)[:, None] & (nth < count)[None, :]
+    return tl.load(vectors + there[:, None] * dim + begin + step * nth[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def _product(one, other, form: tl.constexpr):
+    """A product of matrices, one of which comes from memory: in its numbers, summed in float32."""
+    if form.wide:
+        return tl.dot(one.to(tl.float32), other.to(tl.float32), input_precision="ieee")
+    if other.dtype == tl.float32:
+        return tl.dot(one, other.to(one.dtype))
+    return tl.dot(one.to(other.dtype), other)
+
+
+@triton.jit
+def _write(out, sums, place, best, total, found, form: tl.constexpr):
+    """Write what one program has found."""
+    group, dim = tl.arange(0, form.group_block), tl.arange(0, form.value_block)
+    some = tl.where(total > 0, total, 1.0)
+    tl.store(sums + place + group, tl.where(total > 0, best + tl.log(some), NOWHERE), mask=group < form.groups)
+    mask = (group < form.groups)[:, None] & (dim < form.value_dim)[None, :]
+    there = (place + group)[:, None] * form.value_dim + dim[None, :]
+    tl.store(out + there, found / some[:, None], mask=mask)

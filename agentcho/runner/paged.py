@@ -1,0 +1,277 @@
+"""Attention of single tokens over contexts that stay where they are stored: a Triton kernel reads them by tables, and
+turns keys as it reads them, so that no row has a copy of its context.
+
+A row's own tokens are in its lane, and the same kernel reads them. What its programs find is put together by the sums
+of the weights, in float32. A kernel is compared with plain attention over turned copies before it is used. A device
+where it cannot be compiled, or gives other results, goes without: rows that run go on with such copies, and later ones
+have their contexts gathered. torch's own `varlen_attn` over a `block_table` cannot serve here: it takes pages of a
+fixed size, filled from their first token on and with keys that are turned already, one table for all heads, and no soft
+cap; here each message begins in a page of its own, and its keys are kept for wherever it is read. Does not know: rows,
+slots, which contexts are read so.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.runner.attention import Locality, Scoring, attend
+from agentcho.runner.rope import Angles, Rotation, Workspace
+from agentcho.runner.tables import Columns
+
+SPAN = 256
+"""Tokens that one program reads."""
+BLOCK = 32
+"""Tokens that it reads at a time."""
+LEAST = 16
+"""The smallest matrix that Triton multiplies."""
+WINDOWS = {"full": 0, "sliding": 1, "chunked": 2}
+Pair = tuple[Tensor, Tensor]
+_refused = dict[torch.device, str]()
+
+
+class Asked(NamedTuple):
+    """Queries `[n, heads, dim]`, and of each the index of its row in tables and lanes, its position, and its place in
+    the lane, all `[n]`."""
+
+    queries: Tensor
+    rows: Tensor
+    positions: Tensor
+    ends: Tensor
+
+
+class Lanes(NamedTuple):
+    """Keys and values `[rows, kv_heads, width, dim]` of rows' own tokens, and their positions `[rows, width]`. No query
+    stands beyond the first `reach`."""
+
+    keys: Tensor
+    values: Tensor
+    positions: Tensor
+    reach: int
+
+
+class Store(NamedTuple):
+    """Pools `[token rows, kv_heads, dim]` of one layer, how its keys turn, and what each row reads there."""
+
+    keys: Tensor
+    values: Tensor
+    rotation: Rotation
+    columns: Columns
+
+
+def refused(device: torch.device) -> bool:
+    """Whether kernels for this device failed, or gave other results."""
+    return device in _refused
+
+
+def obstacle(device: torch.device, devices: Sequence[torch.device], rounding: bool) -> str | None:
+    """Why pages on `devices` of a model on `device` are not read in place, rounded or not; None: as far as is known
+    they can be."""
+    if rounding:
+        return "keys and values in 8 bits are made whole as they are copied"
+    return without(device) if {*devices} <= {device} else "layers are on several devices"
+
+
+def without(device: torch.device) -> str | None:
+    """Why there are none; None: as far as is known there are."""
+    if device.type != "cuda":
+        return f"Triton has no kernels for {device.type}"
+    return _refused.get(device) if find_spec("triton") else "Triton is not installed"
+
+
+def attend_stored(asked: Asked, store: Store, lanes: Lanes, locality: Locality, scoring: Scoring) -> Tensor:
+    """`[n, heads, value_dim]`: each query over what its row reads in the pools, all of it, and over its lane up to the
+    query's own token; both within the locality, but that a token always sees itself."""
+    _, heads, dim = asked.queries.shape
+    shapes = lanes.keys.shape[1], heads // lanes.keys.shape[1], dim, lanes.values.shape[3]
+    kind = Kind(asked.queries.device, asked.queries.dtype, *shapes, store.rotation, locality, *scoring[:2])
+    if kind.device not in _refused and _works(kind):
+        try:
+            return merged(*weighed(kind, asked, store, lanes), scoring.sinks).to(kind.dtype)
+        except torch.OutOfMemoryError:  # not the fault of the kernel
+            raise
+        except Exception as error:
+            _refuse(kind.device, _failed(error))
+    return copied(asked, store, lanes, locality, scoring)
+
+
+class Kind(NamedTuple):
+    """What has a kernel of its own: `groups` heads share each of the `heads` keys have."""
+
+    device: torch.device
+    dtype: torch.dtype
+    heads: int
+    groups: int
+    dim: int
+    value_dim: int
+    rotation: Rotation
+    locality: Locality
+    scale: float
+    softcap: float | None
+
+    @property
+    def close(self) -> float:
+        """How far values may be from plain attention's, as a share of the largest; both round in the same type."""
+        return 1e-3 if self.dtype == torch.float32 else 1 / 32
+
+    def form(self, own: bool) -> Any:
+        """What the kernel is compiled for: see `kernel.Form`."""
+        from agentcho.runner.kernel import Form
+
+        pairs, begin, step, gap = (0, 0, 1, 0) if own else _turning(self.rotation)
+        if begin and begin + 2 * pairs != self.dim:
+            raise ValueError("there are dimensions that do not turn on both sides of those that do")
+        rest, rest_begin = self.dim - 2 * pairs, 2 * pairs if begin == 0 else 0
+        heads = own, self.heads, self.groups, self.dim, self.value_dim
+        window = WINDOWS[self.locality.kind]
+        wide = self.dtype == torch.float32 or self.device.type == "cpu"  # the interpreter multiplies no bfloat16
+        scored = window, self.locality.size, self.softcap is not None, wide
+        blocks = [_power(each) for each in (self.groups, self.value_dim, pairs, rest)]
+        return Form(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, SPAN, min(BLOCK, SPAN), *blocks)
+
+
+def _turning(rotation: Rotation) -> tuple[int, int, int, int]:
+    """The number of pairs of dimensions, where the first begins and how far apart they are, and those of a pair."""
+    if rotation.form == "none" or rotation.frequencies is None:
+        return 0, 0, 1, 0
+    pairs = len(rotation.frequencies)
+    return pairs, rotation.first, *((1, pairs) if rotation.form == "half" else (2, 1))
+
+
+def _power(size: int) -> int:
+    return max(LEAST, 1 << (size - 1).bit_length() if size else 0)
+
+
+@cache
+def _phases(rotation: Rotation, device: torch.device) -> Tensor:
+    """The angle of each pair for one position, in 2^64ths of a turn `[n]`, int64, which wrap around."""
+    angles = [] if rotation.frequencies is None else rotation.frequencies.tolist()
+    turns = [round(angle / (2 * math.pi) * 2**64) % 2**64 for angle in angles] or [0]
+    return torch.tensor([turn - 2**64 if turn >= 2**63 else turn for turn in turns], device=device)
+
+
+def weighed(kind: Kind, asked: Asked, store: Store, lanes: Lanes) -> Pair:
+    """What is found in each part of what is read: weighted values `[n, kv_heads, parts, groups, value_dim]`, zeros
+    where nothing is seen, and the logarithms of the sums of their weights, `[n, kv_heads, parts, groups]`, float32."""
+    stored, width = -(-store.columns.table.shape[2] // SPAN), lanes.positions.shape[1]
+    parts, queries = stored + -(-lanes.reach // SPAN), asked.queries.contiguous()
+    sums = torch.empty(len(queries), kind.heads, parts, kind.groups, device=kind.device)
+    out = sums.new_empty(*sums.shape, kind.value_dim)
+    where = asked.rows, asked.positions, _phases(kind.rotation, kind.device), out, sums
+    softcap = kind.softcap or 1.0
+    table, counts = store.columns
+    pools, own = (queries, store.keys, store.values, table, counts), (queries, *lanes[:3], asked.ends)
+    grid = len(queries), kind.heads
+    _launch((*grid, stored), *pools, *where, table.shape[2], parts, 0, kind.scale, softcap, kind.form(False))
+    _launch((*grid, parts - stored), *own, *where, width, parts, stored, kind.scale, softcap, kind.form(True))
+    return out, sums
+
+
+def _launch(grid: tuple[int, ...], *given: Any) -> None:
+    """Run the kernel."""
+    from agentcho.runner.kernel import weigh
+
+    device = given[0].device
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        weigh[grid](*given)
+
+
+def merged(out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
+    """Parts as one: `[n, heads, value_dim]`, float32, zeros where nothing is seen. `sinks` `[heads]` take their share
+    of the weight."""
+    count, heads, _, groups = sums.shape
+    whole = sums.logsumexp(2, keepdim=True)
+    if sinks is not None:
+        whole = torch.logaddexp(whole, sinks.float().view(1, heads, 1, groups))
+    shares = (sums - whole.clamp(min=torch.finfo(sums.dtype).min)).exp()
+    return (out * shares.unsqueeze(-1)).sum(2).view(count, heads * groups, -1)
+
+
+def copied(asked: Asked, store: Store, lanes: Lanes, locality: Locality, scoring: Scoring) -> Tensor:
+    """`attend_stored` by plain attention over copies, with keys turned as they are where contexts are gathered."""
+    (queries, rows, positions, ends), reach = asked, lanes.reach
+    table, counts = store.columns.table[rows], store.columns.counts[rows]
+    inside = torch.arange(table.shape[2], device=table.device) < counts.unsqueeze(1)
+    pairs = list[Tensor]()
+    for pool, lane in ((store.keys, lanes.keys), (store.values, lanes.values)):
+        found = pool[table[:, 0].long().flatten()].transpose(0, 1)
+        found = _turned(store.rotation, found, table[:, 1].flatten()) if pool is store.keys else found
+        found = found.reshape(len(found), *inside.shape, found.shape[2]).transpose(0, 1)
+        found = found.masked_fill(~inside[:, None, :, None], 0)  # what nobody asked for is not there
+        pairs.append(torch.cat([found, lane[rows, :, :reach]], 2))
+    places = torch.arange(reach, device=ends.device)
+    seen = torch.cat([inside, places <= ends.unsqueeze(1)], 1)
+    near = locality.visible(positions.unsqueeze(1), torch.cat([table[:, 2], lanes.positions[rows, :reach]], 1))
+    if near is not None:
+        itself = torch.cat([torch.zeros_like(inside), places == ends.unsqueeze(1)], 1)
+        seen = seen & (near[:, 0] | itself)
+    return attend(queries.unsqueeze(2), pairs[0], pairs[1], seen[:, None, None], scoring).squeeze(2)
+
+
+def _turned(rotation: Rotation, keys: Tensor, shifts: Tensor) -> Tensor:
+    """Keys `[heads, tokens, dim]`, each moved by so many positions."""
+    if rotation.form == "none":
+        return keys
+    out, angles = torch.empty_like(keys), rotation.angles(shifts.cpu(), keys.device)
+    rotation.turn_into(out, keys, Angles(*angles), Workspace())
+    return out
+
+
+@cache
+def _works(kind: Kind) -> bool:
+    """Whether a kernel can be had, and weighs as plain attention does."""
+    try:
+        gap = _gap(kind)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        _refuse(kind.device, _failed(error))
+        return False
+    if not gap <= kind.close:
+        _refuse(kind.device, f"its values are off by {gap:.2g} of the largest")
+    return gap <= kind.close
+
+
+def _refuse(device: torch.device, why: str) -> None:
+    _refused[device] = f"Triton's kernel {why}"
+    warnings.warn(f"decode steps read copies of their contexts, and are slower: Triton's kernel {why}", stacklevel=3)
+
+
+def _failed(error: Exception) -> str:
+    return f"fails here ({(str(error).strip() or type(error).__name__).splitlines()[0]})"
+
+
+def _gap(kind: Kind) -> float:
+    """How far the kernel is from plain attention, as a share of the largest value: over rows that read several parts of
+    their tables, one token, and nothing, moved far and near, with and without sinks."""
+    dice, width, rows = torch.Generator(kind.device).manual_seed(0), 2 * SPAN, 4
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=dice, device=kind.device, dtype=kind.dtype)
+
+    def picked(low: int, high: int, *shape: int) -> Tensor:
+        return torch.randint(low, high, shape, generator=dice, device=kind.device)
+
+    pools = drawn(3 * SPAN, kind.heads, kind.dim), drawn(3 * SPAN, kind.heads, kind.value_dim)
+    lanes = drawn(rows, kind.heads, width, kind.dim), drawn(rows, kind.heads, width, kind.value_dim)
+    at = picked(1 << 16, 1 << 17, rows)
+    near = at[:, None] - picked(0, 2 * max(kind.locality.size, 1), rows, width)
+    table = torch.stack([picked(0, 3 * SPAN, rows, width), picked(-(1 << 16), 1 << 16, rows, width), near], 1)
+    counts = torch.tensor([width - 3, SPAN + 1, 1, 0], device=kind.device, dtype=torch.int32)
+    ends = torch.tensor([0, SPAN + 3, 5, SPAN - 1], device=kind.device)
+    store = Store(*pools, kind.rotation, Columns(table.int(), counts))
+    asked = Asked(drawn(rows, kind.heads * kind.groups, kind.dim), torch.arange(rows, device=kind.device), at, ends)
+    own, gaps = Lanes(*lanes, near.flip(1).contiguous(), width), list[float]()
+    found = weighed(kind, asked, store, own)
+    for sinks in (None, drawn(kind.heads * kind.groups)):
+        expected = copied(asked, store, own, kind.locality, Scoring(kind.scale, kind.softcap, sinks)).float()
+        gaps.append(float((merged(*found, sinks) - expected).abs().max() / expected.abs().max()))
+    return max(gaps, key=lambda gap: math.inf if math.isnan(gap) else gap)

@@ -1,0 +1,305 @@
+"""Queries over contexts that stay where they are stored weigh them as the definition says, whatever is turned, hidden
+or capped. Triton's interpreter runs the kernel; with TRITON_INTERPRET=0 and a GPU it is compiled and runs there."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from agentcho.runner import paged
+from agentcho.runner.attention import Locality, Scoring
+from agentcho.runner.paged import Asked, Lanes, Store, attend_stored, copied, merged
+from agentcho.runner.rope import Rotation
+from agentcho.runner.tables import Columns
+
+pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
+
+COMPILED = os.environ.get("TRITON_INTERPRET") == "0" and torch.cuda.is_available()
+DEVICE = torch.device("cuda" if COMPILED else "cpu")
+ANGLES = torch.tensor([1.0, 0.3, 0.04, 0.001], dtype=torch.float64)
+FULL = Locality()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    """Rows are read in parts of few tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paged, "SPAN", 32)
+        patch.setattr(paged, "BLOCK", 16)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds what another has refused."""
+    monkeypatch.setattr(paged, "_refused", {})
+
+
+class Case(NamedTuple):
+    """What is asked, over what: as the code under test takes it."""
+
+    asked: Asked
+    store: Store
+    lanes: Lanes
+    locality: Locality
+    scoring: Scoring
+
+    def found(self) -> Tensor:
+        return attend_stored(*self)
+
+
+def drawn(
+    counts: list[int],
+    rotation: Rotation,
+    scoring: Scoring,
+    locality: Locality = FULL,
+    groups: int = 2,
+    dims: tuple[int, int] = (8, 8),
+    most: int = 90,
+    far: int = 50_000,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> Case:
+    """Rows in any order that read so many stored tokens, 70 at most, each somewhere in the pools and moved by up to
+    `far` positions, and up to `most` own ones."""
+    dice, heads = torch.Generator().manual_seed(seed), 2
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=dice).to(DEVICE, dtype)
+
+    def picked(low: int, high: int, *shape: int) -> Tensor:
+        return torch.randint(low, high, shape, generator=dice).to(DEVICE)
+
+    count, rows, near = len(counts), torch.randperm(len(counts), generator=dice), 2 * max(locality.size, 1)
+    at, pools = picked(60_000, 60_040, count), [some(99, heads, dim) for dim in dims]
+    places = picked(59_999 - near, 60_000, count, 70)
+    table = torch.stack([picked(0, 99, count, 70), picked(-far, far, count, 70), places])
+    held = torch.zeros(count, dtype=torch.int32)
+    held[rows] = torch.tensor(counts, dtype=torch.int32)
+    columns = Columns(table.transpose(0, 1).to(torch.int32).contiguous(), held.to(DEVICE))
+    ends, lanes = picked(0, most, count), [some(count, heads, 128, dim) for dim in dims]
+    own = picked(59_999 - near, 60_040, count, 128)
+    asked = Asked(some(count, heads * groups, dims[0]), rows.to(DEVICE), at, ends)
+    keys, values = pools
+    return Case(asked, Store(keys, values, rotation, columns), Lanes(lanes[0], lanes[1], own, 96), locality, scoring)
+
+
+def by_definition(case: Case, stored_only: bool = False) -> Tensor:
+    """Token by token, in float64: nothing is shared with the code under test but the meaning of its tensors."""
+    asked, store, lanes = case.asked, case.store, case.lanes
+    heads = asked.queries.shape[1]
+    groups = heads // lanes.keys.shape[1]
+    out = torch.zeros(len(asked.queries), heads, lanes.values.shape[3], dtype=torch.float64)
+    for i, query in enumerate(asked.queries.double().cpu()):
+        row, at, end = int(asked.rows[i]), int(asked.positions[i]), int(asked.ends[i])
+        read = list[tuple[Tensor, Tensor]]()
+        for token in range(int(store.columns.counts[row])):
+            number, shift, place = (int(each) for each in store.columns.table[row, :, token])
+            if sees(case.locality, at, place):
+                read.append((moved(store.rotation, store.keys[number].double().cpu(), shift), store.values[number]))
+        for token in range(0 if stored_only else end + 1):
+            if token == end or sees(case.locality, at, int(lanes.positions[row, token])):
+                read.append((lanes.keys[row, :, token].double().cpu(), lanes.values[row, :, token]))
+        for head in range(heads):
+            scores = [float(query[head] @ keys[head // groups]) * case.scoring.scale for keys, _ in read]
+            if (cap := case.scoring.softcap) is not None:
+                scores = [cap * math.tanh(score / cap) for score in scores]
+            sink = [] if case.scoring.sinks is None else [float(case.scoring.sinks[head])]
+            whole = sum(math.exp(score) for score in scores + sink)
+            for score, (_, values) in zip(scores, read, strict=True):
+                out[i, head] += math.exp(score) / whole * values[head // groups].double().cpu()
+    return out
+
+
+def sees(locality: Locality, query: int, key: int) -> bool:
+    if locality.kind == "full":
+        return True
+    return key > query - locality.size if locality.kind == "sliding" else key // locality.size == query // locality.size
+
+
+def moved(rotation: Rotation, keys: Tensor, by: int) -> Tensor:
+    """Keys `[heads, dim]`: each pair of dimensions is one complex number, times that of the angle."""
+    if rotation.frequencies is None:
+        return keys
+    keys, count = keys.clone(), len(rotation.frequencies)
+    for i, each in enumerate(rotation.frequencies.tolist()):
+        one, other = (i, i + count) if rotation.form == "half" else (2 * i, 2 * i + 1)
+        one, other = rotation.first + one, rotation.first + other
+        turned = torch.complex(keys[:, one], keys[:, other]) * complex(math.cos(by * each), math.sin(by * each))
+        keys[:, one], keys[:, other] = turned.real, turned.imag
+    return keys
+
+
+ROTATIONS = {
+    "none": Rotation("none"),
+    "half": Rotation("half", ANGLES),
+    "half, partly": Rotation("half", ANGLES[:3]),
+    "half, the last": Rotation("half", ANGLES[:3], 2),
+    "interleaved": Rotation("interleaved", ANGLES),
+    "interleaved, partly": Rotation("interleaved", ANGLES[:2]),
+}
+
+
+@pytest.mark.parametrize("name", ["half, the last", "interleaved"])
+def test_it_weighs_as_the_definition_says(name: str) -> None:
+    case = drawn([70, 33, 1, 0], ROTATIONS[name], Scoring(0.5, 4.0, torch.randn(4)), Locality("sliding", 30))
+    with warnings.catch_warnings(action="error"):
+        found = case.found()
+    torch.testing.assert_close(found.double().cpu(), by_definition(case), rtol=1e-4, atol=1e-5)
+
+
+DIMS = st.sampled_from([(8, 8), (8, 24), (16, 8), (40, 4)])
+LOCALITIES = st.sampled_from([FULL, FULL, Locality("sliding", 7), Locality("sliding", 300), Locality("chunked", 32)])
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 64, 69, 70]), min_size=1, max_size=4),
+    name=st.sampled_from([*ROTATIONS]),
+    groups=st.sampled_from([1, 2, 3, 8]),
+    dims=DIMS,
+    locality=LOCALITIES,
+    softcap=st.sampled_from([None, None, 0.5, 20.0]),
+    sinks=st.booleans(),
+    far=st.sampled_from([1, 40, 1_000_000]),
+    most=st.sampled_from([1, 17, 33, 96]),
+    seed=st.integers(0, 999),
+)
+def test_it_does_whatever_is_asked(
+    counts: list[int], name: str, groups: int, dims: tuple[int, int], locality: Locality, **how: Any
+) -> None:
+    torch.manual_seed(how["seed"])
+    sinks = torch.randn(2 * groups).to(DEVICE) if how["sinks"] else None
+    scoring = Scoring(0.4, how["softcap"], sinks)
+    more = {key: how[key] for key in ("far", "most", "seed")}
+    rotation = ROTATIONS[name] if "last" not in name else Rotation("half", ANGLES[:3], dims[0] - 6)
+    case = drawn(counts, rotation, scoring, locality, groups, dims, **more)
+    expected = by_definition(case)
+    torch.testing.assert_close(case.found().double().cpu(), expected, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(copied(*case).double().cpu(), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_of_16_bits_are_rounded_where_plain_attention_rounds_them(dtype: torch.dtype) -> None:
+    case = drawn([70, 40, 0], ROTATIONS["half"], Scoring(0.3), dtype=dtype)
+    torch.testing.assert_close(case.found().double().cpu(), by_definition(case), rtol=2e-2, atol=2e-2)
+
+
+def test_what_a_row_does_not_read_has_no_weight_and_is_not_touched() -> None:
+    """Numbers that are none, in rows of the pools and places of lanes that nobody asked for."""
+    case = drawn([5, 0], ROTATIONS["half"], Scoring(0.5))
+    table, counts = case.store.columns
+    read = {int(number) for row in range(2) for number in table[row, 0, : counts[row]]}
+    for pool in (case.store.keys, case.store.values):
+        pool[[number for number in range(99) if number not in read]] = torch.nan
+    assert copied(*case).isfinite().all()
+    for lane in (case.lanes.keys, case.lanes.values):
+        for i, row in enumerate(case.asked.rows.tolist()):
+            lane[row, :, int(case.asked.ends[i]) + 1 :] = torch.nan
+    assert case.found().isfinite().all()
+
+
+def test_parts_in_which_nothing_is_seen_have_no_sum_and_weigh_nothing() -> None:
+    case = drawn([40, 0], ROTATIONS["half"], Scoring(0.5))
+    kind = paged.Kind(DEVICE, torch.float32, 2, 2, 8, 8, case.store.rotation, FULL, 0.5, None)
+    out, sums = paged.weighed(kind, case.asked, case.store, case.lanes)
+    (empty,) = (i for i, row in enumerate(case.asked.rows) if case.store.columns.counts[row] == 0)
+    stored = slice(0, 3)  # of 70 tokens, by 32
+    assert sums[empty, :, stored].isneginf().all()
+    assert not out[empty, :, stored].any()
+    alone = merged(out[:, :, stored], sums[:, :, stored], None)
+    assert not alone[empty].any()
+    torch.testing.assert_close(alone.double().cpu(), by_definition(case, stored_only=True), rtol=1e-4, atol=1e-5)
+
+
+def test_a_far_shift_costs_no_digits() -> None:
+    case = drawn([30], ROTATIONS["half"], Scoring(0.5), far=1 << 30)
+    torch.testing.assert_close(case.found().double().cpu(), by_definition(case), rtol=1e-4, atol=1e-5)
+
+
+def broken(*_: object) -> None:
+    raise RuntimeError("no compiler was found\nand more of it")
+
+
+def zeros(grid: object, *given: Any) -> None:
+    given[-8].zero_()
+    given[-7].zero_()
+
+
+def unturned(grid: tuple[int, ...], *given: Any) -> None:
+    launch(grid, *given[:7], torch.zeros_like(given[7]), *given[8:])
+
+
+launch = paged._launch
+REFUSALS = [(broken, r"fails here \(no compiler was found\)"), (zeros, "values are off"), (unturned, "values are off")]
+
+
+@pytest.mark.parametrize(("kernel", "why"), REFUSALS, ids=["broken", "zeros", "unturned"])
+def test_a_kernel_that_fails_or_is_off_is_not_used(kernel: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paged, "_launch", kernel)
+    case = drawn([20, 0], Rotation("half", ANGLES[:2]), Scoring(0.5))
+    with pytest.warns(UserWarning, match=f"read copies of their contexts, and are slower: Triton's kernel.*{why}"):
+        found = case.found()
+    assert torch.equal(found, copied(*case))
+    assert paged.refused(DEVICE)
+    with warnings.catch_warnings(action="error"):
+        assert torch.equal(case.found(), found)
+
+
+def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    case = drawn([20, 0], Rotation("half", ANGLES[:2]), Scoring(0.5))
+    with monkeypatch.context() as patch:
+        patch.setattr(paged, "_launch", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            case.found()
+    assert not paged.refused(DEVICE)
+    torch.testing.assert_close(case.found(), copied(*case), rtol=1e-4, atol=1e-5)
+
+
+COMPILE = """
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from agentcho.runner import paged
+from agentcho.runner.attention import Locality
+from agentcho.runner.kernel import weigh
+from agentcho.runner.rope import Rotation
+angles = torch.tensor([1e4 ** (-i / 64) for i in range(64)], dtype=torch.float64)
+pointers = ("asked", "keys", "values", "table", "counts", "rows", "at", "turns", "out", "sums")
+assert tuple(weigh.arg_names) == (*pointers, "width", "parts", "first", "scale", "cap", "form")
+cases = (torch.bfloat16, "half", "full", None, 80), (torch.float32, "interleaved", "sliding", 2.0, 90)
+for dtype, form, window, cap, target in cases:
+    for own in (False, True):
+        locality = Locality(window, 4096 if window != "full" else 0)
+        turned = Rotation(form, angles if form == "half" else angles[:32])
+        kind = paged.Kind(torch.device("cuda"), dtype, 8, 4, 128, 128, turned, locality, 0.1, cap)
+        number, whole = ("*bf16" if dtype == torch.bfloat16 else "*fp32"), "*i64" if own else "*i32"
+        types = [number] * 3 + [whole] * 2 + ["*i64"] * 3 + ["*fp32"] * 2 + ["i32"] * 3 + ["fp32"] * 2 + ["constexpr"]
+        source = ASTSource(weigh, dict(zip(weigh.arg_names, types)), {"form": kind.form(own)})
+        assert "cubin" in triton.compile(source, target=GPUTarget("cuda", target, 32)).asm
+print("compiled")
+"""
+
+
+@pytest.mark.slow
+def test_it_can_be_compiled_for_gpus_that_are_not_here(tmp_path: Any) -> None:
+    """Whether it runs there is not known by that."""
+    own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", COMPILE], env=os.environ | own, capture_output=True, text=True)
+    assert done.stdout == "compiled\n", done.stderr

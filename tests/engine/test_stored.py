@@ -1,0 +1,209 @@
+"""Rows that read their contexts where they are stored say what rows say that copy them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho import Decode, Engine, Prefill
+from agentcho.calls.call import Shadow
+from agentcho.errors import EngineFailed
+from agentcho.runner import flex, paged
+from agentcho.runner.doctor import doctor
+from agentcho.runner.graphs import Graphs
+from agentcho.runner.tables import widths
+
+from ..engines import Engines
+from .broken import dead
+from .families import SOME, Family, named
+from .test_graphs import KINDS, Traced, talk
+
+TOLD = ("the quick brown fox jumps over a lazy dog", "what does it dream of at night? ", "and of the wolf? ")
+
+
+@pytest.fixture
+def by_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the kernel, which is slow here, what stands in for it where it fails."""
+    monkeypatch.setattr(paged, "_works", lambda kind: False)
+
+
+def stored(engine: Engine) -> Engine:
+    """That one, reading in place."""
+    engine.debug.slots.in_place = True
+    return engine
+
+
+def said(engine: Engine, tokens: int) -> list[torch.Tensor]:
+    """The logits of rows that read the same messages at the same places, elsewhere, twice, and none; and the keys of
+    what they and a shadow have said."""
+    told = engine.prefill([Prefill(text) for text in TOLD])
+    reads = [([*told], None), ([told[2], told[0]], [90, 20]), ([told[1], told[1]], None), ([], None)]
+    forced = [tuple(range(30 + n, 30 + n + tokens)) for n in range(len(reads))]
+    calls = [
+        Decode("" if n % 2 else "so", read, offsets, forced=ids, logits=True)
+        for n, ((read, offsets), ids) in enumerate(zip(reads, forced, strict=True))
+    ]
+    ids = engine.submit([*calls, Shadow(calls[0], told[:1])])
+    while not engine.idle:
+        engine.step()
+        engine.check_integrity()
+    keys = [key for id in ids for pair in engine.cached(id) for key in pair]
+    return [*(engine.logits(id) for id in ids[: len(calls)]), *keys]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", named(*SOME, quick="llama"))
+def test_they_say_the_same(kind: Family, engines: Engines) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
+    for one, other in zip(said(stored(engines(kind)), 3), said(engines(kind), 3), strict=True):
+        assert torch.allclose(one, other, atol=2e-4)
+    assert not paged.refused(torch.device("cpu"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_that_come_and_go_say_the_same(kind: Family, seed: int, engines: Engines, by_copies: None) -> None:
+    there, plain = stored(engines(kind)), engines(kind)
+    assert [each.tokens for each in talk(there, seed)] == [each.tokens for each in talk(plain, seed)]
+    there.check_integrity()
+    assert not len(there.debug.slots)
+
+
+def test_captured_steps_read_in_place_too(llama: Engine, by_copies: None) -> None:
+    there, traced = stored(llama.adapted(None)), Traced()
+    there._runner.graphs = Graphs(there._model, there._runner.layers, traced)
+    assert [each.tokens for each in talk(there, 1)] == [each.tokens for each in talk(llama.adapted(None), 1)]
+    assert traced.replayed > traced.captured > 0
+
+
+def test_a_step_over_pages_that_have_moved_is_another_step(llama: Engine, by_copies: None) -> None:
+    """A graph reads the tensors that it was captured over; those are gone once the pools have grown."""
+    engine, traced = stored(llama.adapted(None)), Traced()
+    engine._runner.graphs = Graphs(engine._model, engine._runner.layers, traced)
+
+    def captured() -> int:
+        engine.decode([Decode(forced=(40,) * 9)])
+        return traced.captured
+
+    assert captured() == captured() > 0
+    engine.store.moved += 1
+    assert captured() == 2
+
+
+def test_what_is_read_stays_where_it_is_until_the_row_ends(engines: Engines, by_copies: None) -> None:
+    engine, plain = stored(engines(store_tokens=200)), engines()
+    told = [each.prefill([Prefill(text) for text in TOLD[:1]]) for each in (engine, plain)]
+    (id,) = engine.submit([Decode(parents=told[0], forced=(40, 41) * 30, logits=True)])
+    engine.step()
+    (slot,) = (row.slot for row in engine.debug.rows)
+    assert slot is not None
+    assert slot.length < 10 < engine.debug.entry(told[0][0]).length
+    entry = engine.debug.entry(told[0][0])
+    for number in range(3):
+        engine.prefill(f"number {number} of those that need the room of what nobody reads")
+        assert entry.pages is not None
+    assert engine.fullness.evicted
+    assert engine.debug.rows
+    while not engine.idle:
+        engine.step()
+    engine.check_integrity()
+    for number in range(3):
+        engine.prefill(f"and number {number} of those that need the room of what nobody reads")
+    assert entry.pages is None
+    (expected,) = plain.decode([Decode(parents=told[1], forced=(40, 41) * 30, logits=True)])
+    assert torch.allclose(engine.logits(id), plain.logits(expected), atol=2e-4)
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_a_row_that_guesses_reads_all_of_its_context(
+    llama: Engine, kernels: bool, monkeypatch: pytest.MonkeyPatch, by_copies: None
+) -> None:
+    """Several tokens of a row in one forward, each of which sees those before it."""
+    monkeypatch.setattr("agentcho.runner.flex.has_kernels", lambda device: kernels)
+    monkeypatch.setattr("agentcho.engine.scheduler.worthwhile", lambda guesses, *_: [len(g.tokens) for g in guesses])
+
+    def words(engine: Engine) -> list[Any]:
+        told = engine.prefill([Prefill(text) for text in TOLD])
+        text = tuple(engine.framing.content.encode(TOLD[0] * 2))
+        return [engine.logits(id) for id in engine.decode([Decode("so", told, forced=text, logits=True)] * 2)]
+
+    there, plain = stored(llama.adapted(None)), llama.adapted(None)
+    plain.debug.slots.may_share = False
+    for one, other in zip(words(there), words(plain), strict=True):
+        assert torch.allclose(one, other, atol=2e-4)
+
+
+def test_nothing_stays_pinned_after_a_step_that_failed(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch, by_copies: None
+) -> None:
+    engine = stored(llama.adapted(None))
+    told = engine.prefill([Prefill(text) for text in TOLD])
+    engine.submit([Decode(parents=told, forced=(40,) * 5) for _ in range(2)])
+    engine.step()
+    pinned = len(engine._tiers.pins)
+    with monkeypatch.context() as patch:
+        dead(patch)
+        patch.setattr(paged, "attend_stored", lambda *_: 1 / 0)
+        patch.setattr("agentcho.runner.batch.attend_stored", lambda *_: 1 / 0)
+        with pytest.raises(EngineFailed):
+            engine.step()
+    engine.check_integrity()
+    assert len(engine._tiers.pins) == pinned - 2
+    assert not len(engine.debug.slots)
+
+
+def test_the_deterministic_profile_and_shadows_have_copies(llama: Engine) -> None:
+    engine = stored(llama.adapted(None))
+    told = engine.prefill([Prefill(text) for text in TOLD])
+    call = Decode(parents=told, forced=(40,) * 60)
+    engine.submit([call, Shadow(call, told[:1])])
+    for _ in range(40):
+        engine.step(deterministic=True)
+    held = [row.slot.stored for row in engine.debug.rows if row.slot is not None]
+    assert held
+    assert not any(held)
+    engine.cancel(row.id for row in engine.debug.calls)
+
+
+def test_after_a_refusal_new_rows_have_copies(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paged, "_refused", {torch.device("cpu"): "pretended"})
+    engine = stored(llama.adapted(None))
+    engine.submit([Decode(parents=engine.prefill([Prefill(TOLD[0])]), forced=(40,) * 5)])
+    engine.step()
+    assert not any(row.slot.stored for row in engine.debug.rows if row.slot is not None)
+    engine.cancel(row.id for row in engine.debug.calls)
+
+
+@pytest.mark.parametrize(
+    ("refused", "result", "detail"),
+    [
+        ((), "Triton", "where they are stored"),
+        (("triton",), "FlexAttention", "over copies of contexts: Triton's kernel fails here"),
+        (("triton", "flex"), "plain", "Triton's kernel fails here, and FlexAttention: its values are off"),
+    ],
+)
+def test_doctor_names_what_decode_steps_attend_by(
+    refused: tuple[str, ...], result: str, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = {"triton": "Triton's kernel fails here", "flex": "FlexAttention: its values are off"}
+    monkeypatch.setattr(paged, "without", lambda device: why["triton"] if "triton" in refused else None)
+    monkeypatch.setattr(flex, "without", lambda device: why["flex"] if "flex" in refused else None)
+    monkeypatch.setattr("agentcho.runner.engine.obstacle", lambda *_: "not here")
+    monkeypatch.setattr("agentcho.runner.engine.has_kernels", lambda device: False)
+    monkeypatch.setattr("agentcho.runner.slots.flex.has_kernels", lambda device: False)
+    (row,) = (each for each in doctor().rows if each.check == "decode steps")
+    assert row.result == result
+    assert detail in row.detail
+
+
+def test_doctor_says_why_on_a_processor() -> None:
+    (row,) = (each for each in doctor(device="cpu", kv_dtype="int8").rows if each.check == "decode steps")
+    assert row.result == "plain"
+    assert "8 bits" in row.detail
+    assert "FlexAttention is no faster on cpu" in row.detail
+
+
+def test_tables_are_of_few_widths() -> None:
+    assert [widths(n) for n in (0, 1, 256, 257, 5000)] == [256, 256, 256, 1024, 16384]
