@@ -102,10 +102,11 @@ load: .venv/.tools                ## 2,000 mixed requests on 200 connections at 
 mutants: .venv/.tools             ## break the code on purpose, and see that the tests notice
 	$(BIN)/python -m tests.mutants.run
 
-nightly: mutants clients llama    ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, and great crowds at a server
+nightly: mutants clients llama    ## what is longer than CI allows: all mutants, other cells of slow tests, thousands of workflows that a reader must not tell apart, all of small scopes and a proof, and great crowds at a server
 	$(PYTEST) --dist worksteal -m "(nightly and not (browser or server or cluster)) or (slow and (server or cluster))"
 	AGENTCHO_TEST_LLAMA=.venv/clients/llama/bin/llama-server $(BIN)/python -m pytest -q -m clients tests/bench/test_llama.py
 	$(BIN)/python -m tests.leaks.interference.nightly
+	$(BIN)/python -m tests.leaks.proof
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 	$(BIN)/python -m tests.arena.sweep
 	$(BIN)/python -m tools.pages.textarena docs/results docs/how-to/textarena.md

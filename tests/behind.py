@@ -42,6 +42,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "leakage-": ("leakage.md", (*CORE, *PLAYED, "agentcho/audit")),
     "mutants": ("leakage.md", ("agentcho", "tests/mutants")),
     "interference": ("leakage.md", ("agentcho", "tests/leaks")),
+    "proof": ("leakage.md", ("agentcho/flow", "tests/leaks")),
     "textarena": ("how-to/textarena.md", ("agentcho/arena", "agents/player.py")),
     "understudy": ("understudy.md", ("agentcho/understudy",)),
 }

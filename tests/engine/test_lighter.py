@@ -191,10 +191,7 @@ def test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded(fo
         assert "bits" not in whole.fingerprint
         assert engine.fingerprint["weights"] == whole.fingerprint["weights"]
         assert engine._model.origin != whole._model.origin
-        head, embeddings = engine.network.get_output_embeddings(), engine.network.get_input_embeddings()  # type: ignore[operator]
-        assert isinstance(head, Lighter)
-        assert head.weight.dtype == torch.int8
-        assert embeddings.weight.dtype == torch.bfloat16
+        assert not isinstance(engine.network.get_output_embeddings(), Lighter)  # type: ignore[operator]
 
 
 def test_what_is_stored_is_under_another_key_in_other_bits(folder: Path) -> None:

@@ -43,6 +43,7 @@ def page(results: Path) -> str:
         mutants=mutants and mutants["mutants"],
         broken_at=mutants and mutants["commit"],
         interference=_read(results / "interference.json"),
+        proof=_read(results / "proof.json"),
         number=_number,
         percent=_percent,
         best=_best,

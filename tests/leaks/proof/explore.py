@@ -1,0 +1,204 @@
+"""Goes through all workflows of a scope, and looks at what reached whom.
+
+Every call is checked where it is the last of a workflow: what its reader attends to, and every encoding that is made
+for it, are made of what bits of sets say they may be made of; and where something was hidden from its author, the same
+call in a play in which that is swapped, and in one in which it was never said, is made of exactly the same. What came
+before it was checked in a shorter workflow, and does not depend on what is said later. Does not know: processes, files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agentcho.calls.call import First
+from agentcho.config import ReusePolicy
+
+from .scope import Perms, Said, Scope
+from .small import NAMES, Heard, Made, Play
+
+WAYS = {
+    "auto": ReusePolicy("choreographed", "enforce", "auto"),
+    "never": ReusePolicy("choreographed", "enforce", "never"),
+    "always": ReusePolicy("choreographed", "enforce", "always"),
+    "deterministic": ReusePolicy("choreographed", "enforce", "auto", True),
+    "repair first-k:2": ReusePolicy("choreographed", "enforce", repair=First(2)),
+    "repair full": ReusePolicy("choreographed", "enforce", repair="full"),
+}
+"""How the calls of a scope find what they read."""
+
+
+class Found(NamedTuple):
+    """`workflows` of full length, up to the names of agents, and `named` with all names; of these and shorter ones, the
+    `calls` of agents that were checked, the `encodings`, and the calls that were compared with `swapped` and with
+    `absent` secrets. `violations` is how often something was wrong, and `told` says what, the first few."""
+
+    workflows: int = 0
+    named: int = 0
+    calls: int = 0
+    encodings: int = 0
+    swapped: int = 0
+    absent: int = 0
+    violations: int = 0
+    told: tuple[str, ...] = ()
+
+    def and_of(self, other: Found) -> Found:
+        """The two together."""
+        counts = Counter(self.counts)
+        counts.update(other.counts)
+        return Found(**counts, told=(*self.told, *other.told)[:MOST])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """All but what is told."""
+        return {name: count for name, count in self._asdict().items() if name != "told"}
+
+
+MOST, KEPT = 20, 10_000
+"""Violations that are told, and that are looked at."""
+
+
+class Explorer:
+    """One scope, in one way. `problems` says what was wrong. The plays of readers come after the plain one, when
+    something is hidden from them."""
+
+    def __init__(self, scope: Scope, way: str = "auto") -> None:
+        self.scope, self._way = scope, way
+        policy = WAYS[way]
+        self._plain = Play(policy, guarded=False)
+        self._swapped = [Play(policy, True, reader, "others") for reader in range(scope.agents)]
+        self._absent = [Play(policy, True, reader, "absent") for reader in range(scope.agents)]
+        self._counts, self.problems = Counter[str](), list[str]()
+        self._public, self._own = list[int](), list[int]()
+
+    def explore(self, said: tuple[Said, ...], fixing: Perms) -> Found:
+        """All workflows that begin so, that is: all that are longer. What was said is taken to be checked."""
+        self._counts, self.problems, self._public, self._own = Counter(), [], [], []
+        for number, one in enumerate(said):
+            self._reach(said[:number], one)
+        self._deeper(said, fixing)
+        counts = {name: self._counts[name] for name in Found().counts}
+        return Found(**counts, told=tuple(self.problems[:MOST]))
+
+    def _deeper(self, said: tuple[Said, ...], fixing: Perms) -> None:
+        last = len(said) == self.scope.messages - 1
+        compared = set[tuple[int | None, tuple[int, ...]]]()
+        for one, left in self.scope.after(said, fixing):
+            fresh = (call := (one.who.author, one.reads)) not in compared
+            compared.add(call)
+            self._reach(said, one)
+            self._check(said, one, fresh)
+            if last:
+                self._counts["workflows"] += 1
+                self._counts["named"] += len(self.scope.renamings) // len(left)
+            else:
+                self._deeper((*said, one), left)
+            self._public.pop()
+            self._own.pop()
+
+    def _reach(self, said: tuple[Said, ...], one: Said) -> None:
+        """What may reach all readers of a message, and its author: the rules of the design, over bits."""
+        own = public = 1 << len(said)
+        for read in one.reads:
+            mine = said[read].who.author == one.who.author
+            own |= self._own[read] if mine else self._public[read]
+            if said[read].who.covers(one.who):
+                public |= self._public[read]
+        self._public.append(public)
+        self._own.append(own)
+
+    # -- one call ----------------------------------------------------------------------------------------
+
+    def _check(self, said: tuple[Said, ...], one: Said, fresh: bool) -> None:
+        """`fresh`: no call of this author over these messages was compared yet; before whom it speaks is not read."""
+        if one.who.author is None:
+            return
+        self._counts["calls"] += 1
+        whole, problems = (*said, one), list[str]()
+        heard = self._said(self._plain, said, one, problems)
+        if heard is not None:
+            problems += [*self._read(whole, heard), *self._made(whole, heard)]
+            if fresh and any(not each.who.includes(one.who.author) for each in said):
+                problems += self._compared(said, one, heard)
+        self._counts["violations"] += len(problems)
+        if len(self.problems) < KEPT:
+            self.problems += (f"{shown(whole)}: {problem}" for problem in problems)
+
+    def _said(self, play: Play, said: tuple[Said, ...], one: Said, problems: list[str]) -> Heard | None:
+        """Say one more in a play, and take it back; None: it was refused."""
+        try:
+            play.follow(said)
+            heard = play.say(one)
+            play.take_back()
+        except AssertionError as refused:
+            problems.append(str(refused))
+            play._begin()
+            return None
+        return heard
+
+    def _read(self, whole: tuple[Said, ...], heard: Heard) -> Iterator[str]:
+        """What the caller attends to is for it, and is the whole of what may reach it, through the encoding that the
+        rules say."""
+        reader = whole[-1].who.author
+        assert reader is not None
+        for record, reached in heard.context:
+            number = int(record.message)
+            for each, other in enumerate(whole):
+                if reached >> each & 1 and not other.who.includes(reader):
+                    yield f"message {each} reached agent {reader} through {record.recipe} of {number}"
+            mine = whole[number].who.author == reader
+            if record.recipe != "repaired" and record.recipe != ("author" if mine else "audience"):
+                yield f"agent {reader} reads {number} through {record.recipe}"
+        if [int(record.message) for record, _ in heard.context] != list(whole[-1].reads):
+            yield "other messages are read than were asked for"
+
+    def _made(self, whole: tuple[Said, ...], heard: Heard) -> Iterator[str]:
+        """Each encoding is fit for all for whom it is made, its cone is what went into it, and that is what may."""
+        self._counts["encodings"] += len(heard.made)
+        for made in heard.made:
+            number, recipe = int(made.record.message), made.record.recipe
+            if sum(1 << int(each) for each in made.record.cone) != made.reached:
+                cone = ", ".join(sorted(made.record.cone))
+                yield f"the cone of {recipe} of {number} is {cone}, and {made.reached:b} went into it"
+            yield from self._unfit(whole, made)
+            if recipe in ("author", "audience") and not self._way.startswith("repair"):
+                may = self._own[number] if recipe == "author" else self._public[number]
+                if made.reached != may:
+                    yield f"{made.reached:b} went into {recipe} of {number}, and {may:b} may"
+
+    def _unfit(self, whole: tuple[Said, ...], made: Made) -> Iterator[str]:
+        whom = whole[int(made.record.message)].who
+        for each, other in enumerate(whole):
+            if not made.reached >> each & 1:
+                continue
+            if made.record.recipe == "audience":
+                fit = other.who.covers(whom)
+            else:
+                fit = made.record.caller is None or other.who.includes(AGENTS[made.record.caller])
+            if not fit:
+                yield f"message {each} is in {made.record.recipe} of {made.record.message}"
+
+    def _compared(self, said: tuple[Said, ...], one: Said, heard: Heard) -> Iterator[str]:
+        """The same call where all that its author may not read is swapped, or was never said."""
+        reader = one.who.author
+        assert reader is not None
+        for kind, plays in (("swapped", self._swapped), ("absent", self._absent)):
+            problems = list[str]()
+            other = self._said(plays[reader], said, one, problems)
+            self._counts[kind] += 1
+            yield from (f"{kind}: {problem}" for problem in problems)
+            if other is not None and other.key != heard.key:
+                yield f"with secrets {kind} agent {reader} is served something else"
+
+
+AGENTS = {name: agent for agent, name in enumerate(NAMES)}
+
+
+def shown(said: tuple[Said, ...]) -> str:
+    """A workflow in one line: who says to whom, having read what."""
+    lines = []
+    for one in said:
+        whom = "all" if one.who.everyone else "".join(str(a) for a in AGENTS.values() if one.who.includes(a))
+        lines.append(f"{'-' if one.who.author is None else one.who.author}>{whom}{list(one.reads)}")
+    return " ".join(lines)

@@ -1,0 +1,187 @@
+"""The rules by which calls read messages under enforcement, written once more: who may read what, what is refused,
+through which encoding a message is read, what an encoding is made over and where that stands, for whom it is fit, and
+what a guard lets pass; and the rule of `deny`, and that of cache salts.
+
+They are a model of `agentcho/flow`: each rule names what it is a model of. That the two agree is tested (`test_tie`),
+and not proved. Does not know: words, engines, repair's choice of tokens, several models of a run, rules for words,
+taint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from .terms import Terms, Thing, Truth
+
+Kind = Literal["author", "audience"]
+"""E(m), made over what its author read, or X(m), made for its audience."""
+KINDS: tuple[Kind, ...] = ("author", "audience")
+Cone = Callable[[Kind, Thing, Thing], Truth]
+"""Whether a message is in the cone of an encoding (of which kind, of which message)."""
+Marked = Callable[[Kind, Thing, Thing], Truth]
+"""Whether an audience is among the labels of an encoding."""
+
+
+class Rules:
+    """Those of one workflow."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+
+    # -- who may read what -------------------------------------------------------------------------------
+
+    def audience(self, message: Thing) -> Thing:
+        """Whom a message is for."""
+        return self.terms.attribute("audience", message)
+
+    def includes(self, audience: Thing, agent: Thing) -> Truth:
+        """`Audience.includes`."""
+        t = self.terms
+        return t.either(t.relation("everyone", audience), t.relation("member", agent, audience))
+
+    def covers(self, wide: Thing, narrow: Thing) -> Truth:
+        """`Audience.covers`: everyone is more than all names, for agents may join."""
+        t = self.terms
+
+        def inside(agent: Thing) -> Truth:
+            return t.implies(t.relation("member", agent, narrow), t.relation("member", agent, wide))
+
+        by_name = t.both(t.no(t.relation("everyone", narrow)), t.every("agent", inside))
+        return t.either(t.relation("everyone", wide), by_name)
+
+    def may_read(self, agent: Thing, message: Thing) -> Truth:
+        """Whether an agent is in the audience of a message."""
+        return self.includes(self.audience(message), agent)
+
+    def refused(self, call: Thing) -> Truth:
+        """`LeakPaths.leak_path` under enforce: the call's author reads what is not for it."""
+        t = self.terms
+
+        def leaks(agent: Thing, read: Thing) -> Truth:
+            caller = t.both(t.relation("wrote", agent, call), t.relation("reads", call, read))
+            return t.both(caller, t.no(self.may_read(agent, read)))
+
+        return t.some("agent", lambda agent: t.some("message", lambda read: leaks(agent, read)))
+
+    # -- which encoding is read --------------------------------------------------------------------------
+
+    def own(self, call: Thing, read: Thing) -> Truth:
+        """`Resolver._own`: the call's author reads a message as its author."""
+        t = self.terms
+        both = t.some("agent", lambda a: t.both(t.relation("wrote", a, call), t.relation("wrote", a, read)))
+        return t.both(both, t.no(t.relation("aside", call, read)))
+
+    def serves(self, kind: Kind, call: Thing, read: Thing) -> Truth:
+        """`Resolver._recipe`: whether a call reads a message through its encoding of that kind."""
+        own = self.own(call, read)
+        return own if kind == "author" else self.terms.no(own)
+
+    def public(self, message: Thing, read: Thing) -> Truth:
+        """`Resolver._public_parents`: one that is read by a message, and that all of the message's readers may read."""
+        t = self.terms
+        return t.both(t.relation("reads", message, read), self.covers(self.audience(read), self.audience(message)))
+
+    def over(self, kind: Kind, message: Thing, below: Kind, read: Thing) -> Truth:
+        """`Resolver._over`: whether an encoding is made over that of kind `below` of another message."""
+        t = self.terms
+        if kind == "author":
+            return t.both(t.relation("reads", message, read), self.serves(below, message, read))
+        return self.public(message, read) if below == "audience" else t.either()
+
+    def place(self, kind: Kind, message: Thing, read: Thing) -> Thing:
+        """`Resolver._author_call`, `_audience_call`: where that stands, asked for by the author or by nobody."""
+        return self.terms.attribute("placed", message, read) if kind == "author" else self.terms.attribute("default")
+
+    def clearance(self, kind: Kind, message: Thing) -> Thing:
+        """For whom an encoding is made: its class and what its guard is asked for (`Resolver._salt`, `_guard`)."""
+        return self.terms.attribute("own", message) if kind == "author" else self.audience(message)
+
+    def repaired(self, read: Thing) -> Truth:
+        """`Resolver._context_of_others`: whether a message that stands first in a prompt is repaired there."""
+        return self.terms.some("message", lambda parent: self.public(read, parent))
+
+    def base(self, kind: Kind) -> bool:
+        """`Resolver._repair`: whether another's message is repaired from its encoding of that kind."""
+        return kind == "audience"
+
+    # -- what comes of it --------------------------------------------------------------------------------
+
+    def in_cone(self, kind: Kind, message: Thing, other: Thing, cone: Cone) -> Truth:
+        """`Ledger.record`: whether another message could have influenced an encoding, from the cones below it."""
+        t = self.terms
+
+        def through(read: Thing) -> Truth:
+            return t.either(*(t.both(self.over(kind, message, b, read), cone(b, read, other)) for b in KINDS))
+
+        return t.either(t.same(other, message), t.some("message", through))
+
+    def labelled(self, kind: Kind, message: Thing, audience: Thing, marked: Marked) -> Truth:
+        """`Guard.admit`: the audiences of all that could have influenced an encoding, from the labels below it."""
+        t = self.terms
+
+        def through(read: Thing) -> Truth:
+            return t.either(*(t.both(self.over(kind, message, b, read), marked(b, read, audience)) for b in KINDS))
+
+        return t.either(t.same(audience, self.audience(message)), t.some("message", through))
+
+    def denied(self, call: Thing, hears: Callable[[Thing, Thing], Truth]) -> Truth:
+        """`LeakPaths.leak_path` under deny: the author reads what is not for it, or what such a message is behind."""
+        t = self.terms
+
+        def leaks(agent: Thing, read: Thing) -> Truth:
+            caller = t.both(t.relation("wrote", agent, call), t.relation("reads", call, read))
+            return t.both(caller, t.no(hears(agent, read)))
+
+        return t.some("agent", lambda agent: t.some("message", lambda read: leaks(agent, read)))
+
+    def hears(self, agent: Thing, message: Thing, hears: Callable[[Thing, Thing], Truth]) -> Truth:
+        """`LeakPaths._readers_of`: whether a message, and all that is behind it, is for an agent."""
+        t = self.terms
+        behind = t.every("message", lambda read: t.implies(t.relation("reads", message, read), hears(agent, read)))
+        return t.both(self.may_read(agent, message), behind)
+
+
+class Salting:
+    """`flow.salts.cache_salts`: requests, each of an agent who `asked` and over messages that it `holds`."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        asked: Callable[[Thing, Thing], Truth],
+        holds: Callable[[Thing, Thing], Truth],
+        last: Callable[[Thing, Thing], Truth],
+    ) -> None:
+        self.rules, self.terms = rules, rules.terms
+        self.asked, self.holds, self.last = asked, holds, last
+
+    def for_all(self, request: Thing) -> Truth:
+        """Whether all that a request is over is for everyone."""
+        t = self.terms
+        return t.every("message", lambda m: t.implies(self.counted(request, m), self._everyone(m)))
+
+    def clears(self, request: Thing, agent: Thing) -> Truth:
+        """Whether an agent may read all that a request is over."""
+        t, may_read = self.terms, self.rules.may_read
+        return t.every("message", lambda m: t.implies(self.counted(request, m), may_read(agent, m)))
+
+    def counted(self, request: Thing, message: Thing) -> Truth:
+        """Which messages of a request its salt goes by: all of them."""
+        return self.holds(request, message)
+
+    def alone(self, request: Thing) -> Truth:
+        """Whether a salt is of who asks, too: it may not read all of its own request."""
+        t = self.terms
+        return t.some("agent", lambda a: t.both(self.asked(request, a), t.no(self.clears(request, a))))
+
+    def salt_is_one(self, one: Thing, other: Thing) -> Truth:
+        """Whether two requests have the same salt."""
+        t = self.terms
+        agents = t.every("agent", lambda a: t.same(self.clears(one, a), self.clears(other, a)))
+        whole = t.both(agents, t.same(self.for_all(one), self.for_all(other)))
+        whose = t.every("agent", lambda a: t.same(self.asked(one, a), self.asked(other, a)))
+        status = t.both(t.same(self.alone(one), self.alone(other)), t.either(t.no(self.alone(one)), whose))
+        return t.both(whole, status)
+
+    def _everyone(self, message: Thing) -> Truth:
+        return self.terms.relation("everyone", self.rules.audience(message))

@@ -1,0 +1,233 @@
+"""The words in which the rules of the model are written: relations between agents, audiences and messages, and the
+connectives of logic, either for the solver (`Symbolic`) or over what was said in one play (`Finite`).
+
+A rule that is written in them once can be proved of all workflows and computed in any single one. Does not know: which
+rules there are, the code that they are a model of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+import z3
+
+Truth = Any
+"""A bool, or a formula."""
+Thing = Any
+"""An agent, an audience, a message, a place or words: a value, or a term."""
+Sort = Literal["agent", "audience", "message", "place", "words", "value", "request"]
+
+
+class Terms(ABC):
+    """One workflow. A message may be read by a call once at most; the scenario's messages are written by no agent."""
+
+    @abstractmethod
+    def every(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
+        """Whether it is so of each."""
+
+    @abstractmethod
+    def some(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
+        """Whether it is so of one at least."""
+
+    @abstractmethod
+    def both(self, *parts: Truth) -> Truth:
+        """Whether all are so; of none, it is so."""
+
+    @abstractmethod
+    def either(self, *parts: Truth) -> Truth:
+        """Whether one is so; of none, it is not."""
+
+    @abstractmethod
+    def no(self, part: Truth) -> Truth:
+        """Whether it is not so."""
+
+    @abstractmethod
+    def same(self, one: Thing, other: Thing) -> Truth:
+        """Whether the two are one thing, or both so or both not so."""
+
+    def implies(self, premise: Truth, then: Truth) -> Truth:
+        """Whether it is so wherever the premise is."""
+        return self.either(self.no(premise), then)
+
+    @abstractmethod
+    def relation(self, name: str, *things: Thing) -> Truth:
+        """Whether these stand in a relation: "member" (agent, audience), "everyone" (audience), "there" (agent: it has
+        joined), "wrote" (agent, message), "reads" (call's message, message), "aside" (the same: read as others than its
+        author do), "before" (call's message, one that it reads, another that stands further back)."""
+
+    @abstractmethod
+    def attribute(self, name: str, *things: Thing) -> Thing:
+        """The "audience" of a message; the audience "own" of a message, its author alone; its "words"; the place
+        "placed" that a call's author asked for a message it reads, and the place "default", right after the last."""
+
+
+ARGUMENTS: Mapping[str, tuple[Sort, ...]] = {
+    "member": ("agent", "audience"),
+    "everyone": ("audience",),
+    "there": ("agent",),
+    "wrote": ("agent", "message"),
+    "reads": ("message", "message"),
+    "aside": ("message", "message"),
+    "before": ("message", "message", "message"),
+}
+ATTRIBUTES: Mapping[str, tuple[Sort, ...]] = {
+    "audience": ("message", "audience"),
+    "own": ("message", "audience"),
+    "words": ("message", "words"),
+    "placed": ("message", "message", "place"),
+    "default": ("place",),
+}
+SHARED = ("member", "everyone", "there", "default")
+"""What a name means in every workflow: audiences are sets of agents, wherever they stand."""
+SORTS: Mapping[Sort, Any] = {sort: z3.DeclareSort(sort) for sort in get_args(Sort)}
+
+
+class Symbolic(Terms):
+    """Any workflow at all: its sorts have as many things as you like, infinitely many too. Workflows of different names
+    have the same agents, and share nothing else."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+
+    def constant(self, sort: Sort, name: str) -> Thing:
+        """Some thing, of which nothing is known."""
+        return z3.Const(name, SORTS[sort])
+
+    def every(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
+        """See `Terms`."""
+        thing = z3.FreshConst(SORTS[sort])
+        return z3.ForAll([thing], claim(thing))
+
+    def some(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
+        """See `Terms`."""
+        thing = z3.FreshConst(SORTS[sort])
+        return z3.Exists([thing], claim(thing))
+
+    def both(self, *parts: Truth) -> Truth:
+        """See `Terms`."""
+        return z3.And(*parts)
+
+    def either(self, *parts: Truth) -> Truth:
+        """See `Terms`."""
+        return z3.Or(*parts)
+
+    def no(self, part: Truth) -> Truth:
+        """See `Terms`."""
+        return z3.Not(part)
+
+    def same(self, one: Thing, other: Thing) -> Truth:
+        """See `Terms`."""
+        return one == other
+
+    def relation(self, name: str, *things: Thing) -> Truth:
+        """See `Terms`."""
+        return self.function(name, *ARGUMENTS[name])(*things)
+
+    def attribute(self, name: str, *things: Thing) -> Thing:
+        """See `Terms`."""
+        *sorts, result = ATTRIBUTES[name]
+        return self.function(name, *sorts, result=result)(*things)
+
+    def function(self, name: str, *sorts: Sort, result: Sort | None = None) -> Any:
+        """One that may be anything; a relation where there is no result."""
+        whole = name if name in SHARED else f"{name}{self._name}"
+        return z3.Function(whole, *(SORTS[sort] for sort in sorts), SORTS[result] if result else z3.BoolSort())
+
+    def axioms(self) -> list[Truth]:
+        """What is so of every workflow: a message has one author at most, and `own` is its author alone."""
+        wrote = self.function("wrote", *ARGUMENTS["wrote"])
+
+        def alone(message: Thing) -> Truth:
+            whose = self.attribute("own", message)
+            inside = self.every("agent", lambda a: self.same(self.relation("member", a, whose), wrote(a, message)))
+            return self.both(self.no(self.relation("everyone", whose)), inside)
+
+        def one(message: Thing) -> Truth:
+            return self.every(
+                "agent",
+                lambda a: self.every(
+                    "agent", lambda b: self.implies(self.both(wrote(a, message), wrote(b, message)), a == b)
+                ),
+            )
+
+        return [self.every("message", alone), self.every("message", one)]
+
+
+class Told(NamedTuple):
+    """One message of a play. `readers` None: everyone; `reads` in the order of the prompt, with the place asked for."""
+
+    author: str | None
+    readers: frozenset[str] | None
+    reads: tuple[tuple[str, int | None], ...] = ()
+    aside: frozenset[str] = frozenset()
+
+
+class Finite(Terms):
+    """What was said in one play, by id. Truths are bools."""
+
+    def __init__(self, said: Mapping[str, Told], agents: frozenset[str]) -> None:
+        self.said, self._things = said, {"agent": sorted(agents), "message": list(said)}
+
+    def every(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
+        """See `Terms`."""
+        return all(claim(thing) for thing in self._things[sort])
+
+    def some(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
+        """See `Terms`."""
+        return any(claim(thing) for thing in self._things[sort])
+
+    def both(self, *parts: Truth) -> Truth:
+        """See `Terms`."""
+        return all(parts)
+
+    def either(self, *parts: Truth) -> Truth:
+        """See `Terms`."""
+        return any(parts)
+
+    def no(self, part: Truth) -> Truth:
+        """See `Terms`."""
+        return not part
+
+    def same(self, one: Thing, other: Thing) -> Truth:
+        """See `Terms`."""
+        return one == other
+
+    def relation(self, name: str, *things: Thing) -> Truth:
+        """See `Terms`."""
+        match name, things:
+            case "member", (agent, audience):
+                return audience is not None and agent in audience
+            case "everyone", (audience,):
+                return audience is None
+            case "there", _:
+                return True
+            case "wrote", (agent, message):
+                return self.said[message].author == agent
+            case "reads", (message, read):
+                return read in self._order(message)
+            case "aside", (message, read):
+                return read in self.said[message].aside
+            case "before", (message, one, other):
+                order = self._order(message)
+                return one in order and other in order and order.index(one) < order.index(other)
+        raise KeyError(name)
+
+    def attribute(self, name: str, *things: Thing) -> Thing:
+        """See `Terms`. Words are nothing that a rule looks into: a message's are its id."""
+        match name, things:
+            case "audience", (message,):
+                return self.said[message].readers
+            case "own", (message,):
+                return frozenset({self.said[message].author} - {None})
+            case "words", (message,):
+                return message
+            case "placed", (message, read):
+                return dict(self.said[message].reads).get(read)
+            case "default", ():
+                return None
+        raise KeyError(name)
+
+    def _order(self, message: str) -> list[str]:
+        return [read for read, _ in self.said[message].reads]
