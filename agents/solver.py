@@ -8,32 +8,33 @@ from typing import Any
 import agentcho
 
 ALONE = "You solve a question of arithmetic. Work in short steps and end with your answer."
-AMONG = (
-    "Your name is {me}. You and others discuss a question of arithmetic. Work in short steps and end with your answer."
-)
+AMONG = "You and others discuss a question of arithmetic. Work in short steps and end with your answer."
 
 
 class Solver(agentcho.Agent):
     """Works at a question and ends with "The answer is …". What it says is for everyone.
 
-    `among` True: it knows its name, and that others work at the question too. Otherwise its system prompt names
-    nobody, so that solvers differ by their random numbers alone, and it is open: all solvers share one message.
+    `among` True: it knows that others work at the question too, and with `named` its name. Otherwise its system prompt
+    names nobody, so that solvers differ by their random numbers alone, and it is open: all solvers share one message.
     """
 
     role = "solver"
     audience = "everyone"
     open_system = True
     among: bool = False
+    named: bool = True
 
     def __init__(self, name: str, **attributes: Any) -> None:
         super().__init__(name, **attributes)
-        self.system = AMONG.format(me=self.name.capitalize()) if self.among else ALONE
-        self.open_system = self.open_system and not self.among
+        named = self.among and self.named
+        told = AMONG if self.among else ALONE
+        self.system = f"Your name is {self.name.capitalize()}. {told}" if named else told
+        self.open_system = self.open_system and not named
 
     async def propose(self, number: int) -> agentcho.Message:
         """A solution, numbered for those who judge it."""
         return await self.say(header=f"Solution {number}: ")
 
-    async def discuss(self, question: str, last: Sequence[str]) -> agentcho.Message:
-        """A turn in which it reads the question and the last round alone: messages by id."""
-        return await self.say(view=agentcho.View.of([self.brief, question, *last]))
+    async def discuss(self, question: str, before: Sequence[str]) -> agentcho.Message:
+        """A turn in which it reads the question and rounds before it alone: messages by id."""
+        return await self.say(view=agentcho.View.of([self.brief, question, *before]))

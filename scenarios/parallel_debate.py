@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from pydantic import Field
 
@@ -15,8 +16,9 @@ NAMES += ("ian", "joy", "kim", "leo", "mia", "noah", "olga", "pete")
 class ParallelDebate(agentcho.Scenario):
     """Several solvers answer a question side by side, round by round, each reading the others' last round.
 
-    Cast: two to sixteen solvers. Question and turns are for everyone; system prompts are each solver's own. The
-    answer that most give in the last round is the answer. Explored: does reading each other help?
+    Cast: two to sixteen solvers. Question and turns are for everyone; system prompts are each solver's own,
+    or one for all without `names`. The answer that most give in the last round is the answer. Explored: does reading
+    each other help?
     """
 
     name = "parallel-debate"
@@ -24,10 +26,12 @@ class ParallelDebate(agentcho.Scenario):
     kind = agentcho.Problem
 
     class Options(agentcho.Scenario.Options):
-        """How many solvers, and for how long."""
+        """How many solvers, for how long, and what they read."""
 
         agents: int = Field(3, ge=2, le=len(NAMES), description="solvers")
         rounds: int = Field(3, ge=1, le=9, description="rounds")
+        names: bool = Field(True, description="tell each its name; without: one system prompt for all")
+        memory: Literal["last", "all"] = Field("last", description="the rounds before that a solver reads")
 
     class Outcome(agentcho.Scenario.Outcome):
         """The answer that most solvers gave, and how many were right in each round."""
@@ -41,13 +45,15 @@ class ParallelDebate(agentcho.Scenario):
 
     async def play(self, game: agentcho.Game) -> Outcome:
         (problem,) = game.draw()
-        solvers = [game.cast("solver", name=name, among=True) for name in NAMES[: self.options.agents]]
+        names, named = NAMES[: self.options.agents], self.options.names
+        solvers = [game.cast("solver", name=name, among=True, named=named) for name in names]
         asked = await game.announce(f"The question is: {problem.question}")
-        said: list[agentcho.Message] = []
+        before: list[str] = []
         right: list[int] = []
         for _ in range(self.options.rounds):
+            said = await game.together(*(solver.discuss(asked, before) for solver in solvers))
             last = [message.id for message in said]
-            said = await game.together(*(solver.discuss(asked, last) for solver in solvers))
+            before = [*before, *last] if self.options.memory == "all" else last
             right.append(sum(problem.right(message.text) for message in said))
         answers = Counter(problem.answer_in(message.text) for message in said)
         answer = answers.most_common(1)[0][0]

@@ -83,10 +83,23 @@ class PrisonersDilemma(agentcho.Scenario):
         return message.id in {"alice.2", "bob.2"}
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """The points of each, and whether each cooperated."""
+        """The points of each, whether each cooperated, and how each acted on its guess, where it was asked for one."""
         points = {"alice": self.points(outcome.alice, outcome.bob), "bob": self.points(outcome.bob, outcome.alice)}
-        decisions = {"alice": outcome.alice, "bob": outcome.bob}
-        return points | {f"{who} cooperates": float(what == "COOPERATE") for who, what in decisions.items()}
+        decisions: dict[str, Decision] = {"alice": outcome.alice, "bob": outcome.bob}
+        guesses: dict[str, Decision | None] = {"alice": outcome.alice_predicts, "bob": outcome.bob_predicts}
+        judged = self.judgements(decisions, guesses) if None not in guesses.values() else {}
+        return points | {f"{who} cooperates": float(what == "COOPERATE") for who, what in decisions.items()} | judged
+
+    def judgements(self, decisions: dict[str, Decision], guesses: dict[str, Decision | None]) -> dict[str, float]:
+        """The paper's Table 7, of each: `correct`, the guess is what the other did; `exploits`, it expects cooperation
+        and defects; `defends`, it expects defection and defects."""
+        found: dict[str, float] = {}
+        for me, you in (("alice", "bob"), ("bob", "alice")):
+            defects = decisions[me] == "DEFECT"
+            found[f"{me} correct"] = float(guesses[me] == decisions[you])
+            found[f"{me} exploits"] = float(guesses[me] == "COOPERATE" and defects)
+            found[f"{me} defends"] = float(guesses[me] == "DEFECT" and defects)
+        return found
 
     def points(self, mine: Decision, other: Decision) -> float:
         """The points of one player, by its own decision and the other's."""

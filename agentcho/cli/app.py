@@ -17,6 +17,7 @@ from agentcho.cli.bench import bench
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import Given, fields, run_config, spread
 from agentcho.cli.probing import probe
+from agentcho.cli.reproducing import paper
 from agentcho.cli.serving import key, serve
 from agentcho.cli.spans import Spans
 from agentcho.cli.sweeping import sweep
@@ -88,6 +89,7 @@ def app() -> typer.Typer:
         merge,
         compare,
         sweep,
+        paper,
         trace,
         tune,
         audit,

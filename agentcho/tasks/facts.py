@@ -1,16 +1,18 @@
 """Draws questions about facts that need no context: capitals, opposites, colors, and the like.
 
-Does not know: who is asked.
+All facts fall into two halves, so that what is asked about in one half is in no question of the other. Does not know:
+who is asked.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 from functools import cache
 from typing import NamedTuple
 
 from agentcho.tasks.listed import lists
-from agentcho.tasks.task import Problem
+from agentcho.tasks.task import ARTICLE, Problem
 
 
 class Fact(NamedTuple):
@@ -20,6 +22,20 @@ class Fact(NamedTuple):
     about: str
     answer: str
     others: tuple[str, ...]
+
+    @property
+    def entity(self) -> str:
+        """The name of what is asked about, without its article: "a dog" and "dog" are one."""
+        return _entity(self.about)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """What is asked about, and all right answers, by the same names."""
+        return frozenset({self.entity, *map(_entity, (self.answer, *self.others))})
+
+
+def _entity(words: str) -> str:
+    return ARTICLE.sub("", words.casefold())
 
 
 @cache
@@ -36,8 +52,30 @@ def _fact(kind: str, line: str) -> Fact:
     return Fact(kind, about, answer, tuple(others))
 
 
-def draw_fact(dice: random.Random, id: str) -> Problem:
-    """One of the facts, in one of the wordings of its kind."""
-    fact = dice.choice(facts())
+@cache
+def half_of_facts(half: int) -> tuple[Fact, ...]:
+    """The facts of half 1 or 2. Facts that ask about the same entity are in one half, and so is each with those that
+    ask about its answer (the days of the week, a verb and its opposite). Which half that is, the names alone decide."""
+    groups = _groups()
+    return tuple(fact for fact in facts() if _side(groups[fact.entity]) == half)
+
+
+def _side(group: str) -> int:
+    return 1 + hashlib.sha256(f"half/{group}".encode()).digest()[0] % 2
+
+
+def _groups() -> dict[str, str]:
+    """Of each entity that is asked about, the first name in its group."""
+    group = {fact.entity: fact.entity for fact in facts()}
+    for fact in facts():
+        joined = {group[name] for name in fact.named & group.keys()}
+        first = min(joined)
+        group = {name: first if own in joined else own for name, own in group.items()}
+    return group
+
+
+def draw_fact(dice: random.Random, id: str, half: int | None = None) -> Problem:
+    """One of the facts, or of one half of them (1 or 2), in one of the wordings of its kind."""
+    fact = dice.choice(facts() if half is None else half_of_facts(half))
     question = dice.choice(lists("facts")[f"{fact.kind}.ask"]).format(a=fact.about)
     return Problem(id=id, question=question, answers=(fact.answer, *fact.others))

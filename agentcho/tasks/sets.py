@@ -40,7 +40,7 @@ def generators() -> dict[str, Generator]:
     """The built-in generators by name."""
     return {
         "arithmetic": Generator(Problem, draw_problem, "steps", (1, 6)),
-        "facts": Generator(Problem, draw_fact),
+        "facts": Generator(Problem, draw_fact, "half", (1, 2)),
         "concepts": Generator(Concepts, draw_concepts, "size", (2, 60)),
     }
 

@@ -86,6 +86,29 @@ def test_the_payoffs_are_those_of_the_options(alice: str, bob: str) -> None:
     assert (points["alice"], points["bob"]) == table[alice + bob]
 
 
+@pytest.mark.parametrize("guess", ["COOPERATE", "DEFECT"])
+@pytest.mark.parametrize("mine", ["COOPERATE", "DEFECT"])
+@pytest.mark.parametrize("other", ["COOPERATE", "DEFECT"])
+def test_a_guess_is_judged_by_what_both_did(guess: str, mine: str, other: str) -> None:
+    scenario = library.scenario("prisoners-dilemma")(predict=True)
+    outcome = scenario.Outcome(alice=other, bob=mine, alice_predicts="DEFECT", bob_predicts=guess)  # type: ignore[call-arg]
+    table = {"COOPERATE": {"COOPERATE": (0, 0), "DEFECT": (0, 0)}, "DEFECT": {"COOPERATE": (1, 0), "DEFECT": (0, 1)}}
+    score = scenario.score(outcome)
+    assert (score["bob exploits"], score["bob defends"]) == table[mine][guess]
+    assert score["bob correct"] == (1 if guess == other else 0)
+    assert score["alice correct"] == (1 if mine == "DEFECT" else 0)
+
+
+def test_without_guesses_nothing_is_judged() -> None:
+    scenario = library.scenario("prisoners-dilemma")()
+    assert set(scenario.score(scenario.Outcome(alice="DEFECT", bob="DEFECT"))) == {  # type: ignore[call-arg]
+        "alice",
+        "bob",
+        "alice cooperates",
+        "bob cooperates",
+    }
+
+
 def test_a_debater_reads_question_and_turns_but_no_verdict() -> None:
     _, said = game("debate", FakeEngine(deciding), question="What is 2 + 2?", answer="4", rounds=2)
     assert view(said, "ben")[:4] == [

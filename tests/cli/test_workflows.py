@@ -148,6 +148,27 @@ def test_each_round_reads_the_last_one_alone() -> None:
         assert game.reads(f"{name}.3") == [f"{name}.0", "scenario.0", *second]
 
 
+def test_solvers_read_all_rounds_before_where_they_remember_them() -> None:
+    game = Game("parallel-debate", agents=2, rounds=3, memory="all")
+    first, second = (["ada.1", "ben.1"], ["ada.2", "ben.2"])
+    assert game.reads("ada.2") == ["ada.0", "scenario.0", *first]
+    assert game.reads("ben.3") == ["ben.0", "scenario.0", *first, *second]
+
+
+def test_solvers_without_names_share_one_system_prompt_that_names_nobody() -> None:
+    named, nameless = (Game("parallel-debate", agents=3, rounds=2, names=names) for names in (True, False))
+    told = [[e.message.text for e in game.entries if e.message.role == "system"] for game in (named, nameless)]
+    assert [text.partition(". ")[0] for text in told[0]] == [f"Your name is {name}" for name in ("Ada", "Ben", "Cleo")]
+    assert set(told[1]) == {told[0][0].removeprefix("Your name is Ada. ")}
+    system, _ = nameless.reads(spoken(nameless, "ben")[0])
+    assert {nameless.reads(spoken(nameless, name)[0])[0] for name in ("ada", "ben", "cleo")} == {system}
+    assert nameless.reads(spoken(nameless, "ben")[1])[2:] == [spoken(nameless, n)[0] for n in ("ada", "ben", "cleo")]
+
+
+def spoken(game: Game, name: str) -> list[str]:
+    return [e.message.id for e in game.entries if e.message.author == name and e.message.kind == "decode"]
+
+
 def test_the_answer_is_that_of_the_most() -> None:
     right = problem("arithmetic").answers[0]
 

@@ -14,6 +14,7 @@ from .games import GAMES
 from .kept import OUTLIVING
 from .models import SEVERAL
 from .mutant import Mutant
+from .papers import PAPERS
 from .people import PEOPLE
 from .remote import REMOTE
 from .results import IN_HAND
@@ -540,6 +541,7 @@ MUTANTS = (
     *TOOLS,
     *VIEWER,
     *SWEEPS,
+    *PAPERS,
     *IN_HAND,
     *OUTLIVING,
     *REUSING,

@@ -13,7 +13,7 @@ from agentcho.errors import TaskError
 from agentcho.tasks import Concepts, Problem, Task, task_set
 from agentcho.tasks.arithmetic import draw_story
 from agentcho.tasks.concepts import nouns
-from agentcho.tasks.facts import facts
+from agentcho.tasks.facts import facts, half_of_facts
 from agentcho.tasks.listed import lists
 
 
@@ -84,6 +84,50 @@ def test_there_are_many_facts_and_each_is_asked_for_in_several_ways() -> None:
     assert all(re.fullmatch(r"[A-Za-z]+", fact.answer) for fact in facts())
 
 
+def test_no_entity_is_in_both_halves_of_the_facts() -> None:
+    halves = [half_of_facts(half) for half in (1, 2)]
+    assert sorted(fact for half in halves for fact in half) == sorted(facts())
+    assert all(len(half) > 0.35 * len(facts()) for half in halves)
+    one, two = ({plain(fact.about) for fact in half} for half in halves)
+    assert not one & two
+    for half, others in ((halves[0], two), (halves[1], one)):
+        assert not {plain(answer) for fact in half for answer in (fact.answer, *fact.others)} & others
+
+
+def test_facts_that_lead_to_one_another_are_in_one_half() -> None:
+    sides = {(fact.kind, fact.about): half for half in (1, 2) for fact in half_of_facts(half)}
+    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+    assert len({sides["after", day] for day in days}) == 1
+    assert sides["color", "a frog"] == sides["sound", "a frog"] == sides["young", "frog"]
+    assert sides["opposite", "come"] == sides["past", "come"] == sides["past", "go"]
+    assert sides["past", "leave"] == sides["opposite", "left"]
+
+
+def test_the_texts_of_one_half_are_never_drawn_in_the_other() -> None:
+    """By words alone, without the code that splits: each question that one half can draw, against what the other
+    asks about."""
+    wordings = lists("facts")
+    texts = {half: every_question(half) for half in (1, 2)}
+    assert not texts[1] & texts[2]
+    assert len(texts[1] | texts[2]) == sum(len(wordings[f"{fact.kind}.ask"]) for fact in facts())
+    for half in (1, 2):
+        drawn = task_set(f"facts:half={half}", Problem, 7)
+        found = {task.question for task in (drawn[number] for number in range(3000)) if isinstance(task, Problem)}
+        assert found <= texts[half]
+        assert len(found) > 0.9 * len(texts[half])
+
+
+def plain(words: str) -> str:
+    """Names without article and case, by a rule of this test's own."""
+    first, _, rest = words.lower().partition(" ")
+    return rest if first in ("a", "an", "the") and rest else words.lower()
+
+
+def every_question(half: int) -> set[str]:
+    asked = lists("facts")
+    return {line.replace("{a}", fact.about) for fact in half_of_facts(half) for line in asked[f"{fact.kind}.ask"]}
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
@@ -91,7 +135,8 @@ def test_there_are_many_facts_and_each_is_asked_for_in_several_ways() -> None:
         ("arithmetic:steps=9", "steps is a number from 1 to 6"),
         ("arithmetic:size=3", r"'size=3' is no option of it; its options: steps=NUMBER"),
         ("arithmetic:steps=three", "'steps=three' is no option"),
-        ("facts:n=3", "its options: none"),
+        ("facts:n=3", "its options: half=NUMBER"),
+        ("facts:half=3", "half is a number from 1 to 2"),
         ("concepts", "its tasks are of the kind Concepts, and Problem is wanted"),
     ],
 )

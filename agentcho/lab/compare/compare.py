@@ -149,7 +149,8 @@ class Comparing:
 
     def _preferences(self, played: Mapping[str, Games], judge: JudgePort) -> dict[str, Preference]:
         """The judge's preferences between each column's texts and the first column's."""
-        texts = {name: self._texts(games) for name, games in played.items()}
+        scenario, count = self.playing.scenario, self.playing.config.games
+        texts = {name: judged_texts(scenario, games, count) for name, games in played.items()}
         first, *others = texts
         found: dict[str, Preference] = {}
         for name in others:
@@ -159,12 +160,12 @@ class Comparing:
             found[name] = prefer(judge, pairs, counted(self.tell, f"pairs judged ({name})", len(pairs)))
         return found
 
-    def _texts(self, games: Games) -> dict[int, Judged]:
-        """The texts to be judged, by game."""
-        scenario = self.playing.scenario
-        outcomes = {n: games.finished[n].outcome for n in range(self.playing.config.games)}
-        judged = {n: scenario.judged(scenario.Outcome.model_validate(o)) for n, o in outcomes.items() if o is not None}
-        return {n: text for n, text in judged.items() if text is not None}
+
+def judged_texts(scenario: Scenario, games: Games, count: int) -> dict[int, Judged]:
+    """The texts of the first `count` games that a judge compares, by game."""
+    outcomes = {n: games.finished[n].outcome for n in range(count)}
+    judged = {n: scenario.judged(scenario.Outcome.model_validate(o)) for n, o in outcomes.items() if o is not None}
+    return {n: text for n, text in judged.items() if text is not None}
 
 
 def _calls(games: Games) -> int:

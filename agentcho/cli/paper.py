@@ -1,0 +1,249 @@
+"""`agentcho paper`: everything is checked first, then a model is loaded, then tables are played, trained, timed, shown.
+
+Does not know: what is in a table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from agentcho.cli.cluster import Cluster, players
+from agentcho.cli.outputs import Outputs, fault_of, written
+from agentcho.cli.signals import INTERRUPTED
+from agentcho.config import RunConfig, again
+from agentcho.display import Kind
+from agentcho.display.progress import progress
+from agentcho.display.safe import inline
+from agentcho.games import library, runtime
+from agentcho.games.discovery import from_anywhere
+from agentcho.games.runtime import RunResult
+from agentcho.progress import Tell
+from agentcho.records import writer
+from agentcho.records.files import check_folder, writing
+from agentcho.records.writer import Writer
+from agentcho.scenario import Scenario
+
+if TYPE_CHECKING:
+    from agentcho.lab.collect import Playing
+    from agentcho.lab.paper.found import PaperFound
+    from agentcho.lab.paper.reproduction import PaperRequest
+    from agentcho.lab.paper.sets import Data
+    from agentcho.lab.paper.tables import Name
+
+FULL, FEW = 200, 20
+SAID = ("model", "device", "device_map", "dtype", "weights", "kv_dtype", "seed", "temperature", "top_p", "max_tokens")
+"""Options of a run that a result depends on."""
+SHIPPED = ("understudy", "fake")
+"""Models that speak about the generators' tasks alone."""
+
+
+class Asked(NamedTuple):
+    """What the command line asks for. `tasks`: other specifications, by workflow."""
+
+    tables: str | None
+    games: int | None
+    quick: bool
+    budget: str | None
+    data: Any
+    tasks: Mapping[str, str]
+    config: RunConfig
+    at_once: int
+    on: Cluster | None
+    judge: str | None
+    out: Path
+    export: Path | None
+    html: Path | None
+    display: Kind | None
+
+
+def reproduce(asked: Asked) -> int:
+    """Do it, show it, write it. Returns the exit code: 0, 1 where something is left, or 130 after Ctrl-C, when what was
+    over is kept."""
+    from agentcho.display.paper import show
+    from agentcho.lab.collect import Interrupted
+    from agentcho.lab.paper.html import html
+
+    _check_files(asked)
+    with progress("paper", sys.stderr) as told:
+        try:
+            found = _found(asked, told.tell)
+        except (Interrupted, KeyboardInterrupt):
+            told.clear()
+            print(f"interrupted; what was done is in {asked.out}, and the same command goes on", file=sys.stderr)
+            return INTERRUPTED
+        told.clear()
+    show(found, asked.display, sys.stdout)
+    if asked.export is not None:
+        written(asked.export, found.model_dump_json(indent=1) + "\n")
+    if asked.html is not None:
+        written(asked.html, html(found))
+    return 1 if found.left else 0
+
+
+def check_file(file: Path) -> int:
+    """Say what is wrong with a file that was exported. Returns the exit code: 1 where it has a fault."""
+    from agentcho.lab.paper.check import faults
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="--check") from None
+    found = faults(text)
+    for fault in found:
+        print(inline(f"{file}: {fault}"), file=sys.stderr)
+    if not found:
+        print(inline(f"{file}: its schema and its figures fit together"))
+    return 1 if found else 0
+
+
+def _found(asked: Asked, tell: Tell) -> PaperFound:
+    """Check everything, then load, then do what is left to do."""
+    from agentcho.lab.paper.phases import Phases, parsed_budget
+    from agentcho.lab.paper.reproduction import Reproduction
+    from agentcho.lab.paper.rows import World
+
+    budget = None if asked.budget is None else parsed_budget(asked.budget)
+    if asked.judge in SHIPPED:
+        raise typer.BadParameter(f"{asked.judge} is no judge; name a real model", param_hint="--judge")
+    engines = Engines(asked, tell)
+    with writing(asked.out):
+        asked.out.mkdir(parents=True, exist_ok=True)
+    with Writer(asked.out / writer.NAME):
+        request, phases = _request(asked), Phases(asked.out / "phases.jsonl", budget)
+        world = World(asked.config, engines.open, engines.here, asked.out, tell, asked.config.model == "fake")
+        work = Reproduction(world, request, phases)
+        work.check()
+        work.judge = engines.judge()
+        return work.run()
+
+
+def _request(asked: Asked) -> PaperRequest:
+    """What is asked for. A usage error for a table or a workflow that there is not; `TaskError` for tasks that cannot
+    be had."""
+    from agentcho.lab.paper.reproduction import PaperRequest
+    from agentcho.lab.paper.sets import PUBLISHED, sets
+
+    for name in asked.tasks:
+        if name not in PUBLISHED:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(PUBLISHED)}", param_hint="--tasks")
+    data: Data = asked.data or ("generators" if asked.config.model in SHIPPED else "published")
+    tables, games = _tables(asked.tables), asked.games or (FEW if asked.quick else FULL)
+    chosen = sets(data, asked.out / "tasks", asked.tasks, _worked_at(tables))
+    return PaperRequest(tables, games, asked.quick, data, chosen, _command(asked, data, games))
+
+
+def _tables(text: str | None) -> tuple[Name, ...]:
+    """The tables that are named, in the paper's order; all where none is."""
+    from agentcho.lab.paper.tables import NAMES
+
+    if text is None:
+        return NAMES
+    named = [word.strip().lower() for word in text.split(",")]
+    for word in named:
+        if word not in NAMES:
+            raise typer.BadParameter(f"{word!r} is none of {', '.join(NAMES)}", param_hint="--table")
+    return tuple(name for name in NAMES if name in named)
+
+
+def _worked_at(tables: tuple[Name, ...]) -> frozenset[str]:
+    """The workflows whose tasks these tables need."""
+    from agentcho.lab.paper.reproduction import TIMED
+    from agentcho.lab.paper.sets import PUBLISHED
+    from agentcho.lab.paper.tables import SETS, TABLES
+
+    if SETS in tables:
+        return frozenset(PUBLISHED)
+    played = {row.scenario for table in TABLES if table.name in tables for row in table.rows}
+    return frozenset(played | (TIMED.keys() if "5" in tables else set()))
+
+
+def _command(asked: Asked, data: str, games: int) -> str:
+    """The command that finds it again."""
+    words = ["agentcho", "paper", "-n", str(games), "--data", data]
+    words += [] if asked.tables is None else ["--table", asked.tables]
+    words += ["--quick"] if asked.quick else []
+    words += [] if asked.judge is None else ["--judge", asked.judge]
+    for name, spec in asked.tasks.items():
+        words += ["--tasks", f"{name}={spec}"]
+    return again(words, asked.config, SAID)
+
+
+def _check_files(asked: Asked) -> None:
+    """A usage error for files that could not be written, before a model is loaded."""
+    Outputs(json=None, html=asked.html).check()
+    if asked.export is not None and (fault := fault_of(asked.export)) is not None:
+        raise typer.BadParameter(f"{asked.export} cannot be written: {fault}", param_hint="--export")
+    check_folder(asked.out)
+    writer.check(asked.out / writer.NAME)
+
+
+class Engines:
+    """The engines of one command: each is loaded when it is needed first, and not before."""
+
+    def __init__(self, asked: Asked, tell: Tell) -> None:
+        self._asked, self._tell = asked, tell
+        self._workers = None if asked.on is None else ByWorkers(asked.on, asked.config)
+
+    @cached_property
+    def _own(self) -> Any:
+        return runtime.load_engine(self._asked.config, self._tell)
+
+    def here(self) -> Any:
+        """The model in this process."""
+        return self._own
+
+    def judge(self) -> Any:
+        """The model that judges, on the same device; None: none does."""
+        name = self._asked.judge
+        if name is None:
+            return None
+        return runtime.load_engine(self._asked.config.model_copy(update={"model": name}), self._tell)
+
+    def open(self, scenario: Scenario, config: RunConfig) -> Playing:
+        """How games of a scenario are played: here, or by workers."""
+        from agentcho.lab.collect import Playing
+
+        if self._workers is None:
+            return Playing(scenario, config, self._own, self._asked.at_once)
+        workers: Any = self._workers
+        return Playing(scenario, config, workers, self._asked.at_once, workers.play, self.here)
+
+
+class ByWorkers:
+    """The model of workers, who are there while games of a row are played, and gone when something is measured here."""
+
+    def __init__(self, on: Cluster, config: RunConfig) -> None:
+        self._on, self._config = on, config
+        self._met: dict[tuple[str, str], None] = {}
+
+    @cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """As an engine's of one's own; asking for it waits for a worker."""
+        from agentcho.cluster.remote import RemoteEngine
+
+        scenario = library.scenario("direct")()
+        with players(self._on, from_anywhere(scenario.name), self._config, "encodings") as workers:
+            return RemoteEngine(workers, scenario, self._config).fingerprint
+
+    def adapted(self, adapter: str) -> ByWorkers:
+        """The same: workers take the adapter that the options of a game name."""
+        return self
+
+    def meet(self, header: str, text: str) -> None:
+        """Words that games will be forced to say: workers of an engine that knows none (the fake) hear of them."""
+        if self._config.model == "fake":
+            self._met[header, text] = None
+
+    def play(self, scenario: Scenario, config: RunConfig, engine: Any = None, **how: Any) -> RunResult:
+        """Play games by workers, as `games.runtime.play` does on an engine."""
+        from agentcho.cluster.runs import play
+
+        with players(self._on, from_anywhere(scenario.name), self._config, "encodings") as workers:
+            workers.met.update(self._met)
+            return play(workers, scenario, config, **how)

@@ -1,0 +1,63 @@
+"""The command `agentcho paper`. Does not know: how rows are played, what figures mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from agentcho.cli.options import From, Given, fields, run_config
+from agentcho.cli.words import FILE, HERE, LOADING, Display, Where
+from agentcho.config import RunConfig
+
+TABLE = "Of 1, 2, 3, 4, 5, 6, 7, f4 and f8, with commas between.  [default: all]"
+GAMES = "Games a row.  [default: 200; with --quick 20]"
+QUICK = "20 games a row, nothing trained, short texts timed; marked as such."
+BUDGET = "Begin no new part after this time, as 90s, 20m or 1.5h; the same command goes on."
+DATA = "What is worked at.  [default: generators for the understudy, published sets for other models]"
+TASKS = "Other tasks for a workflow, such as a published set's file: multi-qa=triviaqa:verified.json."
+EXPORT = "Write one file with everything that was found (agentcho-paper/1)."
+CHECK = "Play nothing: check such a file, and name each fault."
+KEPT = "Keep all games, adapters and times here; what is there is not done again."
+JUDGE = "A model that compares the texts of Table 2, pair by pair, in both orders."
+REPRODUCED = From(
+    RunConfig,
+    only=(*LOADING, "deterministic", "seed", "temperature", "top_p", "max_tokens", "plain_markers"),
+    helps=HERE | {"seed": "Of every coin and task; traces to train on are of the next."},
+)
+
+
+def paper(
+    table: Annotated[str | None, typer.Option(metavar="TABLES", help=TABLE, show_default=False)] = None,
+    games: Annotated[int | None, typer.Option("-n", "--games", min=1, help=GAMES, show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help=QUICK)] = False,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help=BUDGET, show_default=False)] = None,
+    data: Annotated[Literal["generators", "published"] | None, typer.Option(help=DATA, show_default=False)] = None,
+    tasks: Annotated[list[str] | None, typer.Option(metavar="WORKFLOW=TASKS", help=TASKS, show_default=False)] = None,
+    *,
+    how: Annotated[Given, REPRODUCED],
+    at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
+    where: Where,
+    judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help=KEPT)] = Path("runs/paper"),
+    export: Annotated[Path | None, typer.Option(metavar=FILE, help=EXPORT, show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.", show_default=False)] = None,
+    check: Annotated[Path | None, typer.Option(metavar=FILE, help=CHECK, show_default=False)] = None,
+    display: Display = None,
+) -> None:
+    """Play, train and time every table of the paper (arXiv 2512.23049), and print each beside the paper's figures.
+
+    Exit codes: 0 done, 1 something is left or the checked file has faults, 2 wrong usage, 130 after Ctrl-C.
+    """
+    from agentcho.cli.cluster import cluster
+    from agentcho.cli.paper import Asked, check_file, reproduce
+
+    if check is not None:
+        raise typer.Exit(check_file(check))
+    config = run_config(**how, leakage="audit")
+    given = fields("--tasks", tasks or [])
+    asked = Asked(
+        table, games, quick, budget, data, given, config, at_once, cluster(where), judge, out, export, html, display
+    )
+    raise typer.Exit(reproduce(asked))

@@ -1,0 +1,94 @@
+"""The adapters of the paper's trained rows: traces of baseline games that no row is compared on, and what is trained on
+them. Does not know: how one trains, tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.engine.adapter import Adapter, find_adapter
+from agentcho.lab.collect import Interrupted, Playing
+from agentcho.lab.paper.found import HeldOut
+from agentcho.lab.tune.recipe import Recipe
+from agentcho.progress import Tell
+from agentcho.records.files import writing
+from agentcho.records.trace import Workflow, read_traces
+
+ENOUGH = 200
+"""Traces of an adapter."""
+
+
+class Ends(NamedTuple):
+    """The scenario of one step that is to end as other games did, and the file of its traces."""
+
+    playing: Playing
+    file: Path
+
+
+class Lesson(NamedTuple):
+    """What one adapter is trained on: the games of `playing` with these numbers, in `file`, or what a single step says
+    when it ends as each of them did. `folder` keeps the adapter."""
+
+    playing: Playing
+    numbers: range
+    file: Path
+    single: Ends | None
+    recipe: Recipe
+    folder: Path
+
+    @property
+    def done(self) -> bool:
+        """Whether the adapter is there."""
+        return (self.folder / "agentcho.json").is_file() and not (self.folder / "going").exists()
+
+    @property
+    def adapter(self) -> Adapter:
+        """What was trained."""
+        return find_adapter(self.folder)
+
+    def sample(self, tell: Tell) -> None:
+        """Play the games that its traces lack. `Interrupted`: by Ctrl-C; what was over stays."""
+        from agentcho.lab.tune.sampling import sample
+
+        with writing(self.file):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+        found = sample(self.playing, self.numbers, self.file, tell)
+        if not found.interrupted and self.single is not None:
+            ended = read_traces(self.file)
+            numbers = _first(self.numbers, {int(each.meta["game"]) for each in ended})
+            found = sample(self.single.playing, numbers, self.single.file, tell, ended)
+        if found.interrupted:
+            raise Interrupted
+
+    def train(self, here: Callable[[], Any], tell: Tell) -> None:
+        """Train on the traces, from the last checkpoint where there is one."""
+        from agentcho.lab.tune.lessons import lessons
+        from agentcho.lab.tune.training import Progress, Training
+
+        def told(now: Progress) -> None:
+            tell(f"steps ({self.folder.name}, loss {now.loss:.4f})", now.step, now.steps)
+
+        playing, file = (self.playing, self.file) if self.single is None else self.single
+        name, engine = playing.scenario.name, here()
+        found = lessons(file, name, engine, self.recipe)
+        Training(name, engine, found, self.recipe, self.folder, told).train()
+
+    def held_out(self, asked: Sequence[str]) -> HeldOut:
+        """How many of the tasks that are compared on, by their words, stand in a trace."""
+        found, trained = read_traces(self.file), self.adapter.trained
+        step = 0 if trained is None else trained.step
+        return HeldOut(tasks=len(asked), seen=seen(asked, found), traces=len(found), step=step)
+
+
+def _first(numbers: range, there: set[int]) -> range:
+    """The numbers up to the first game that has no trace, because it ended without an outcome."""
+    missing = (number for number in numbers if number not in there)
+    return range(numbers.start, next(missing, numbers.stop))
+
+
+def seen(asked: Iterable[str], traces: Iterable[Workflow]) -> int:
+    """How many of these words stand in anything that a game was told, and nobody said."""
+    told = [message.text for trace in traces for message in trace.messages if message.author is None]
+    return sum(any(words in text for text in told) for words in asked)

@@ -1,0 +1,146 @@
+"""What a reproduction of the paper found, as a versioned format: `agentcho-paper/1`.
+
+Does not know: how it was found, how it is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agentcho.audit.measurement import Frozen
+from agentcho.config import Mode
+from agentcho.lab.compare.comparison import Difference, Mean, Preference
+from agentcho.lab.paper.sets import Data
+from agentcho.lab.paper.tables import Adapted, Name
+from agentcho.lab.stats import Spread
+
+
+class Score(Frozen):
+    """One score of one row: its mean over games, the paper's figure where it is at hand, and the difference from the
+    row that it is held against, game by game; `holm` is over the differences of this score in this table."""
+
+    mean: Mean
+    paper: float | None = None
+    difference: Difference | None = None
+
+
+class HeldOut(Frozen):
+    """How many tasks a trained row is compared on, how many of them ask in the words of a task of its traces, and how
+    many traces it was trained and chosen on. `step` is the best one: 0 is an adapter that changes nothing."""
+
+    tasks: int
+    seen: int
+    traces: int
+    step: int
+
+
+class RowFound(Frozen):
+    """One row. `games` are those that were asked for, `without` those that ended without an outcome and are in no
+    score. `digest` is that of its tasks. `left_out`: why it has no scores."""
+
+    label: str
+    scenario: str
+    options: dict[str, Any]
+    mode: Mode
+    adapter: Adapted
+    against: str | None
+    tasks: str | None = None
+    digest: str | None = None
+    games: int = 0
+    without: int = 0
+    scores: dict[str, Score] = Field(default_factory=dict)
+    held_out: HeldOut | None = None
+    preferred: Preference | None = None
+    left_out: str | None = None
+
+
+class TableFound(Frozen):
+    """A table of scores; `binary` are those of its scores that no game has otherwise than 0 or 1."""
+
+    name: Name
+    title: str
+    scores: tuple[str, ...]
+    binary: tuple[str, ...]
+    rows: tuple[RowFound, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Timed(Frozen):
+    """One way of reading on the same forced words. Seconds to a first token and to the end, and the baseline's over
+    them within each run: medians over `runs`. `waiting` is the share of the time in which some call waits for its first
+    token."""
+
+    subject: str
+    arm: str
+    runs: int
+    first: Spread
+    seconds: Spread
+    waiting: Spread
+    first_ratio: Spread
+    seconds_ratio: Spread
+
+
+class TimesFound(Frozen):
+    """A table of times. `left_out`: why it has no rows."""
+
+    name: Name
+    title: str
+    rows: tuple[Timed, ...] = ()
+    notes: tuple[str, ...] = ()
+    left_out: str | None = None
+
+
+class SetFound(Frozen):
+    """The tasks of one workflow: where from, what is compared on and trained on, how many one game draws."""
+
+    scenario: str
+    compared: str
+    trained: str
+    draws: int
+    digest: str
+
+
+class Phase(Frozen):
+    """What one part of the work took, in seconds, over all commands that worked at it."""
+
+    name: str
+    seconds: float
+
+
+class PaperFound(Frozen):
+    """All of it. `model` is the fingerprint of the model, `modules` the digest of the sources that ran. `left` are the
+    phases that a budget left over. `digest` is of everything else, so that a changed figure is noticed."""
+
+    format: Literal["agentcho-paper/1"] = "agentcho-paper/1"
+    command: str
+    quick: bool
+    games: int
+    seed: int
+    temperature: float
+    top_p: float
+    max_tokens: int
+    data: Data
+    model: dict[str, str]
+    machine: dict[str, str]
+    modules: str
+    judge: dict[str, str] = Field(default_factory=dict)
+    tables: tuple[TableFound, ...] = ()
+    times: tuple[TimesFound, ...] = ()
+    sets: tuple[SetFound, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    left: tuple[str, ...] = ()
+    digest: str = ""
+
+    def signed(self) -> PaperFound:
+        """The same with its digest."""
+        return self.model_copy(update={"digest": digest_of(self.model_dump(mode="json"))})
+
+
+def digest_of(found: dict[str, Any]) -> str:
+    """SHA-256 of a result as JSON, its `digest` aside; the same however the file is laid out."""
+    rest = {name: value for name, value in found.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

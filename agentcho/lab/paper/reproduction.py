@@ -1,0 +1,332 @@
+"""The paper's tables from the request to the result: rows are played, adapters trained, workflows timed, phase by
+phase; what an earlier command did is not done again.
+
+`ExtraMissing` where the libraries of `agentcho[lab]` are not installed. Does not know: the command line, the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+from agentcho.audit.measurement import Frozen
+from agentcho.errors import ModelError, TaskError, TuneError
+from agentcho.events import Counting
+from agentcho.extras import require
+from agentcho.games.runtime import meet, tasks_of
+from agentcho.games.turn import Forced
+from agentcho.lab.collect import Games, Playing, collected, completed, over
+from agentcho.lab.compare.columns import Column
+from agentcho.lab.compare.compare import Adaptable, forced_words, judged_texts
+from agentcho.lab.compare.comparison import Preference
+from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
+from agentcho.lab.paper import times
+from agentcho.lab.paper.found import HeldOut, PaperFound, SetFound, TableFound, TimesFound
+from agentcho.lab.paper.modules import modules
+from agentcho.lab.paper.phases import Phases, Spent
+from agentcho.lab.paper.rows import Rows, World, digest
+from agentcho.lab.paper.sets import Data, Sets, texts
+from agentcho.lab.paper.tables import SETS, TABLES, Name, Row, Table
+from agentcho.lab.paper.tabulated import Played, tabulated
+from agentcho.progress import counted
+from agentcho.records.environment import machine, versions
+from agentcho.records.files import replace_whole, writing
+from agentcho.records.trace import Workflow
+
+require("to compare and to measure", "lab")
+F = TypeVar("F", bound=Frozen)
+QUICK = "needs training: left out by --quick"
+LEFT = "left over by --budget: the same command goes on"
+FAKE = "the fake engine has no weights to train and no times"
+TIMED: Mapping[str, tuple[Name, str]] = {
+    "multi-qa": ("1", "baseline, serial"),
+    "branch-solve-merge": ("2", "baseline, serial"),
+    "prisoners-dilemma": ("3", "free, baseline"),
+    "tree-of-thoughts": ("4", "ToT, baseline"),
+    "debate": ("4", "MADiter, baseline"),
+    "parallel-debate": ("4", "MADpar, baseline"),
+}
+"""On the words of which row's games a workflow is timed."""
+
+
+class PaperRequest(NamedTuple):
+    """What is asked for: tables by name, games a row, `quick` without what is trained, tasks. `command` repeats it."""
+
+    tables: tuple[Name, ...]
+    games: int
+    quick: bool
+    data: Data
+    sets: Mapping[str, Sets]
+    command: str
+
+
+@dataclass
+class Reproduction:
+    """One reproduction under way."""
+
+    world: World
+    asked: PaperRequest
+    phases: Phases
+    judge: JudgePort | None = None
+    _played: dict[tuple[Name, str], Played] = field(default_factory=dict)
+    _why: dict[tuple[Name, str], str] = field(default_factory=dict)
+    _forced: dict[tuple[Name, str], dict[int, Forced]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Rows:
+        """All rows of it."""
+        return Rows(self.world, self.asked.games, self.asked.data, self.asked.sets)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of scores that are asked for."""
+        return tuple(table for table in TABLES if table.name in self.asked.tables)
+
+    def check(self) -> None:
+        """`TaskError`, `ExtraMissing`: tasks cannot be had, or are too few. Plays nothing."""
+        asked = [row for table in self.tables for row in table.rows]
+        timed = [_table_of(name).row(label) for name, label in TIMED.values()] if "5" in self.asked.tables else []
+        for row in (*asked, *timed):
+            tasks_of(self.rows.scenario(row), self.rows.config(row))
+            if row.adapter != "none" and not (self.asked.quick or self.world.fake):
+                require("to train adapters", "tune", "lab")
+
+    def run(self) -> PaperFound:
+        """Do all that is left to be done, until the budget is used up, and say what is known. `Interrupted`: by
+        Ctrl-C; what was over stays."""
+        for table in self.tables:
+            for row in table.rows:
+                if row.adapter == "none":
+                    self._one(table, row, None)
+        for table in self.tables:
+            for row in table.rows:
+                if row.adapter != "none":
+                    self._trained(table, row)
+        found = tuple(map(self._table, self.tables))
+        timed = tuple(self._times())
+        config, asked = self.world.config, self.asked
+        sampled: dict[str, Any] = config.model_dump(include={"seed", "temperature", "top_p", "max_tokens"})
+        return PaperFound(
+            command=asked.command,
+            quick=asked.quick,
+            games=asked.games,
+            data=asked.data,
+            model=self._fingerprint(),
+            machine=machine() | versions(),
+            modules=modules(),
+            judge={} if self.judge is None else self.judge.fingerprint,
+            tables=found,
+            times=timed,
+            sets=self._sets(),
+            phases=self.phases.found(),
+            left=tuple(self.phases.left),
+            **sampled,
+        ).signed()
+
+    def _fingerprint(self) -> dict[str, str]:
+        first = TABLES[0].rows[0]
+        return dict(self.world.open(self.rows.scenario(first), self.rows.config(first)).engine.fingerprint)
+
+    # -- rows
+
+    def _one(self, table: Table, row: Row, adapter: Path | None, games: int | None = None) -> None:
+        """Play a row's games, or read them."""
+        column = _column(row, adapter)
+        playing = self.rows.playing(row, column, games)
+        folder, reference = self.rows.folder(row, column, playing), self._reference(table, row)
+        if row.against is not None and reference is None:
+            self._why[table.name, row.label] = LEFT
+            return
+        forced = {} if reference is None else self._forced.get(reference, {})
+        with suppress(Spent):
+            found = self._games(f"{_called(table)}: {row.label}", playing, adapter, folder, forced)
+            self._keep(table, row, playing, found)
+            return
+        self._why[table.name, row.label] = LEFT
+
+    def _reference(self, table: Table, row: Row) -> tuple[Name, str] | None:
+        """The row that it is held against, once that is played."""
+        key = (table.name, row.against or "")
+        return key if key in self._played else None
+
+    def _games(
+        self, phase: str, playing: Playing, adapter: Path | None, folder: Path, forced: Mapping[int, Forced]
+    ) -> Games:
+        count = playing.config.games
+        if len(there := over(folder, count) if folder.is_dir() else frozenset()) == count:
+            return collected(folder)
+        if adapter is not None:
+            playing = playing._replace(engine=cast(Adaptable, playing.engine).adapted(str(adapter)))
+        with self.phases.begin(phase):
+            counting = Counting(self.world.tell, count, len(there))
+            counting.what = f"games ({phase})"
+            return completed(playing, folder, forced, counting)
+
+    def _keep(self, table: Table, row: Row, playing: Playing, found: Games) -> None:
+        """Of the games of a row what is needed later: scores, words to time on, words to force, texts to judge."""
+        count, scenario, key = playing.config.games, playing.scenario, (table.name, row.label)
+        ended = {n: found.finished[n] for n in range(count) if found.finished[n].outcome is not None}
+        scores = {
+            n: {name: each.score[name] for name in table.scores if name in each.score} for n, each in ended.items()
+        }
+        words = [found.workflows[n].whole for n in list(ended)[: self._effort.problems]] if row.against is None else []
+        tasks = tasks_of(scenario, playing.config)
+        self._played[key] = Played(
+            scores=scores,
+            games=count,
+            without=count - len(ended),
+            tasks=playing.config.tasks,
+            digest=None if tasks is None else tasks.digest,
+            words=tuple(words),
+            texts=judged_texts(scenario, found, count) if self.judge is not None else {},
+        )
+        if row.against is None:
+            self._forced[key] = forced_words(scenario, found)
+            meet(playing.engine, (entry for said in found.said.values() for entry in said))
+
+    def _trained(self, table: Table, row: Row) -> None:
+        """Train what a row needs, and play it."""
+        key = (table.name, row.label)
+        if self.asked.quick or self.world.fake:
+            self._why[key] = QUICK if self.asked.quick else FAKE
+            return
+        try:
+            lesson = self.rows.lesson(table, row)
+        except TaskError as error:
+            self._why[key] = f"no tasks are left to train on: {error}"
+            return
+        try:
+            if not lesson.done:
+                with self.phases.begin(f"traces for {_called(table)}: {row.label}"):
+                    lesson.sample(self.world.tell)
+                with self.phases.begin(f"training for {_called(table)}: {row.label}"):
+                    lesson.train(self.world.here, self.world.tell)
+        except Spent:
+            self._why[key] = LEFT
+            return
+        except (TuneError, ModelError) as error:
+            self._why[key] = f"cannot be trained: {error}"
+            return
+        self._one(table, row, lesson.folder)
+        if key in self._played:
+            self._played[key] = self._played[key]._replace(held_out=self._held_out(row, lesson.held_out))
+
+    def _held_out(self, row: Row, count: Callable[[Sequence[str]], HeldOut]) -> HeldOut:
+        scenario, config = self.rows.scenario(row), self.rows.config(row)
+        tasks = tasks_of(scenario, config)
+        return count([] if tasks is None else texts(tasks, config.games * scenario.draws()))
+
+    # -- tables
+
+    def _table(self, table: Table) -> TableFound:
+        played = {row.label: self._played.get((table.name, row.label)) for row in table.rows}
+        why = {label: self._why.get((table.name, label), LEFT) for label in played}
+        preferred = self._preferred(table, {label: each for label, each in played.items() if each is not None})
+        return tabulated(table, played, why, preferred, self.world.config.seed)
+
+    def _preferred(self, table: Table, played: Mapping[str, Played]) -> dict[str, Preference]:
+        """What the judge says of each row's texts beside those of the row it is held against, in both orders."""
+        found: dict[str, Preference] = {}
+        for row in table.rows if self.judge is not None else ():
+            if row.label not in played or row.against is None or row.against not in played:
+                continue
+            first, other = played[row.against].texts, played[row.label].texts
+            pairs = [TextPair(first[n], other[n]) for n in sorted(first.keys() & other.keys())]
+            told = self._judged(f"judging {_called(table)}: {row.label}", pairs) if pairs else None
+            found |= {} if told is None else {row.label: told}
+        return found
+
+    def _judged(self, phase: str, pairs: Sequence[TextPair]) -> Preference | None:
+        judge = self.judge
+        assert judge is not None
+        asked = {"judge": judge.fingerprint, "pairs": pairs}
+        told = partial(counted, self.world.tell, f"pairs judged ({phase})", len(pairs))
+        return self._once("judged", asked, Preference, phase, lambda: prefer(judge, pairs, told()))
+
+    def _once(self, kind: str, asked: Mapping[str, Any], what: type[F], phase: str, make: Callable[[], F]) -> F | None:
+        """What a phase makes of what is asked for; read where an earlier command has made it, None where the budget
+        is used up."""
+        file = self.world.folder / kind / f"{digest(asked)}.json"
+        if file.exists():
+            return what.model_validate_json(file.read_bytes())
+        with suppress(Spent):
+            with self.phases.begin(phase):
+                found = make()
+            with writing(file):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            replace_whole(file, found.model_dump_json(indent=1) + "\n")
+            return found
+        return None
+
+    def _sets(self) -> tuple[SetFound, ...]:
+        found = []
+        for name, two in self.asked.sets.items() if SETS in self.asked.tables else ():
+            row = next(row for table in TABLES for row in table.rows if row.scenario == name)
+            tasks = tasks_of(self.rows.scenario(row), self.rows.config(row))
+            assert tasks is not None
+            draws = self.rows.scenario(row).draws()
+            found.append(
+                SetFound(scenario=name, compared=two.compared, trained=two.trained, draws=draws, digest=tasks.digest)
+            )
+        return tuple(found)
+
+    # -- times
+
+    @property
+    def _effort(self) -> times.Effort:
+        return times.QUICK if self.asked.quick else times.Effort()
+
+    def _times(self) -> list[TimesFound]:
+        """Table 5 and Figure 4, where they are asked for."""
+        effort, seed, found = self._effort, self.world.config.seed, list[TimesFound]()
+        if "5" in self.asked.tables:
+            words = {} if self.world.fake else self._words()
+            asked = {name: (len(each), self._played[TIMED[name]].digest) for name, each in words.items()}
+            missing = LEFT if len(words) < len(TIMED) else None
+            make = partial(times.by_workflow, self.world.here, words, self.world.tell)
+            found.append(self._timed("5", asked, make, missing))
+        if "f4" in self.asked.tables:
+            found.append(self._timed("f4", {}, partial(times.sweep, self.world.here, effort, seed, self.world.tell)))
+        return found
+
+    def _timed(
+        self, name: Name, words: Mapping[str, Any], make: Callable[[], TimesFound], missing: str | None = None
+    ) -> TimesFound:
+        title = {"5": "Table 5: times on forced words", "f4": "Figure 4: trees of thoughts, end to end"}[name]
+        if why := FAKE if self.world.fake else missing:
+            return TimesFound(name=name, title=title, left_out=why)
+        config = self.world.config.model_dump(include={"seed", "temperature", "top_p", "max_tokens"})
+        asked = {"name": name, "words": words, "effort": self._effort, "model": self._fingerprint()}
+        made = self._once("times", asked | config, TimesFound, title.partition(":")[0].lower(), make)
+        return made or TimesFound(name=name, title=title, left_out=LEFT)
+
+    def _words(self) -> dict[str, Sequence[Workflow]]:
+        """The words of played games, by workflow; those that no other table has played are played now. Those that a
+        budget left over are missing."""
+        for name, label in TIMED.values():
+            if (name, label) not in self._played:
+                table, games = _table_of(name), min(self.asked.games, self._effort.problems)
+                self._one(table, table.row(label), None, games)
+        return {name: self._played[key].words for name, key in TIMED.items() if key in self._played}
+
+
+def _column(row: Row, adapter: Path | None) -> Column:
+    """The way of reading of a row."""
+    if adapter is None:
+        return Column(mode=row.mode)
+    from agentcho.engine.adapter import find_adapter
+
+    return Column(mode=row.mode, adapter=str(adapter), digest=find_adapter(adapter).digest)
+
+
+def _table_of(name: Name) -> Table:
+    return next(table for table in TABLES if table.name == name)
+
+
+def _called(table: Table) -> str:
+    """ "table 1" or "figure 8"."""
+    return table.title.partition(":")[0].lower()

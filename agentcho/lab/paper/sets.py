@@ -1,0 +1,80 @@
+"""What the paper's workflows work at: generators for the understudy, the published sets for other models. Its Table 6.
+
+What is compared and what is trained on have no task in common: of a generator another seed, and of the facts another
+half; of a published set the tasks behind those that are compared. Does not know: how games are played.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from agentcho.errors import TaskError
+from agentcho.records.files import replace_whole, writing
+from agentcho.tasks import Concepts, Problem, TaskSet, task_set
+
+Data = Literal["generators", "published"]
+WORDS = 30
+"""Words of a task of Branch-Solve-Merge."""
+
+
+class Sets(NamedTuple):
+    """The specifications of one workflow's tasks: to compare on, and to train on."""
+
+    compared: str
+    trained: str
+
+
+GENERATORS = {
+    "multi-qa": Sets("facts:half=2", "facts:half=1"),
+    "branch-solve-merge": Sets(f"concepts:size={WORDS}", f"concepts:size={WORDS}"),
+    **dict.fromkeys(("direct", "tree-of-thoughts", "debate", "parallel-debate"), Sets("arithmetic", "arithmetic")),
+}
+PUBLISHED = {
+    "multi-qa": "triviaqa",
+    "branch-solve-merge": "commongen:@train",
+    **dict.fromkeys(("direct", "tree-of-thoughts", "debate", "parallel-debate"), "math"),
+}
+"""CommonGen's sets of words are joined until they are `WORDS`; its training split alone has enough of them."""
+
+
+def sets(data: Data, folder: Path, given: Mapping[str, str], named: Collection[str]) -> dict[str, Sets]:
+    """By workflow, of those that are `named`. `given` are other specifications for some, by workflow: files of a
+    published set, for a machine without a network. `TaskError`: a set cannot be had. Joined words are written into
+    `folder`."""
+    if data == "generators":
+        known = {name: two for name, two in GENERATORS.items() if name in named}
+        return {name: Sets(given[name], given[name]) if name in given else two for name, two in known.items()}
+    specs = {name: given.get(name, spec) for name, spec in PUBLISHED.items() if name in named}
+    words = "branch-solve-merge"
+    if words in specs and specs[words].startswith("commongen"):
+        specs[words] = _joined(specs[words], folder)
+    return {name: Sets(spec, spec) for name, spec in specs.items()}
+
+
+def _joined(spec: str, folder: Path) -> str:
+    """The words of a set, so many a task, as a file of our own."""
+    tasks, found, words = task_set(spec, Concepts), list[tuple[str, ...]](), dict[str, None]()
+    for number in range(tasks.size or 0):
+        task = tasks[number]
+        assert isinstance(task, Concepts)
+        words |= dict.fromkeys(word.lower() for word in task.words)
+        if len(words) >= WORDS:
+            found.append(tuple(words)[:WORDS])
+            words = {}
+    if not found:
+        raise TaskError(spec, None, f"has fewer than {WORDS} different words in all")
+    file = folder / f"words-{tasks.digest[:12]}.jsonl"
+    with writing(file):
+        folder.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps({"id": f"{WORDS}/{number}", "words": each}) for number, each in enumerate(found))
+    replace_whole(file, "".join(f"{line}\n" for line in lines))
+    return str(file)
+
+
+def texts(tasks: TaskSet, count: int) -> list[str]:
+    """What the first `count` tasks ask, in the words in which games are told them."""
+    found = (tasks[number] for number in range(count))
+    return [task.question if isinstance(task, Problem) else ", ".join(task.words) for task in found]

@@ -1,0 +1,125 @@
+"""Times of the paper's workflows on forced words, arms in turns: its Table 5 on games that were played, its Figure 4 on
+trees of thoughts of random words.
+
+Does not know: what is said, how times are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
+from agentcho.lab.bench.arms import arm as arm_of
+from agentcho.lab.bench.plans import branches
+from agentcho.lab.paper.found import Timed, TimesFound
+from agentcho.lab.stats import spread
+from agentcho.lab.timing import in_turns
+from agentcho.progress import Tell, counted
+from agentcho.records.trace import Workflow
+
+ARMS = (BASELINE, AUDIT, ENFORCE)
+GAIN = 2.2
+"""The paper's Figure 4: so many times sooner end to end, somewhere in it."""
+FIRST_TOKENS = "the paper: first tokens 2.0 to 6.2 times sooner"
+END_TO_END = (
+    "the paper: end to end more than 2.2 times sooner somewhere in its Figure 4; its other figures are not at hand"
+)
+
+
+class Effort(NamedTuple):
+    """On how many games of a workflow it is timed, how often each point of the sweep, and how long its texts are."""
+
+    problems: int = 30
+    repeats: int = 3
+    scale: float = 1.0
+
+
+QUICK = Effort(problems=4, repeats=1, scale=0.1)
+
+
+def by_workflow(here: Callable[[], Any], played: Mapping[str, Sequence[Workflow]], tell: Tell) -> TimesFound:
+    """Table 5: each workflow on its own games' words, once a game, after one to warm up."""
+    rows: list[Timed] = []
+    engine = here()
+    for name, found in ((name, each) for name, each in played.items() if each):
+        told = counted(tell, f"games timed ({name})", len(found))
+        rows += _timed(engine, name, [found[0], *found], 0, told)
+    few = sorted({row.runs for row in rows if row.runs < Effort().problems})
+    notes = [FIRST_TOKENS, "of which workflow each figure of the paper is, is not at hand"]
+    notes += [f"timed on {min(few)} games of a workflow, fewer than {Effort().problems}"] if few else []
+    return TimesFound(name="5", title="Table 5: times on forced words", rows=tuple(rows), notes=tuple(notes))
+
+
+def sweep(here: Callable[[], Any], effort: Effort, seed: int, tell: Tell) -> TimesFound:
+    """Figure 4: trees of thoughts of random words, branches by voters."""
+    rows: list[Timed] = []
+    engine = here()
+    subjects = branches(seed, effort.scale)
+    for number, subject in enumerate(subjects):
+        runs = [subject.warm, *effort.repeats * [subject.workflow]]
+        rows += _timed(engine, subject.name, runs, seed, lambda done: None)
+        tell("points of the sweep", number + 1, len(subjects))
+    title = f"Figure 4: trees of thoughts, end to end, texts of {effort.scale:g} of their usual lengths"
+    notes = (END_TO_END, *reached(rows))
+    return TimesFound(name="f4", title=title, rows=tuple(rows), notes=notes)
+
+
+def reached(rows: Sequence[Timed]) -> tuple[str, ...]:
+    """For each way of ours where it is `GAIN` times sooner to the end than the baseline, where not, and why."""
+    baseline = {row.subject: row for row in rows if row.arm == BASELINE}
+    found = []
+    for arm in dict.fromkeys(row.arm for row in rows if row.arm != BASELINE):
+        own = [row for row in rows if row.arm == arm]
+        there = [row for row in own if row.seconds_ratio.middle >= GAIN]
+        best = max(own, key=lambda row: row.seconds_ratio.middle)
+        where = ", ".join(f"{row.subject} ({row.seconds_ratio.middle:.2f})" for row in there) or "nowhere"
+        short = len(own) - len(there)
+        rest = "" if not short else f", and not at {'the other ' if there else 'any of '}{short} points"
+        found.append(f"{arm}: {GAIN} times sooner end to end {where}{rest}; {_why(baseline[best.subject], best)}")
+    return tuple(found)
+
+
+def _why(baseline: Timed, best: Timed) -> str:
+    """What bounds the gain where it is largest: what the baseline spends while no call waits for its first token."""
+    decoding = 1 - baseline.waiting.middle
+    most = "without bound" if decoding <= 0 else f"{1 / decoding:.2f} times"
+    return (
+        f"the most is {best.seconds_ratio.middle:.2f} at {best.subject}, where the baseline spends {decoding:.0%} of "
+        f"its time while all calls that are under way decode. Reuse saves no such time: with every first token at once "
+        f"it would be {most} sooner"
+    )
+
+
+def _timed(engine: Any, subject: str, runs: Sequence[Workflow], seed: int, told: Any) -> list[Timed]:
+    """All arms on these workflows in turns; the first is to warm up."""
+    takes = {name: partial(_take, engine, name) for name in ARMS}
+    taken = in_turns(takes, runs, told)
+    first = taken[BASELINE]
+    return [_row(subject, name, own, first, seed) for name, own in taken.items()]
+
+
+def _take(engine: Any, name: str, workflow: Workflow) -> Mapping[str, float]:
+    return arm_of(name)(engine, workflow, True).figures()
+
+
+def _row(
+    subject: str, arm: str, own: Sequence[Mapping[str, float]], first: Sequence[Mapping[str, float]], seed: int
+) -> Timed:
+    def column(what: str) -> list[float]:
+        return [one[what] for one in own]
+
+    def ratio(what: str) -> list[float]:
+        return [before[what] / one[what] for before, one in zip(first, own, strict=True)]
+
+    return Timed(
+        subject=subject,
+        arm=arm,
+        runs=len(own),
+        first=spread(column("ttft"), seed),
+        seconds=spread(column("seconds"), seed),
+        waiting=spread(column("prefill"), seed),
+        first_ratio=spread(ratio("ttft"), seed),
+        seconds_ratio=spread(ratio("seconds"), seed),
+    )

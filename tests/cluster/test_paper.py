@@ -1,0 +1,60 @@
+"""`agentcho paper --on ray` with workers in threads: the same rows as by one process, and workers die in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.cli.cluster import Cluster
+from agentcho.cli.paper import ByWorkers
+from agentcho.cluster.config import ClusterConfig
+from agentcho.cluster.driver import Driver, Patience
+from agentcho.cluster.runs import Players
+from agentcho.config import RunConfig
+from agentcho.lab.collect import Playing
+from agentcho.lab.paper.found import PaperFound
+from agentcho.lab.paper.phases import Phases
+from agentcho.lab.paper.reproduction import PaperRequest, Reproduction
+from agentcho.lab.paper.rows import World
+from agentcho.progress import unheard
+from agentcho.scenario import Scenario
+from agentcho.testing import FakeEngine
+
+from .threads import dying, threads
+
+QUICK = Patience(gathering=0.2, hello=5, loading=5, silence=5, beat=0.05)
+REQUEST = PaperRequest(("3",), 2, True, "generators", {}, "agentcho paper")
+
+
+def found(folder: Path, open_: Any) -> PaperFound:
+    config = RunConfig(model="fake", leakage="audit", max_tokens=8)
+    world = World(config, open_, FakeEngine, folder, unheard, True)
+    return Reproduction(world, REQUEST, Phases(folder / "phases.jsonl", None)).run()
+
+
+def test_rows_are_played_by_workers_as_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    @contextmanager
+    def players(on: Cluster, scenario: str, config: RunConfig, heard: Any) -> Iterator[Players]:
+        with threads(dying(0)) as pool:
+            yield Players(Driver(pool, 1, 2, print, QUICK), scenario, heard)
+            started.extend(pool.started)
+
+    def here(scenario: Scenario, config: RunConfig) -> Playing:
+        return Playing(scenario, config, engine)
+
+    def there(scenario: Scenario, config: RunConfig) -> Playing:
+        return Playing(scenario, config, workers, None, workers.play)
+
+    monkeypatch.setattr("agentcho.cli.paper.players", players)
+    engine: Any = FakeEngine()
+    workers: Any = ByWorkers(Cluster(ClusterConfig(on="ray"), 2), RunConfig(model="fake", leakage="audit"))
+    alone, together = found(tmp_path / "one", here), found(tmp_path / "two", there)
+    assert len(started) > 6
+    assert together.tables == alone.tables
+    assert together.model == alone.model

@@ -1,0 +1,280 @@
+"""The paper's tables as data, what is trained on and what is compared on, times, and the published schema.
+
+`python -m tests.experiments.test_paper` writes the schema anew, after the model was changed on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from agentcho.calls.call import Decode, EnginePort
+from agentcho.config import RunConfig
+from agentcho.errors import ConfigError
+from agentcho.games import library
+from agentcho.lab.collect import Playing
+from agentcho.lab.paper import rows as rows_of
+from agentcho.lab.paper.adapters import seen
+from agentcho.lab.paper.check import faults
+from agentcho.lab.paper.found import PaperFound, Timed
+from agentcho.lab.paper.phases import Phases, Spent, parsed_budget
+from agentcho.lab.paper.reproduction import TIMED, PaperRequest, Reproduction
+from agentcho.lab.paper.rows import Rows, World
+from agentcho.lab.paper.sets import PUBLISHED, sets, texts
+from agentcho.lab.paper.tables import TABLES
+from agentcho.lab.paper.times import Effort, by_workflow, reached, sweep
+from agentcho.lab.stats import Spread
+from agentcho.lab.tune.recipe import Recipe
+from agentcho.progress import unheard
+from agentcho.scenario import Scenario
+from agentcho.tasks import Concepts, Problem, task_set
+from agentcho.testing import FakeEngine
+from tools.understudy.corpus import workflow as corpus_of
+
+from ..engines import Engines
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "docs" / "paper.schema.json"
+SENT = ROOT / "docs" / "results" / "community"
+
+
+def current() -> str:
+    """The schema of the model as it is."""
+    schema = PaperFound.model_json_schema(mode="serialization")
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "agentcho-paper/1"}
+    return json.dumps(head | schema, indent=2) + "\n"
+
+
+def test_the_published_schema_is_that_of_the_model() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == current(), "run: python -m tests.experiments.test_paper"
+
+
+def test_all_files_that_were_sent_are_whole() -> None:
+    assert (SENT / "README.md").is_file()
+    for file in SENT.glob("*.json"):
+        text = file.read_text(encoding="utf-8")
+        assert not faults(text), file
+        Draft202012Validator(json.loads(SCHEMA.read_text())).validate(json.loads(text))
+
+
+# -- tables --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_each_row_is_a_scenario_with_these_options_and_is_held_against_a_row_before_it(table: Any) -> None:
+    before: list[str] = []
+    for row in table.rows:
+        scenario = library.scenario(row.scenario)(**row.options)
+        assert scenario.name == row.scenario
+        assert row.against is None or row.against in before
+        assert row.of is None or (table.row(row.of).mode == "baseline" and row.adapter == "distilled")
+        assert set(row.paper) <= set(table.scores)
+        assert row.label not in before
+        before.append(row.label)
+
+
+def test_the_figures_of_the_paper_are_those_of_the_page_on_comparisons() -> None:
+    from tools.pages.comparisons import PAPER
+
+    told = " ".join(PAPER.values())
+    figures = {figure for table in TABLES for row in table.rows for figure in row.paper.values()}
+    assert len(figures) > 18
+    assert [figure for figure in figures if f"{100 * figure:.1f}%" not in told] == []
+
+
+def test_what_is_timed_are_baseline_rows() -> None:
+    for scenario, (name, label) in TIMED.items():
+        row = next(table for table in TABLES if table.name == name).row(label)
+        assert (row.scenario, row.mode, row.against) == (scenario, "baseline", None)
+
+
+# -- held out ------------------------------------------------------------------------------------------------
+
+
+def world(folder: Path, engine: EnginePort | None = None, fake: bool = True, **options: Any) -> World:
+    there = engine or FakeEngine()
+
+    def opened(scenario: Scenario, config: RunConfig) -> Playing:
+        return Playing(scenario, config, there)
+
+    config = RunConfig(model="fake" if fake else "understudy", leakage="audit", **options)
+    return World(config, opened, lambda: there, folder, unheard, fake)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_no_task_that_is_compared_on_is_one_that_is_trained_on(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the words of all tasks: those of the games of a row, and those of the games of its traces."""
+    found = Rows(world(tmp_path), 200, "generators", sets("generators", tmp_path, {}, PUBLISHED))
+    for row in (row for row in table.rows if row.adapter != "none"):
+        lesson, scenario = found.lesson(table, row), found.scenario(row)
+        own, theirs = found.config(row), lesson.playing.config
+        assert own.tasks is not None
+        assert theirs.tasks is not None
+        compared = texts(task_set(own.tasks, scenario.kind, own.seed), own.games * scenario.draws())
+        draws = lesson.playing.scenario.draws()
+        trained = texts(task_set(theirs.tasks, scenario.kind, theirs.seed), lesson.numbers.stop * draws)
+        assert len(set(trained)) > 50
+        assert not set(compared) & set(trained), row.label
+
+
+def test_of_a_published_set_the_tasks_behind_are_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_of, "ENOUGH", 3)
+    lines = (json.dumps({"question": f"Who is {n}?", "answer": {"value": f"P{n}", "aliases": []}}) for n in range(20))
+    (tmp_path / "t.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    given = sets("published", tmp_path, {"multi-qa": f"triviaqa:{tmp_path / 't.jsonl'}"}, {"multi-qa"})
+    rows = Rows(world(tmp_path), 5, "published", given)
+    assert rows.lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned")).numbers == range(5, 8)
+    assert rows.config(TABLES[0].rows[0]).games == 5
+
+
+def test_words_that_a_game_was_told_are_found_and_words_that_were_said_are_not(tmp_path: Path) -> None:
+    from agentcho.lab.tune.sampling import sample
+    from agentcho.records.trace import read_traces
+
+    config = RunConfig(model="fake", mode="baseline", leakage="audit", games=4, tasks="facts:half=1", max_tokens=8)
+    playing = Playing(library.scenario("multi-qa")(), config, FakeEngine())
+    sample(playing, range(4), tmp_path / "t.jsonl", unheard)
+    traces = read_traces(tmp_path / "t.jsonl")
+    asked = {half: texts(task_set(f"facts:half={half}", library.scenario("multi-qa").kind, 0), 8) for half in (1, 2)}
+    assert seen(asked[1], traces) == 8
+    assert seen(asked[2], traces) == 0
+    said = [message.text for trace in traces for message in trace.messages if message.author == "ann"]
+    assert seen([max(said, key=len)], traces[:0]) == 0
+
+
+@pytest.mark.slow
+def test_no_story_and_no_set_of_words_that_is_compared_on_is_in_the_corpus(tmp_path: Path) -> None:
+    """In the views of the first workflows of the understudy's training; facts are there, as in any pretraining."""
+    told = {turn.text for number in range(3000) for sample in corpus_of("train", 0, number) for turn in sample.turns}
+    whole = "\n".join(told)
+    chosen = sets("generators", tmp_path, {}, PUBLISHED)
+    for name, kind in (("debate", Problem), ("branch-solve-merge", Concepts)):
+        compared = texts(task_set(chosen[name].compared, kind, 0), 200)
+        assert len(set(compared)) == 200
+        assert not [text for text in compared if text in whole]
+    facts = texts(task_set(chosen["multi-qa"].compared, Problem, 0), 50)
+    assert [text for text in facts if text in whole]
+
+
+def test_a_judge_is_asked_once_and_what_it_said_is_kept(tmp_path: Path) -> None:
+    chosen = sets("generators", tmp_path, {}, PUBLISHED)
+    request = PaperRequest(("2",), 2, True, "generators", chosen, "agentcho paper")
+    phases = Phases(tmp_path / "phases.jsonl", None)
+
+    def found(judge: FakeEngine) -> PaperFound:
+        return Reproduction(world(tmp_path, max_tokens=8), request, phases, judge).run()
+
+    asked: list[str] = []
+
+    def first(call: Decode, prompt: str) -> str:
+        asked.append(prompt)
+        return "A"
+
+    told = found(FakeEngine(answer=first))
+    rows = {row.label: row.preferred for row in told.tables[0].rows if row.preferred is not None}
+    assert list(rows) == ["baseline, parallel", "choreographed, serial", "choreographed, parallel"]
+    assert {(each.games, each.ties) for each in rows.values()} == {(2, 2)}
+    assert len(asked) == 4  # the fake says the same in all rows: two pairs, in both orders
+    assert "judging table 2: baseline, parallel" in {phase.name for phase in told.phases}
+    assert not faults(told.model_dump_json())
+    assert found(FakeEngine(answer=first)).tables == told.tables
+    assert len(asked) == 4
+
+
+# -- budgets -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("20m", 1200), ("1.5h", 5400)])
+def test_a_budget_is_a_time(text: str, seconds: float) -> None:
+    assert parsed_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1", "0s", "-1h", "1d", "h"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no time"):
+        parsed_budget(text)
+
+
+def test_a_phase_is_kept_however_it_ends_and_added_up_over_commands(tmp_path: Path) -> None:
+    phases = Phases(tmp_path / "p.jsonl", None)
+    with pytest.raises(ZeroDivisionError), phases.begin("one"):
+        raise ZeroDivisionError
+    first = phases.found()[0].seconds
+    with Phases(tmp_path / "p.jsonl", None).begin("one"):
+        pass
+    again = Phases(tmp_path / "p.jsonl", 1e-9)
+    with pytest.raises(Spent), again.begin("two"):
+        pytest.fail("it was begun")
+    assert again.left == ["two"]
+    assert [phase.name for phase in again.found()] == ["one"]
+    assert again.found()[0].seconds >= first
+
+
+# -- times ---------------------------------------------------------------------------------------------------
+
+
+def timed(subject: str, arm: str, ratio: float, waiting: float) -> Timed:
+    def spread(value: float) -> Spread:
+        return Spread(middle=value, low=value, high=value, method="least to largest")
+
+    whole = {"first": spread(0.1), "seconds": spread(1.0), "waiting": spread(waiting)}
+    return Timed(subject=subject, arm=arm, runs=1, first_ratio=spread(1), seconds_ratio=spread(ratio), **whole)
+
+
+def test_it_is_said_where_the_gain_is_reached_where_not_and_why() -> None:
+    rows = [timed("2 branches", "baseline", 1, 0.2), timed("2 branches", "choreographed:audit", 1.2, 0.1)]
+    rows += [timed("16 branches", "baseline", 1, 0.75), timed("16 branches", "choreographed:audit", 2.5, 0.1)]
+    (told,) = reached(rows)
+    assert "2.2 times sooner end to end 16 branches (2.50), and not at the other 1 points" in told
+    assert "25% of its time" in told
+    assert "4.00 times" in told
+    (told,) = reached(rows[:2])
+    assert "nowhere, and not at any of 1 points" in told
+    assert "80% of its time" in told
+
+
+@pytest.mark.slow
+def test_on_the_understudy_rows_are_trained_played_and_timed(
+    engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Table 1 with its adapters, on few games: traces of the other half, nothing seen, nothing done twice."""
+    monkeypatch.setattr(rows_of, "ENOUGH", 6)
+    monkeypatch.setattr(rows_of, "Recipe", lambda **how: Recipe(**how, epochs=1, rank=4))
+    there = world(tmp_path, engines.understudy(), fake=False, max_tokens=24)
+    chosen = sets("generators", tmp_path, {}, PUBLISHED)
+    request = PaperRequest(("1",), 2, False, "generators", chosen, "agentcho paper")
+    found = Reproduction(there, request, Phases(tmp_path / "phases.jsonl", None)).run()
+    rows = {row.label: row for row in found.tables[0].rows}
+    assert {row.left_out for row in rows.values()} == {None}
+    held = [row.held_out for row in rows.values() if row.adapter != "none"]
+    assert [each.seen for each in held if each is not None] == [0, 0, 0]
+    assert {each.tasks for each in held if each is not None} == {4}
+    assert not faults(found.model_dump_json())
+    names = [phase.name for phase in found.phases]
+    assert sum(name.startswith("training for") for name in names) == 3
+    again = Reproduction(there, request, Phases(tmp_path / "phases.jsonl", None)).run()
+    assert again.tables == found.tables
+    assert again.phases == found.phases
+
+
+@pytest.mark.slow
+def test_on_the_understudy_workflows_are_timed_in_turns(engines: Engines, tmp_path: Path) -> None:
+    engine = engines.understudy()
+    request = PaperRequest(("f4",), 2, True, "generators", {}, "agentcho paper")
+    assert request.quick
+    found = sweep(lambda: engine, Effort(problems=1, repeats=1, scale=0.02), 1, unheard)
+    assert len({row.subject for row in found.rows}) == 8
+    assert {row.arm for row in found.rows} == {"baseline", "choreographed:audit", "choreographed:enforce"}
+    assert all(0 <= row.waiting.middle <= 1 for row in found.rows)
+    assert sum("2.2 times sooner end to end" in note for note in found.notes) == 2
+    assert by_workflow(lambda: engine, {"direct": []}, unheard).rows == ()
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(current(), encoding="utf-8")
