@@ -12,8 +12,7 @@ Of several engines in one game each has a resolver, over the same messages. Ther
 an E(m) that is made on that engine; everyone else reads X(m) where m was said on another, under audit and deny too, so
 that what its author had read never gets there. Words that another tokenizer spells otherwise are encoded from their
 text. Of several adapters on one engine each has a resolver too, and they share every X(m), which goes through the base
-alone; whatever else is encoded goes through the adapter of who asks. Does not know: policies, the event loop, what a
-text means.
+alone; all else goes through the adapter of who asks. Does not know: policies, the event loop, what a text means.
 """
 
 from __future__ import annotations
@@ -36,10 +35,8 @@ from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Paren
 from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
 from agentcho.message import Audience
 
-AHEAD = " ahead"
-"""After what is made of a message in a prompt before its caller itself asks for that."""
-EXACT = "exact "
-"""Before the classes of the deterministic profile."""
+AHEAD, EXACT = " ahead", "exact "
+"""After what is made of a message before its caller itself asks for it; before classes of the deterministic profile."""
 
 
 class Resolver:

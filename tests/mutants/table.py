@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .anchors import ANCHORS
 from .arena import ENVIRONMENTS
+from .attacks import GIVEN_AWAY
 from .cluster import CLUSTER
 from .engine import ENGINE
 from .games import GAMES
@@ -545,4 +546,5 @@ MUTANTS = (
     *IN_HAND,
     *OUTLIVING,
     *REUSING,
+    *GIVEN_AWAY,
 )

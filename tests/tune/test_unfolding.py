@@ -15,8 +15,8 @@ from agentcho.config import Leakage, Mode
 from agentcho.errors import ContextOverflow, LeakageError
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow
-from agentcho.runner.batch import Made
 from agentcho.runner.engine import Engine
+from agentcho.runner.gradients import Made
 
 from ..engine.families import Family, each, named
 from ..engine.oracle import Message, Oracle

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
+from agentcho.lab.leaks.result import LCGUARD, LeaksResult, read_leaks
 from agentcho.lab.stats import ratios
 from tools.pages.render import render, write
 
@@ -27,6 +28,7 @@ TUNED = tuple(
 )
 """Audits of a model, and of the same one trained to say what the baseline says."""
 ARMS = ("reuse", "enforce", "plain")
+GIVEN = "bench-leaks.json"
 BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
 
 
@@ -40,6 +42,9 @@ def page(results: Path) -> str:
         tuned=list(_tuned(results)),
         rules=RULES.values(),
         benches=benches,
+        given=_given(results / GIVEN),
+        lcguard=LCGUARD,
+        small=_small,
         mutants=mutants and mutants["mutants"],
         broken_at=mutants and mutants["commit"],
         interference=_read(results / "interference.json"),
@@ -51,6 +56,10 @@ def page(results: Path) -> str:
         ratio=_ratio,
         median=median,
     )
+
+
+def _given(file: Path) -> LeaksResult | None:
+    return read_leaks(file) if file.is_file() else None
 
 
 def _audits(results: Path) -> Iterator[tuple[str, str, AuditReport]]:
@@ -115,6 +124,11 @@ def _read(file: Path) -> Any:
 
 def _number(value: float) -> str:
     return "0" if value == 0 else f"{value:.2g}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def _small(value: float) -> str:
+    """A p-value."""
+    return "< 1e-9" if value < 1e-9 else f"{value:.2g}"
 
 
 def _percent(value: float) -> str:

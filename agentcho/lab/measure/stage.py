@@ -68,8 +68,13 @@ class Stage:
 
     def cached(self, message: str, reader: str) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """Keys and values a layer, `[heads, tokens, dim]`, of what `reader` reads a message through."""
-        parents = _ids(self._resolve(ReadSet(reader, (Read(message),), None, ())))
-        return [(keys.numpy(), values.numpy()) for keys, values in self._engine.cached(parents[0])]
+        return [(keys.numpy(), values.numpy()) for keys, values in self._engine.cached(self.encoding(message, reader))]
+
+    def encoding(self, message: str, reader: str, before: Iterable[str] = ()) -> int:
+        """The id of what `reader` reads a message through, behind the messages `before` in its prompt; held until the
+        stage ends."""
+        reads = tuple(Read(id) for id in (*before, message))
+        return _ids(self._resolve(ReadSet(reader, reads, None, ())))[-1]
 
     def _refuse_direct(self, reads: ReadSet) -> None:
         """A game refuses these before it submits; a score has no guard."""

@@ -161,7 +161,9 @@ TABLES: tuple[Table, ...] = (
         "Table 3: prisoner's dilemma, by Alice's private instruction",
         (COOPERATES, "alice cooperates", "bob", "alice"),
         _settings(),
-        ("which setting each figure of the paper belongs to is not at hand: they keep the order in which they are known",),
+        (
+            "which setting each figure of the paper belongs to is not at hand: they stand as we know them",
+        ),
     ),
     Table(
         "4",

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from agentcho.lab.tune.unfolding import Unfolded
-from agentcho.runner.batch import Made
 from agentcho.runner.engine import Engine
+from agentcho.runner.gradients import Made
 
 
 def loss(engine: Engine, traces: Sequence[Unfolded]) -> Tensor:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agentcho.calls.call import First
+from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
 
 from .scope import Perms, Said, Scope

@@ -143,8 +143,9 @@ class Play:
         self._number[id] = int(message)
         author = self.resolver.drafts[message].metadata.author
         caller = path[0] if path else author if recipe == "author" else None
-        record = self.ledger.record(id, message, caller, recipe, self.engine.receipt(id))
-        assert self.resolver.enter(message, recipe, path, id)
+        receipt = self.engine.receipt(id)
+        record = self.ledger.record(id, message, caller, recipe, receipt)
+        assert self.resolver.enter(message, recipe, path, id, receipt)
         key: Key = (recipe, path or (message,))
         return Made(key, record, self._reached(id))
 

@@ -1,0 +1,122 @@
+"""`agentcho bench leaks`: what a public sentence gives away, by way of reading and by attack.
+
+Does not know: how anything is measured or judged.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from agentcho.cli import speed
+from agentcho.cli.outputs import written
+from agentcho.display.progress import progress
+from agentcho.extras import require
+
+if TYPE_CHECKING:
+    from agentcho.lab.leaks.measured import Asked
+    from agentcho.lab.leaks.result import LeaksResult, Secrets
+
+WAY = (
+    "One or more of author, reuse, in-place, audience, text, and reuse+REPAIR, as reuse+top-k:0.15; default: author, "
+    "reuse, two that repair, audience, text."
+)
+ATTACK = "One or more of linear, mlp, inversion, collision, asked; default: all."
+KIND = "One or more of codes, names, plans, preferences; default: all."
+SENTENCE = "Alice's public words: the same whatever the secret, or what the model says with the secret before it."
+EARLIER = "So many other public sentences of Alice stand before the one that is attacked."
+CANDIDATES = "For how many secrets a collision search encodes the sentence; at least all that are tested."
+TEMPLATES = "How many questions the model is asked; the best one on secrets that are not tested is kept."
+AGAIN = "Go on where the benchmark of --json FILE was stopped, by what is kept in FILE.part."
+Names = list[str] | None
+
+
+def leaks(
+    model: speed.Model = speed.UNDERSTUDY,
+    dtype: speed.Dtype = "auto",
+    way: Annotated[Names, typer.Option(help=WAY, show_default=False)] = None,
+    attack: Annotated[Names, typer.Option(help=ATTACK, show_default=False)] = None,
+    kind: Annotated[Names, typer.Option(help=KIND, show_default=False)] = None,
+    sentence: Annotated[Literal["forced", "natural"], typer.Option(help=SENTENCE)] = "forced",
+    n: Annotated[
+        int, typer.Option("-n", "--secrets", min=20, help="Secrets a kind; the last quarter is tested.")
+    ] = 2000,
+    candidates: Annotated[int, typer.Option(help=CANDIDATES, min=2)] = 2048,
+    templates: Annotated[int, typer.Option(help=TEMPLATES, min=1, max=20)] = 20,
+    earlier: Annotated[int, typer.Option(help=EARLIER, min=0, max=8)] = 0,
+    repeats: speed.Repeats = 3,
+    seed: speed.Seed = 1,
+    json_: speed.Json = None,
+    resume: Annotated[bool, typer.Option("--resume", help=AGAIN)] = False,
+) -> None:
+    """What a public sentence gives away of a private prompt: bits of a secret, by way of reading and by attack."""
+    require("to attack encodings", "lab")
+    from agentcho.lab.leaks.guesses import Effort
+    from agentcho.lab.leaks.measured import ATTACKS, Asked
+    from agentcho.lab.leaks.secrets import KINDS
+    from agentcho.lab.leaks.ways import USUAL, ways
+
+    kinds, attacks = (tuple(dict.fromkeys(given)) for given in (kind or KINDS, attack or ATTACKS))
+    effort = Effort(candidates, templates)
+    asked = Asked(kinds, tuple(ways(way or USUAL)), attacks, n, sentence, earlier, seed, repeats, effort)
+    asked.check()
+    found = _measured(model, dtype, asked, json_, resume)
+    from agentcho.display.attacks import sheets
+
+    typer.echo(speed.text(sheets(found)))
+    for claim in found.claims:
+        typer.echo(f"\n{claim.way}: {claim.verdict}. {claim.sentence}.")
+
+
+def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool) -> LeaksResult:
+    """Measure, keep what was measured beside the result until that is written, and write it."""
+    from agentcho.lab.leaks.measured import Kept, costs, digest, measure
+    from agentcho.records.environment import machine, versions
+    from agentcho.runner.engine import Engine
+
+    settings = asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
+    kept = Kept.begin(file, resume, settings)
+    with progress("bench leaks", sys.stderr) as told:
+        engine = Engine.load(model, dtype=dtype, tell=told.tell)
+        secrets = measure(engine, asked, kept, told.tell)
+        timed = costs(engine, asked, told.tell)
+    where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
+    where |= {"digest": digest(), "machine": machine() | versions()}
+    found = _result(asked, secrets, kept, timed, where)
+    if file is not None:
+        written(file, found.model_dump_json(indent=1) + "\n")
+        kept.done()
+    return found
+
+
+def _result(asked: Asked, secrets: tuple[Secrets, ...], kept: Any, timed: Any, where: dict[str, Any]) -> LeaksResult:
+    from agentcho.lab.leaks.judged import claims, judge
+    from agentcho.lab.leaks.result import LeaksResult
+
+    rows = judge(kept.outcomes(asked), asked.seed)
+    return LeaksResult(
+        **where,
+        seed=asked.seed,
+        n=asked.n,
+        sentence=asked.sentence,
+        earlier=asked.earlier,
+        candidates=asked.effort.candidates,
+        templates=asked.effort.templates,
+        command=_command(),
+        secrets=secrets,
+        rows=rows,
+        claims=claims(rows),
+        costs=timed,
+    )
+
+
+def _command() -> str:
+    """The command that finds it again, of each path its last name alone."""
+    given = sys.argv[sys.argv.index("leaks") :] if "leaks" in sys.argv else ["leaks"]
+    return (
+        f"agentcho bench {shlex.join(Path(word).name if '/' in word else word for word in given if word != '--resume')}"
+    )

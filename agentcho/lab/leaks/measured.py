@@ -1,0 +1,249 @@
+"""All of it: each kind of secret, through each way, by each attack; and what a first token costs in each way.
+
+With a file of the result every outcome is kept beside it at once, so that a run that was stopped goes on. Does not
+know: what outcomes mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentcho.errors import ConfigError, RecordBroken
+from agentcho.games.replay import Replayed, replayed
+from agentcho.lab.bench.workflows import dilemma
+from agentcho.lab.leaks import scene as scenes
+from agentcho.lab.leaks.asked import asked
+from agentcho.lab.leaks.collision import collision
+from agentcho.lab.leaks.guesses import Case, Effort, Guess
+from agentcho.lab.leaks.inversion import inversion
+from agentcho.lab.leaks.probes import linear, mlp
+from agentcho.lab.leaks.result import Cost, Outcome, Secrets
+from agentcho.lab.leaks.scene import SECRET, Scene, Sentence, scene
+from agentcho.lab.leaks.secrets import Split, Symbols, drawn, kind, split
+from agentcho.lab.leaks.seen import seen
+from agentcho.lab.leaks.ways import Way
+from agentcho.lab.measure.play import Ids
+from agentcho.lab.stats import spread
+from agentcho.lab.timing import first_token, in_turns
+from agentcho.progress import Tell
+from agentcho.records.files import check_file, replace_whole
+
+Attack = Callable[[Case], Guess | str]
+ATTACKS: Mapping[str, Attack] = {
+    "linear": linear,
+    "mlp": mlp,
+    "inversion": inversion,
+    "collision": collision,
+    "asked": asked,
+}
+"""All attacks by their names."""
+END = ".part"
+AT_ONCE = 1 << 20
+"""A stride that no text reaches."""
+ROOMS = ("lab/leaks", "lab/measure", "flow", "engine", "runner", "calls")
+
+
+class Asked(NamedTuple):
+    """What is measured: `kinds` of secrets, `ways` and `attacks` by name, on `n` secrets a kind."""
+
+    kinds: tuple[str, ...]
+    ways: tuple[Way, ...]
+    attacks: tuple[str, ...]
+    n: int
+    sentence: Sentence
+    earlier: int
+    seed: int
+    repeats: int
+    effort: Effort
+
+    def check(self) -> None:
+        """`ConfigError`: there is no such attack or kind, or there are not so many secrets."""
+        for attack in self.attacks:
+            if attack not in ATTACKS:
+                raise ConfigError(f"no attack {attack!r}; give one of {', '.join(ATTACKS)}")
+        for each in self.kinds:
+            drawn(kind(each), self.n, self.seed)
+        split(self.n, self.seed)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What outcomes depend on."""
+        free = {"kinds", "ways", "attacks", "repeats"}
+        return {name: str(value) for name, value in self._asdict().items() if name not in free}
+
+
+class Part(BaseModel):
+    """What is kept of a run that is not over."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: str = "agentcho-bench-leaks-part/1"
+    settings: dict[str, str]
+    outcomes: list[Outcome] = []
+
+
+class Kept:
+    """The outcomes so far, and the file beside the result where they are kept; nowhere without one."""
+
+    def __init__(self, file: Path | None, part: Part) -> None:
+        self._file, self._part = file, part
+
+    @classmethod
+    def begin(cls, result: Path | None, resume: bool, settings: dict[str, str]) -> Kept:
+        """`ConfigError`: what is there was asked for otherwise, or is in the way. `RecordBroken`, `CannotWrite`."""
+        if result is None or (result.exists() and not result.is_file()):
+            if resume:
+                raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
+            return cls(None, Part(settings=settings))
+        file = result.with_name(result.name + END)
+        check_file(file)
+        if resume and result.exists() and not file.exists():
+            raise ConfigError(f"{result} is whole: there is nothing to go on with; leave out --resume to measure again")
+        if not file.exists():
+            return cls(file, Part(settings=settings))
+        if not resume:
+            raise ConfigError(f"{file} has what was measured before: go on by --resume, or delete it")
+        part = _read(file)
+        if other := [name for name in settings if part.settings.get(name) != settings[name]]:
+            raise ConfigError(f"{file} was measured otherwise ({', '.join(other)}): ask for the same, or delete it")
+        return cls(file, part)
+
+    def known(self, of: str, way: Way, attack: str) -> bool:
+        """Whether this outcome is there."""
+        return any((each.kind, each.way, each.attack) == (of, way.name, attack) for each in self._part.outcomes)
+
+    def add(self, outcome: Outcome) -> None:
+        """Keep it."""
+        self._part.outcomes.append(outcome)
+        if self._file is not None:
+            replace_whole(self._file, self._part.model_dump_json() + "\n")
+
+    def outcomes(self, asked: Asked) -> list[Outcome]:
+        """Those that are asked for, in the order of kinds, ways and attacks."""
+        known = {(each.kind, each.way, each.attack): each for each in self._part.outcomes}
+        wanted = ((of, way.name, a) for of in asked.kinds for way in asked.ways for a in asked.attacks)
+        return [known[key] for key in wanted if key in known]
+
+    def done(self) -> None:
+        """The result is written: take this away."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> Part:
+    try:
+        return Part.model_validate_json(file.read_bytes())
+    except ValidationError:
+        raise RecordBroken(f"{file}:1", "is not what `agentcho bench leaks` has kept") from None
+
+
+class _Drawn(NamedTuple):
+    """The secrets of one kind on one engine."""
+
+    scene: Scene
+    symbols: Symbols
+    split: Split
+    said: list[Ids] | None
+
+
+def measure(engine: Any, asked: Asked, kept: Kept, tell: Tell) -> tuple[Secrets, ...]:
+    """Attack whatever is not kept yet. `tell` is told of attacks."""
+    asked.check()
+    found, place, of = list[Secrets](), 0, len(asked.kinds) * len(asked.ways) * len(asked.attacks)
+    for name in asked.kinds:
+        given = _draw(engine, asked, name, _telling(tell, name, place, of))
+        found.append(_told(asked, given))
+        for way in asked.ways:
+            lacking = [attack for attack in asked.attacks if not kept.known(name, way, attack)]
+            if lacking:
+                case = _case(engine, asked, given, way, _telling(tell, f"{name}, {way.name}", place, of))
+                for attack in lacking:
+                    kept.add(_outcome(case, attack))
+            place += len(asked.attacks)
+    tell("attacks", of, of)
+    return tuple(found)
+
+
+def _telling(tell: Tell, what: str, place: int, of: int) -> Callable[[str], None]:
+    """Tells of the work on one attack, or on what it needs."""
+    return lambda doing: tell(f"attacks ({what}: {doing})", place, of)
+
+
+def _draw(engine: Any, asked: Asked, name: str, told: Callable[[str], None]) -> _Drawn:
+    of, symbols = kind(name), drawn(kind(name), asked.n, asked.seed)
+    said = None
+    if asked.sentence == "natural":
+        said = scenes.natural(engine, of, symbols, asked.seed, lambda _: told("what Alice says"))
+    return _Drawn(scene(of, engine, asked.earlier, asked.effort.templates), symbols, split(asked.n, asked.seed), said)
+
+
+def _told(asked: Asked, given: _Drawn) -> Secrets:
+    of = given.scene.kind
+    lengths = {len(play.by_id[SECRET].message.tokens) for play in given.scene.plays(given.symbols)}
+    return Secrets(
+        kind=of.name,
+        size=of.size,
+        entropy=of.entropy,
+        symbols=len(of.slots),
+        options=of.options,
+        lengths=len(lengths),
+        sentences=1 if given.said is None else len(set(given.said)),
+    )
+
+
+def _case(engine: Any, asked: Asked, given: _Drawn, way: Way, told: Callable[[str], None]) -> Case:
+    plays = given.scene.plays(given.symbols, given.said)
+    looked = seen(engine, plays, given.scene.before, way, lambda _: told("encodings"))
+    case = Case(engine, given.scene, way, given.symbols, given.split, looked, asked.seed, given.said, asked.effort)
+    return replace(case, told=told)
+
+
+def _outcome(case: Case, attack: str) -> Outcome:
+    found = ATTACKS[attack](case)
+    named: dict[str, Any] = {"kind": case.scene.kind.name, "way": case.way.name, "attack": attack}
+    if isinstance(found, str):
+        return Outcome(**named, unavailable=found)
+    right = (found.symbols == case.of(case.split.test)).sum(axis=1)
+    return Outcome(
+        **named,
+        right=tuple(int(each) for each in right),
+        logq=tuple(float(each) for each in found.logq),
+        entropy=found.entropy,
+        chance=found.chance,
+        where=found.where,
+    )
+
+
+def costs(engine: Any, asked: Asked, tell: Tell) -> tuple[Cost, ...]:
+    """Mean seconds to a first token in each way, which take turns, on a game of random words; the text alone stands for
+    reading it in one's own prompt (baseline)."""
+    trace = dilemma(asked.seed)
+    takes: dict[str, Callable[[Any], Replayed]] = {
+        way.name: partial(_timed, engine, way._replace(policy=way.policy._replace(deterministic=False, shadow="auto")))
+        for way in asked.ways
+    }
+    rounds = asked.repeats + 1
+    found = in_turns(takes, [trace] * rounds, lambda done: tell("repeats (first tokens)", done + 1, rounds))
+    seconds = {name: tuple(first_token(each) for each in taken) for name, taken in found.items()}
+    return tuple(
+        Cost(way=name, workflow=trace.id, seconds=each, spread=spread(each, asked.seed))
+        for name, each in seconds.items()
+    )
+
+
+def _timed(engine: Any, way: Way, trace: Any) -> Replayed:
+    return replayed(trace, engine, way.policy, logits=False, stride=AT_ONCE)
+
+
+def digest() -> str:
+    """Of the source files of the rooms that a measurement runs."""
+    root, found = Path(__file__).parents[2], sha256()
+    for file in sorted(file for room in ROOMS for file in (root / room).rglob("*.py")):
+        found.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
+    return f"sha256 {found.hexdigest()[:16]}"

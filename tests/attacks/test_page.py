@@ -1,0 +1,57 @@
+"""The result as tables of a terminal, as a file, and as a section of the page on leaks, where there is a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcho.display.attacks import sheets
+from agentcho.display.sheet import plain
+from agentcho.lab.leaks.judged import claims, judge
+from agentcho.lab.leaks.result import Cost, LeaksResult, Outcome, Secrets, read_leaks
+from agentcho.lab.stats import spread
+from tools.pages.leakage import page
+
+from .test_judged import ALL, NONE, outcome
+
+LACKING = Outcome(kind="codes", way="author", attack="asked", unavailable="nobody was there")
+
+
+def result() -> LeaksResult:
+    rows = judge([outcome("author", ALL), LACKING, outcome("audience", NONE), outcome("text", NONE)], 1)
+    of = Secrets(kind="codes", size=10_000, entropy=13.29, symbols=4, options=10, lengths=1, sentences=1)
+    cost = Cost(way="author", workflow="dilemma-1", seconds=(0.02, 0.03), spread=spread([0.02, 0.03]))
+    asked = {"seed": 1, "n": 800, "sentence": "forced", "earlier": 0, "candidates": 2048, "templates": 20}
+    where = {"model": "m", "dtype": "float32", "device": "cpu", "digest": "sha256 1", "command": "agentcho bench leaks"}
+    machine = {"machine": "x", "torch": "2", "commit": "c" * 40}
+    found = {"secrets": (of,), "rows": rows, "claims": claims(rows), "costs": (cost,)}
+    return LeaksResult.model_validate(asked | where | found | {"machine": machine})
+
+
+def test_a_file_is_what_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "leaks.json"
+    file.write_text(result().model_dump_json())
+    assert read_leaks(file) == result()
+
+
+def test_the_tables_say_what_was_found_and_what_was_not_tried() -> None:
+    text = "\n".join(map(plain, sheets(result())))
+    lines = [line.split() for line in text.splitlines()]
+    assert next(line for line in lines if line[:2] == ["author", "linear"])[2] == "200/200"
+    assert next(line for line in lines if line[:2] == ["author", "asked"])[-1] == "inconclusive"
+    assert any(line[-5:] == ["no", "more", "than", "the", "text"] for line in lines if line[:1] == ["audience"])
+    assert "25.0" in text, "milliseconds"
+    assert "0.205 to 0.216" in text
+
+
+def test_the_page_has_a_section_where_there_is_a_file_and_is_as_it_was_where_there_is_none(tmp_path: Path) -> None:
+    without = page(tmp_path)
+    assert "What a public sentence gives away" not in without
+    (tmp_path / "bench-leaks.json").write_text(result().model_dump_json())
+    made = page(tmp_path)
+    assert "| author | linear | 200 of 200 (98% to 100%) |" in made
+    assert "| author | asked | | | | | | | inconclusive: not tried: nobody was there |" in made
+    assert "- **audience: no more than the text.**" in made
+    begin, end = made.index("\n## What a public sentence"), made.index("another model and other secrets.")
+    assert "\n\n\n" not in made[begin:end]
+    kept = made[:begin] + made[made.index("no finding of statistics.\n") + len("no finding of statistics.\n") :]
+    assert kept.split() == without.split()
