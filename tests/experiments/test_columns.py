@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.calls.anchored import Anchored
 from agentcho.calls.reuse import REPAIRS, USUAL_APE, WAYS, Ape, Blend, First, Most, parsed_repair, parsed_way
 from agentcho.config import RunConfig
 from agentcho.errors import AdapterError, ConfigError
@@ -89,7 +90,7 @@ def test_all_are_all_kinds_of_repair_and_all_ways_each_once() -> None:
     assert methods == [None, "in-place", "ape", "epic:16", "top-k:0.15", "cacheblend:0.15", "kvcomm", "full"]
     assert len({column.name for column in found}) == len(found) == 10
     kinds = {type(parsed_repair(repair)) for repair in REPAIRS}
-    assert kinds == {First, Most, Blend, str}
+    assert kinds == {First, Most, Blend, Anchored, str}
     assert [type(parsed_way(way)) for way in WAYS] == [str, str, Ape]
     assert parsed_repair("epic:16") == parsed_repair("first-k:16") == First(16)
 

@@ -158,9 +158,18 @@ class Play:
     def _enter(self, draft: Draft, words: Words) -> None:
         data = draft.metadata
         draft.message = Message(
-            id=data.id, game=0, kind=data.kind, role=data.role, author=data.author, audience=data.audience,
-            parents=data.parents, words=words, name=draft.name, offsets=None, new_offset=None,
-        )  # fmt: skip
+            id=data.id,
+            game=0,
+            kind=data.kind,
+            role=data.role,
+            author=data.author,
+            audience=data.audience,
+            parents=data.parents,
+            words=words,
+            name=draft.name,
+            offsets=None,
+            new_offset=None,
+        )
 
 
 AUDIENCES: Mapping[int | None, Audience] = {

@@ -42,11 +42,21 @@ def test_the_model_says_what_the_code_does_in_random_workflows() -> None:
 @pytest.mark.parametrize(
     "rules",
     [
-        AllParents, AsAuthors, AuthorsPlaces, DirectlyDenied, FirstHop, ForAuthors, NothingRefused, OnAuthors, OwnLabel,
-        RepairedByHidden, Roster, WhereClean,
+        AllParents,
+        AsAuthors,
+        AuthorsPlaces,
+        DirectlyDenied,
+        FirstHop,
+        ForAuthors,
+        NothingRefused,
+        OnAuthors,
+        OwnLabel,
+        RepairedByHidden,
+        Roster,
+        WhereClean,
     ],
     ids=lambda rules: rules.__name__,
-)  # fmt: skip
+)
 def test_a_model_of_other_rules_is_told_from_the_code(rules: type[Rules]) -> None:
     assert any(tied(seed, rules=rules).differ for seed in range(40))
 
