@@ -50,6 +50,7 @@ BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
 """The marks around a sentence of the README."""
 
 
+UNDERSTUDY = "understudy"
 STOCK = {GENERATE: "stock `generate` with caches kept by hand", CONTINUOUS: "transformers' continuous batching"}
 
 
@@ -70,10 +71,13 @@ def summary(results: Path) -> str:
     whole = [result for result in flows if result.stepwise]
     names = dict.fromkeys(subject.removesuffix(UNNAMED) for result in flows for subject in result.subjects)
     gains = [
-        Gain(name, _gain(flows, name, "ttft"), _gain(whole, name, "seconds"), _said(name, elsewhere)) for name in names
+        Gain(name, _gain(flows, name, "ttft"), _gain(whole, name, "seconds"), _said(name, flows, elsewhere))
+        for name in names
     ]
     scales = sorted({result.scale for result in whole})
-    return render("speed", gains=gains, stock=[*_stock(flows)], debates=[*_debates(found)], scales=scales)
+    small = [name for name in names for result in whole if result.model == UNDERSTUDY and name in result.subjects]
+    more = {"stock": [*_stock(flows)], "debates": [*_debates(found)], "scales": scales, "small": small}
+    return render("speed", gains=gains, **more)
 
 
 def _gain(flows: Iterable[Result], name: str, what: str) -> tuple[str, str]:
@@ -90,10 +94,17 @@ def _least(flows: Iterable[Result], name: str, arm: str, what: str) -> Iterator[
             yield min(both, key=lambda each: each.middle).shown()
 
 
-def _said(name: str, elsewhere: Judged) -> str:
-    """What becomes of a workflow's words in both ways."""
+def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
+    """What becomes of a workflow's words in both ways, by a result that has judged them itself, or else by the
+    comparison of that workflow."""
     said = {"same": "as good", "changed": "changed", "unknown": "not judged"}
-    audit, enforce = (said[elsewhere.get((name, arm), "unknown")] for arm in (AUDIT, ENFORCE))
+
+    def of(arm: str) -> str:
+        own = (result.words(name, arm) for result in flows if result.has(name, arm))
+        known = (words for words in own if words != "unknown")
+        return said[next(known, elsewhere.get((name, arm), "unknown"))]
+
+    audit, enforce = of(AUDIT), of(ENFORCE)
     return audit if audit == enforce else f"`audit` {audit}, `enforce` {enforce}"
 
 
