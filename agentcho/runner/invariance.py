@@ -5,8 +5,9 @@ Kernels promise no such thing: how a product is summed may depend on how many ro
 rows at all places of a forward, and with rows beside them that are not numbers at all. Where a size fails, it is not
 used; where the first fails, none is (batch invariance; Thinking Machines, "Defeating Nondeterminism in LLM Inference").
 A trial says something of other rows only where all forwards of a size go through the same kernels in the same shapes.
-So a network in which numbers decide what is computed, as those that send tokens to experts, has no size at all. Does
-not know: calls, which rows are fed together.
+So a network in which numbers decide what is computed has no size at all, nor has one that chooses experts for tokens,
+whatever it computes for those it does not choose: its bits were seen to differ where all trials had agreed. Does not
+know: calls, which rows are fed together.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class _Found(NamedTuple):
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While in use, looks at all operations. `decided`: numbers decided what was computed: how large a result is, how
-    rows are divided among products, or what Python does next."""
+    rows are divided among products, which experts count, or what Python does next."""
 
     TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 
@@ -76,7 +77,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tagged = any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
         else:
             tagged = not self.TAGS.isdisjoint(func.tags)
-        self.decided = self.decided or tagged or "grouped_mm" in func.name()
+        chosen = any(name in func.name() for name in ("grouped_mm", "topk"))
+        self.decided = self.decided or tagged or chosen
         return func(*args, **(kwargs or {}))
 
 

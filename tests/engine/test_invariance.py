@@ -22,7 +22,7 @@ from .families import Family, families
 TEXTS = "the quick brown fox", "jumps over a lazy dog and sleeps all day", "so it is told and told again", "a"
 OTHERS = tuple(family for family in families() if family.name in ("gemma2", "llama4_text", "gpt_oss", "gpt_neox"))
 
-EXPERTS = tuple(family for family in families() if family.name in ("mixtral", "gpt_oss"))
+EXPERTS = tuple(family for family in families() if family.name in ("mixtral", "gpt_oss", "llama4_text"))
 
 
 @pytest.fixture
