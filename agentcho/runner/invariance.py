@@ -77,8 +77,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tagged = any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
         else:
             tagged = not self.TAGS.isdisjoint(func.tags)
-        chosen = any(name in func.name() for name in ("grouped_mm", "topk"))
-        self.decided = self.decided or tagged or chosen
+        self.decided = self.decided or tagged or any(name in func.name() for name in ("grouped_mm", "topk"))
         return func(*args, **(kwargs or {}))
 
 

@@ -161,9 +161,7 @@ TABLES: tuple[Table, ...] = (
         "Table 3: prisoner's dilemma, by Alice's private instruction",
         (COOPERATES, "alice cooperates", "bob", "alice"),
         _settings(),
-        (
-            "which setting each figure of the paper belongs to is not at hand: they stand as we know them",
-        ),
+        ("which setting each figure of the paper belongs to is not at hand: they stand as we know them",),
     ),
     Table(
         "4",
