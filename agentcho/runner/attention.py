@@ -106,6 +106,11 @@ def attend(
     )
 
 
+def close(dtype: torch.dtype) -> float:
+    """How far values of a kernel may be from those of `attend`, as a share of the largest: both round in this type."""
+    return 1e-3 if dtype == torch.float32 else 1 / 32
+
+
 def is_plain(locality: Locality, scoring: Scoring) -> bool:
     """Whether every key is seen, and weighed by a plain softmax."""
     return locality.kind == "full" and scoring.softcap is None and scoring.sinks is None

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 from torch.nn.functional import pad
 
-from agentcho.runner.attention import Scoring, attend
+from agentcho.runner.attention import Scoring, attend, close
 
 BLOCK = 128
 """Keys that are read or left together."""
@@ -107,11 +107,6 @@ class _Kind(NamedTuple):
     scale: float
     softcap: float | None
 
-    @property
-    def close(self) -> float:
-        """How far values may be from plain attention's, as a share of the largest; both round in the same type."""
-        return 1e-3 if self.dtype == torch.float32 else 1 / 32
-
 
 def _flexed(kind: _Kind, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
     """The heads that share keys stand one after another as one sequence: whatever their number, keys are read once."""
@@ -161,7 +156,7 @@ def _works(kind: _Kind) -> bool:
     except Exception as error:
         _refuse(kind.device, _failed(error))
         return False
-    wrong = [gap for gap in gaps if not gap <= kind.close]
+    wrong = [gap for gap in gaps if not gap <= close(kind.dtype)]
     if wrong:
         _refuse(kind.device, f"its values are off by {wrong[0]:.2g} of the largest")
     return not wrong

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.runner.attention import Locality, Scoring, attend
+from agentcho.runner.attention import Locality, Scoring, attend, close
 from agentcho.runner.rope import Angles, Rotation, Workspace
 from agentcho.runner.tables import Columns
 
@@ -116,11 +116,6 @@ class Kind(NamedTuple):
     locality: Locality
     scale: float
     softcap: float | None
-
-    @property
-    def close(self) -> float:
-        """How far values may be from plain attention's, as a share of the largest; both round in the same type."""
-        return 1e-3 if self.dtype == torch.float32 else 1 / 32
 
     def form(self, own: bool) -> Any:
         """What the kernel is compiled for: see `kernel.Form`."""
@@ -235,9 +230,9 @@ def _works(kind: Kind) -> bool:
     except Exception as error:
         _refuse(kind.device, _failed(error))
         return False
-    if not gap <= kind.close:
+    if not gap <= close(kind.dtype):
         _refuse(kind.device, f"its values are off by {gap:.2g} of the largest")
-    return gap <= kind.close
+    return gap <= close(kind.dtype)
 
 
 def _refuse(device: torch.device, why: str) -> None:

@@ -510,7 +510,7 @@ KERNELS = (
         "trust a kernel untried",
         "another GPU, or another Triton, may compute something else",
         "agentcho/runner/paged.py",
-        "    return gap <= kind.close\n\n\ndef _refuse",
+        "    return gap <= close(kind.dtype)\n\n\ndef _refuse",
         "    return True\n\n\ndef _refuse",
         (f"{PAGED}::test_a_kernel_that_fails_or_is_off_is_not_used",),
     ),
