@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,13 +16,13 @@ from jsonschema import Draft202012Validator
 
 from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import RunConfig
-from agentcho.errors import ConfigError
+from agentcho.errors import ConfigError, RecordBroken
 from agentcho.games import library
 from agentcho.lab.collect import Playing
 from agentcho.lab.paper import rows as rows_of
 from agentcho.lab.paper.adapters import seen
 from agentcho.lab.paper.check import faults
-from agentcho.lab.paper.found import PaperFound, Timed
+from agentcho.lab.paper.found import PaperFound, Timed, TimesFound
 from agentcho.lab.paper.phases import Phases, Spent, parsed_budget
 from agentcho.lab.paper.reproduction import TIMED, PaperRequest, Reproduction
 from agentcho.lab.paper.rows import Rows, World
@@ -261,6 +263,17 @@ def test_on_the_understudy_rows_are_trained_played_and_timed(
     again = Reproduction(there, request, Phases(tmp_path / "phases.jsonl", None)).run()
     assert again.tables == found.tables
     assert again.phases == found.phases
+
+
+def test_what_is_kept_of_a_phase_and_damaged_is_named(tmp_path: Path) -> None:
+    world: Any = SimpleNamespace(world=SimpleNamespace(folder=tmp_path), phases=Phases(tmp_path / "phases.jsonl", None))
+    timed = TimesFound(name="5", title="times", rows=(), notes=())
+    again = partial(Reproduction._once, world, "times", {"n": 1}, TimesFound, "table 5", lambda: timed)
+    assert again() == again() == timed
+    (file,) = (tmp_path / "times").iterdir()
+    file.write_text(file.read_text()[:-9])
+    with pytest.raises(RecordBroken, match=rf"{file.name}:1: .* delete it, and it is made anew"):
+        again()
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from agentcho.audit.measurement import Frozen
-from agentcho.errors import ModelError, TaskError, TuneError
+from agentcho.errors import ModelError, RecordBroken, TaskError, TuneError
 from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.runtime import meet, tasks_of
@@ -252,7 +252,11 @@ class Reproduction:
         is used up."""
         file = self.world.folder / kind / f"{digest(asked)}.json"
         if file.exists():
-            return what.model_validate_json(file.read_bytes())
+            try:
+                return what.model_validate_json(file.read_bytes())
+            except ValueError:
+                why = "is not what `agentcho paper` has kept of this"
+                raise RecordBroken(f"{file}:1", why, "delete it, and it is made anew") from None
         with suppress(Spent):
             with self.phases.begin(phase):
                 found = make()
