@@ -68,7 +68,7 @@ class Resolver:
         self._public: dict[Key, EncodingId] = {} if kin is None else kin._public
         self._keys: dict[str, list[Key]] = {}
         self._asked: set[Key] = set()
-        self._anchors = AnchorPools()
+        self._anchors = AnchorPools(scoped=reuse.leakage == "deny")
         self._ends: dict[Key, int] = {}
         self._monitor: Monitor = Monitor() if kin is None else kin._monitor
         self._corpora = Corpora(self.drafts, self.spells) if reuse.speculate else None
@@ -204,7 +204,7 @@ class Resolver:
         self._keys.setdefault(message, []).append(key)
         if recipe == "repaired" and isinstance(self.reuse.repair, Anchored) and not path[-1].endswith(AHEAD):
             reused: Key = (self._recipe(None, Read(message)), (message,))
-            self._anchors.enter(path[0], message, id, self._there(reused).get(reused), receipt)
+            self._anchors.enter(path, message, id, self._there(reused).get(reused), receipt)
         return True
 
     def forget(self, message: str) -> list[EncodingId]:
@@ -280,7 +280,7 @@ class Resolver:
                 base, guard = self._through(path[0], read, missing), self._guard(draft, caller)
                 choose = self.reuse.repair
                 if isinstance(choose, Anchored):
-                    choose = choose._replace(anchors=self._anchors.of(path[0], missing))
+                    choose = choose._replace(anchors=self._anchors.of(path, missing))
                 call = Repair(base, choose, *context, self._salt(caller), guard, self._adapter)
             missing[key] = Needed(read.id, "repaired", path, call)
         return missing[key].call

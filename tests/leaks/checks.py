@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from agentcho.calls.anchored import Anchored
 from agentcho.flow.labels import EncodingRecord
 
@@ -39,8 +41,7 @@ class Check:
             assert record.caller == reader
             assert public or self._world.said[record.message].author != reader
             if way.repair != "full" and record.receipt.base is not None:
-                base = self._world.heard(reader, record.message, public) if way.leakage == "enforce" else None
-                assert (self._world.reach(record.message) if base is None else base) <= record.cone
+                assert self._base(reader, record, record.receipt.base, public) <= record.cone
         elif way.leakage == "enforce":
             mine = self._world.said[record.message].author == reader and not public
             assert record.recipe == ("author" if mine else "audience")
@@ -64,12 +65,19 @@ class Check:
             assert record.cone <= reached(record.message).union(
                 *map(self._behind, self._world.view(record.caller or ""))
             )
+            assert self._talk.reuse.leakage != "deny" or record.cone <= reached(record.message)
         else:
             assert record.cone == reached(record.message)
         if record.recipe == "audience":
             self._compact(record)
         else:
             assert record.caller == self._world.said[record.message].author
+
+    def _base(self, reader: str, record: EncodingRecord, base: int, public: bool) -> AbstractSet[str]:
+        """What a repaired encoding has at least: all that lies behind the one whose keys and values it keeps."""
+        if self._talk.reuse.leakage == "enforce":
+            return self._world.heard(reader, record.message, public)
+        return self._talk.records[base].cone if self._anew else self._world.reach(record.message)
 
     @property
     def _anew(self) -> bool:

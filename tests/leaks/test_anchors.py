@@ -12,10 +12,11 @@ import anyio
 import pytest
 
 from agentcho.calls.anchored import Anchored
-from agentcho.calls.call import Receipt
+from agentcho.calls.call import Receipt, Repair
 from agentcho.config import ReusePolicy
 from agentcho.flow.anchors import MOST, OLDEST, AnchorPools
 from agentcho.flow.labels import EncodingRecord
+from agentcho.flow.plans import Needed
 from agentcho.testing import FakeEngine
 
 from .checks import Check
@@ -26,7 +27,7 @@ from .sets import Sets
 from .stage import Plan, Talk
 
 ENFORCE = ReusePolicy("choreographed", "enforce", repair=Anchored(1.0))
-AUDIT = ENFORCE._replace(leakage="audit")
+AUDIT, DENY = ENFORCE._replace(leakage="audit"), ENFORCE._replace(leakage="deny")
 WAYS = pytest.mark.parametrize("reuse", [ENFORCE, AUDIT], ids=["enforce", "audit"])
 
 
@@ -76,6 +77,18 @@ def test_what_anchors_were_encoded_over_is_in_the_cone_and_in_what_is_gathered(r
 
 def test_a_guard_is_satisfied_with_what_is_resolved() -> None:
     Check(talked(ENFORCE, guarded=True))()
+
+
+def test_under_deny_no_anchor_carries_a_secret_into_what_was_said_without_it() -> None:
+    """Ann's last words were said over nothing but the news, so that bob may read them, whatever she had read before."""
+    talk = talked(DENY, guarded=True)
+    open_to_all = next(id for id, plan in talk.plans.items() if plan.text == "ann without the secret")
+    taken = [record for record in repaired(talk) if record.receipt.anchors]
+    assert any(record.message in talk.plans[open_to_all].ids for record in taken)
+    talk.speak(Plan("bob", None, "bob on it", ((talk.out[2], None), (open_to_all, None)), generated=True))
+    Check(talk)()
+    mine = [record for record in talk.records.values() if record.message == open_to_all]
+    assert not any("ann.0" in record.cone for record in mine)
 
 
 @WAYS
@@ -143,11 +156,11 @@ def test_a_game_on_the_engine_without_a_model_leaves_nothing() -> None:
 def entered(pools: AnchorPools, *ids: int, used: int | None = None) -> None:
     for id in ids:
         receipt = Receipt((), 1, True) if used is None else Receipt((), 1, True, 1, (used, used + 500))
-        pools.enter("ann", f"m{id}", id, id + 500, receipt)
+        pools.enter(("ann", f"m{id}@None"), f"m{id}", id, id + 500, receipt)
 
 
 def ids(pools: AnchorPools, caller: str = "ann") -> list[Any]:
-    return [anchor.real for anchor in pools.of(caller, {})]
+    return [anchor.real for anchor in pools.of((caller,), {})]
 
 
 def test_of_the_oldest_the_one_that_was_used_least_goes() -> None:
@@ -177,8 +190,19 @@ def test_they_stand_in_the_order_in_which_they_were_asked_for() -> None:
 
 def test_one_whose_base_was_given_up_meanwhile_is_none() -> None:
     pools = AnchorPools()
-    pools.enter("ann", "m", 3, None, Receipt((), 1, True))
+    pools.enter(("ann", "m@None"), "m", 3, None, Receipt((), 1, True))
     assert ids(pools) == []
+
+
+def test_anchors_that_are_to_be_serve_where_all_that_they_read_is_read() -> None:
+    call, path = Repair(1, Anchored()), ("ann", "secret@None", "news@None")
+    missing: dict[Any, Any] = {("repaired", path): Needed("news", "repaired", path, call)}
+    for scoped, other, there in (
+        (True, ("ann", "more@None"), 0),
+        (True, (*path, "more@None"), 1),
+        (False, path[:1], 1),
+    ):
+        assert len(AnchorPools(scoped).of(other, missing)) == there
 
 
 # -- pairs of workflows ----------------------------------------------------------------------------------------
