@@ -86,7 +86,7 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
-	$(BIN)/python -m tools.pages.stream docs/results docs/how-to/societies.md
+	$(BIN)/python -m tools.pages.sentences docs/results docs/how-to/societies.md
 
 bench-agentdojo: .venv/.tools .venv/clients/agentdojo/.installed  ## AgentDojo's tasks and attacks without a model, and docs/agentdojo.md
 	$(BIN)/python -m tools.bench agentdojo --json docs/results/agentdojo.json

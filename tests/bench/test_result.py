@@ -178,6 +178,16 @@ def test_the_small_ones_have_theirs() -> None:
     assert [each.verdict for each in result(step, bench="step").targets] == ["met", "missed by 54%"]
     step |= {("8 rows", "deterministic"): {"seconds": [0.33]}}
     assert [each.verdict for each in result(step, bench="step").targets][2:] == ["met"]
+
+
+@pytest.mark.parametrize(("kv_dtype", "verdicts"), [(None, ["missed by 15%", "met"]), ("int8", ["missed by 7%"])])
+def test_eight_rows_over_a_message_each_are_aimed_at_by_the_form_of_their_keys(
+    kv_dtype: str | None, verdicts: list[str]
+) -> None:
+    step = {
+        (rows, "agentcho"): {"seconds": [one]} for rows, one in (("1 row", 1), ("8 rows", 1.5), ("8 rows apart", 1.5))
+    }
+    assert [each.verdict for each in result(step, bench="step", kv_dtype=kv_dtype).targets] == verdicts
     own = {
         ("64 agents", "choreographer"): {"share": [0.02]},
         ("fake", "choreographer"): {"requests a second": [4000.0]},
@@ -304,3 +314,15 @@ def test_debates_without_names_have_a_dashed_line_beside_the_others(monkeypatch:
     assert [line.get_linestyle() for line in lines.values()] == ["-", "--"]
     assert [list(line.get_ydata()) for line in lines.values()] == [[3.0, 5.0], [2.0, 1.5]]
     assert [label.get_text() for label in axis.get_xticklabels()] == ["2 agents", "16 agents"]
+
+
+def test_a_stall_is_beside_the_steps_right_around_it() -> None:
+    """With the budget whose greater ratio is least; rows have longer contexts where a prefill took longer."""
+    times = {
+        "undisturbed": {"p95": [0.5]},
+        "a prefill of 9 tokens alone": {"prefill": [10.0]},
+        "beside a prefill of 9 tokens": {"p95": [0.6], "without": [0.4], "prefill": [40.0]},
+        "beside a prefill of 9 tokens, 64 a step": {"p95": [0.3], "without": [0.1], "prefill": [12.0]},
+    }
+    targets = result({("8 rows", arm): values for arm, values in times.items()}, bench="stall", repeats=1).targets
+    assert [each.reached.middle for each in targets] == pytest.approx([3.0, 1.2])

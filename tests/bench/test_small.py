@@ -28,8 +28,8 @@ from tools.bench.stall import ROWS, STEPS, _take, stall
 from tools.bench.step import step
 from tools.bench.stream import ARMS as STREAMS
 from tools.bench.stream import stream
+from tools.pages.sentences import with_sentences
 from tools.pages.speed import page
-from tools.pages.stream import with_sentence
 
 
 def quiet(what: str, done: int, of: int) -> None:
@@ -236,11 +236,12 @@ def test_a_stream_is_timed_beside_its_whole(engine: Engine) -> None:
     )
 
 
-def test_the_sentence_on_streams_is_what_its_result_gives() -> None:
+@pytest.mark.parametrize(("page", "words"), [("societies", "the first token came")])
+def test_sentences_of_figures_are_what_their_results_give(page: str, words: str) -> None:
     docs = Path(__file__).parents[2] / "docs"
-    text = (docs / "how-to" / "societies.md").read_text()
-    assert "the first token came" in text
-    assert with_sentence(text, docs / "results") == text
+    text = (docs / "how-to" / f"{page}.md").read_text()
+    assert words in " ".join(text.split())
+    assert with_sentences(text, docs / "results") == text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -85,9 +85,10 @@ def room(
     found: dict[str, list[dict[str, float]]] = {arm: [] for arm in arms}
     for number in range(repeats):
         for place, arm in enumerate(turns(list(arms), number)):
-            tell(f"runs ({arm})", number * len(arms) + place, repeats * len(arms))
+            done = number * len(arms) + place
 
-            def fits(agents: int, arm: str = arm, seed: int = seed + number) -> bool:
+            def fits(agents: int, arm: str = arm, seed: int = seed + number, done: int = done) -> bool:
+                tell(f"runs ({arm}, {agents} agents)", done, repeats * len(arms))
                 return first_token(engine, crowd(agents, words, seed), arm) <= within
 
             taken = {"agents": float(most(fits)), "limit": within, "tokens": float(engine.room[0])}

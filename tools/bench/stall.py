@@ -42,8 +42,9 @@ def stall(
     engine: Any, tokens: int, budgets: Sequence[int | None], repeats: int, seed: int, tell: Tell
 ) -> list[Figures]:
     """Figures of "8 rows": `UNDISTURBED`, and `beside` for each budget, with "p95" and "median" seconds between tokens;
-    of the latter also "prefill", its seconds from submission to its end, and so of `by_itself`. Budgets take turns, and
-    a short warm-up comes before."""
+    of the latter also "prefill", its seconds from submission to its end, and so of `by_itself`; and "without", the 95th
+    percentile of the steps right before and after, for the smaller the budget is, the longer have the rows' contexts
+    become. Budgets take turns, and a short warm-up comes before."""
     arms = [UNDISTURBED, by_itself(tokens), *(beside(tokens, budget) for budget in budgets)]
     found: dict[str, list[dict[str, float]]] = {arm: [] for arm in arms}
     _take(engine, 256, seed)
@@ -56,7 +57,8 @@ def stall(
             engine.take_place(0, budget)
             undisturbed, during = _take(engine, tokens, seed + number)
             without += undisturbed
-            found[beside(tokens, budget)].append(_between(during) | {"prefill": sum(during)})
+            taken = {"prefill": sum(during), "without": _between(undisturbed)["p95"]}
+            found[beside(tokens, budget)].append(_between(during) | taken)
         found[UNDISTURBED].append(_between(without))
     engine.take_place(0)
     return [Figures.of(f"{ROWS} rows", arm, found[arm]) for arm in arms]

@@ -82,7 +82,7 @@ def _plain(result: Result) -> Iterator[Sheet]:
 def shown(result: Result, each: Figures, what: str) -> str:
     """One figure in a unit that reads well."""
     found = result.spread(each.subject, each.arm, what)
-    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill", "limit", *stream.TIMES):
+    if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill", "without", "limit", *stream.TIMES):
         return f"{found.shown(1, 1000)} ms"
     if what in ("share", "reached"):
         return f"{found.shown(1, 100)}%"

@@ -26,6 +26,8 @@ FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRAC
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
 OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
 STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2.0
+APART, APART_SMALL = 1.6, 1.4
+"""A step of eight rows over a message each, over one of one row: of whole keys and values, and of those in 8 bits."""
 EXACT = 1.5
 """A step of eight rows in the deterministic profile over one in the fast profile."""
 NO_LATER = 1.0
@@ -171,11 +173,17 @@ def _step(result: Result) -> Iterator[Target]:
         yield Target(
             what="a decode step, 1 row: agentcho ÷ stock cached forward", bound=STEP, most=True, reached=reached
         )
-    for rows, what in (("8 rows", "8 rows over one message"), ("8 rows apart", "8 rows over a message each")):
-        if _aimed_at(result) and result.has("1 row", "agentcho") and result.has(rows, "agentcho"):
+    apart = APART if result.kv_dtype is None else APART_SMALL
+    whole = result.model_copy(update={"kv_dtype": None})
+    for rows, what, bound in (
+        ("8 rows", "8 rows over one message", ROWS),
+        ("8 rows apart", "8 rows over a message each", apart),
+    ):
+        aimed = _aimed_at(whole if bound == apart else result)
+        if aimed and result.has("1 row", "agentcho") and result.has(rows, "agentcho"):
             pairs = zip(*(result.values(subject, "agentcho", "seconds") for subject in (rows, "1 row")), strict=True)
             reached = spread([many / one for many, one in pairs], result.seed)
-            yield Target(what=f"a decode step: {what} ÷ 1 row", bound=ROWS, most=True, reached=reached)
+            yield Target(what=f"a decode step: {what} ÷ 1 row", bound=bound, most=True, reached=reached)
         if result.has(rows, "deterministic", "agentcho"):
             reached = result.ratio([rows], "deterministic", "agentcho", "seconds")
             yield Target(what=f"a decode step, {what}: deterministic ÷ fast", bound=EXACT, most=True, reached=reached)
@@ -223,11 +231,11 @@ def growth(result: Result, arm: str) -> Spread:
 
 def _stall(result: Result) -> Iterator[Target]:
     """Of the budget with which the greater of the two, the stall and the wait, is least."""
-    undisturbed, *arms = result.arms
+    arms = result.arms[1:]
     alone = next((arm for arm in arms if arm.endswith(" alone")), None)
     both = [
         (
-            result.ratio(result.subjects, arm, undisturbed, "p95"),
+            _stalled(result, arm),
             None if alone is None else result.ratio(result.subjects, arm, alone, "prefill"),
             arm,
         )
@@ -238,6 +246,12 @@ def _stall(result: Result) -> Iterator[Target]:
     yield Target(what=f"95% of times between tokens, {arm} ÷ undisturbed", bound=STALL, most=True, reached=stalled)
     if waited is not None:
         yield Target(what=f"the prefill, {arm} ÷ {alone}", bound=STALL, most=True, reached=waited)
+
+
+def _stalled(result: Result, arm: str) -> Spread:
+    """Times between tokens beside a prefill over those right before and after it."""
+    times = (result.values(result.subjects[0], arm, what) for what in ("p95", "without"))
+    return spread([during / without for during, without in zip(*times, strict=True)], result.seed)
 
 
 def _peers(result: Result, elsewhere: Judged) -> Iterator[Target]:
