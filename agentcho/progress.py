@@ -23,6 +23,16 @@ def counted(tell: Tell, what: str, of: int, done: int = 0) -> Callable[[int], No
     return lambda done: tell(what, done, of)
 
 
+def heard(tell: Tell, check: Callable[[], None]) -> Tell:
+    """A callback that calls `check` first, whenever it is told of anything."""
+
+    def telling(what: str, done: int, of: int) -> None:
+        check()
+        tell(what, done, of)
+
+    return telling
+
+
 def part(tell: Tell, before: int, of: int) -> Tell:
     """The callback for one part of larger work of `of` in all, of which `before` were done before the part began."""
     return lambda what, done, _: tell(what, before + done, of)

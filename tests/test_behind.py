@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.records.environment import source_digest
 from tests.behind import MEASURED, ROOT, Age, Figures, age, figures, table, told, warnings
 
 
@@ -54,6 +55,48 @@ def test_commits_are_counted_and_those_that_touch_what_was_measured(repository: 
     ]
     (warning,) = warnings(ages)
     assert warning.startswith("warning: docs/speed.md is behind: bench-step.json: of ")
+
+
+def test_what_differs_of_the_code_that_a_result_ran_is_listed(repository: Path) -> None:
+    """By digests, whatever the commits say: of one that moves nothing, of one that nobody committed, of none at all."""
+    commit(repository, "agentcho/engine/a.py")
+    commit(repository, "scenarios/b.py")
+    names = ("agentcho/engine", "scenarios/b.py")
+    ran = " ".join(f"{name}:{source_digest(repository, name)}" for name in names)
+    folder = repository / "docs" / "results"
+    folder.mkdir(parents=True)
+    for name, commit_ in (("bench-step.json", git(repository, "rev-parse", "HEAD")), ("bench-room.json", None)):
+        (folder / name).write_text(json.dumps({"machine": {"modules": ran} | ({"commit": commit_} if commit_ else {})}))
+
+    def ages() -> list[tuple[Figures, Age]]:
+        return [(one, age(one, repository)) for one in figures(repository / "docs")]
+
+    git(repository, "commit", "-q", "--allow-empty", "-m", "nothing")
+    assert [found.differ for _, found in ages()] == [(), ()]
+    assert list(warnings(ages())) == []
+    assert "all that it ran is as it was" in told(*ages()[1])
+    (repository / "agentcho" / "engine" / "a.py").write_text("changed")
+    (repository / "agentcho" / "engine" / "notes.txt").write_text("no code")
+    assert [found.differ for _, found in ages()] == [names[:1], names[:1]]
+    (repository / "scenarios" / "b.py").unlink()
+    (room, step) = ages()
+    assert (room[1].differ, step[1].differ) == (names, names)
+    assert told(*step).endswith("; of what it ran differ: agentcho/engine, scenarios/b.py")
+    (warning,) = warnings([step])
+    assert warning.startswith("warning: docs/speed.md is behind: bench-step.json")
+
+
+def test_a_result_holds_digests_of_the_folders_and_scenarios_that_ran() -> None:
+    """Those of code that was never loaded are not among them."""
+    code = (
+        "import json\nfrom agentcho.games import library\nfrom agentcho.records.environment import sources\n"
+        "library.scenario('direct')\nprint(json.dumps(sources()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    named = dict(each.split(":") for each in json.loads(ran.stdout)["modules"].split())
+    assert {"agentcho/games", "agentcho/records", "scenarios/direct.py"} <= named.keys()
+    assert not {"agentcho/runner", "agentcho/lab/bench", "scenarios/debate.py"} & named.keys()
+    assert all(digest == source_digest(ROOT, name) for name, digest in named.items())
 
 
 def test_what_cannot_be_told_is_said(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

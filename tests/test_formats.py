@@ -17,6 +17,8 @@ from agentcho.flow.views import After
 from agentcho.lab.bench.result import read_result
 from agentcho.lab.collect import collected
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.leaks.result import read_leaks
+from agentcho.lab.paper.found import PaperFound, digest_of
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import read_traces
 
@@ -107,3 +109,24 @@ def test_a_benchmark_is_read() -> None:
     found = read_result(FORMATS / "bench" / "workflows.json")
     assert (found.bench, found.arms) == ("workflows", ("choreographed:audit", "baseline"))
     assert json.loads((FORMATS / "bench" / "leakage.json").read_bytes())["format"] == "agentcho-bench-leakage/1"
+
+
+def test_what_attacks_found_is_read() -> None:
+    found = read_leaks(FORMATS / "bench" / "leaks.json")
+    assert (found.n, [each.kind for each in found.secrets]) == (20, ["codes"])
+    assert [(row.way, row.attack, row.tested) for row in found.rows] == [
+        (way, attack, 5) for way in ("reuse", "text") for attack in ("linear", "collision")
+    ]
+    assert [claim.way for claim in found.claims] == ["reuse"]
+    assert [len(cost.seconds) for cost in found.costs] == [1, 1]
+
+
+def test_a_reproduction_of_the_paper_is_read() -> None:
+    text = (FORMATS / "paper" / "paper.json").read_text()
+    found = PaperFound.model_validate_json(text)
+    assert found.digest == digest_of(json.loads(text))
+    assert (found.games, found.quick, [table.name for table in found.tables]) == (2, True, ["1"])
+    played = [row for row in found.tables[0].rows if row.left_out is None]
+    assert [row.scores["all right"].mean.games for row in played] == [2, 2, 2, 2]
+    assert {each.scenario: each.loaded.same for each in found.sets if each.loaded is not None}["multi-qa"] == 2
+    assert len(found.phases) > 4

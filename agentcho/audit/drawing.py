@@ -48,13 +48,15 @@ class Node(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One edge, from the message that is read to the call that reads it; `path` is that of SVG."""
+    """One edge, from the message that is read to the call that reads it; `path` is that of SVG, `anchors` those of the
+    `Edge`."""
 
     source: str
     target: str
     kind: Kind
     verdict: Verdict
     path: str
+    anchors: tuple[str, ...] = ()
 
 
 class Lane(NamedTuple):
@@ -100,8 +102,8 @@ def draw(report: AuditReport) -> Drawing:
     nodes = {node.said.id: node for node in _nodes(shown.said, lanes, {s for e in shown.edges for s in e.secrets}, box)}
     kinds = _kinds(shown.said, shown.edges)
     drawn = {key: kind for key, kind in kinds.items() if nodes.keys() >= set(key)}
-    verdicts = {(edge.message, edge.call): edge.verdict for edge in shown.edges}
-    lines = sorted(_lines(drawn, verdicts, nodes, box), key=lambda line: KINDS.index(line.kind))
+    leaks = {(edge.message, edge.call): edge for edge in shown.edges}
+    lines = sorted(_lines(drawn, leaks, nodes, box), key=lambda line: KINDS.index(line.kind))
     bottom = max((node.y for node in nodes.values()), default=TOP) + BOX_HEIGHT + SIDE
     width = sum(lane.width for lane in lanes) + 2 * SIDE
     return Drawing(width, bottom, box, lanes, tuple(nodes.values()), tuple(lines), shown)
@@ -157,12 +159,14 @@ def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[Key, Kind]:
     return kinds | {(edge.message, edge.call): "leaks" for edge in edges}
 
 
-def _lines(kinds: dict[Key, Kind], verdicts: dict[Key, Verdict], nodes: dict[str, Node], box: float) -> Iterator[Line]:
+def _lines(kinds: dict[Key, Kind], leaks: dict[Key, Edge], nodes: dict[str, Node], box: float) -> Iterator[Line]:
     heights = _heights([port for key in kinds for port in _ports(key, nodes)])
     for (source, target), kind in kinds.items():
         ends = heights[(source, target), True], heights[(source, target), False]
         path = _path(nodes[source], nodes[target], box, *ends)
-        yield Line(source, target, kind, verdicts.get((source, target), "clean"), path)
+        edge = leaks.get((source, target))
+        verdict, anchors = ("clean", ()) if edge is None else (edge.verdict, edge.anchors)
+        yield Line(source, target, kind, verdict, path, anchors)
 
 
 def _sides(source: Node, target: Node) -> tuple[float, float]:

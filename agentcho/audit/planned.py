@@ -20,14 +20,15 @@ from agentcho.audit.verdict import Reading, Share
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import EncodingId
-from agentcho.config import Leakage, Mode, RepairBy, RunConfig
+from agentcho.calls.reuse import ROTATE
+from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, RunConfig
 from agentcho.engine.cache import Encoding, KVEntry
 from agentcho.engine.core import EngineCore
 from agentcho.engine.layout import Piece, Segment
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import ConfigError, LeakageError
 from agentcho.flow.labels import EncodingRecord
-from agentcho.games.replay import replay
+from agentcho.games.replay import replayed
 from agentcho.games.traced import traced
 from agentcho.message import SCENARIO
 from agentcho.records.trace import Workflow, read_traces
@@ -117,18 +118,19 @@ def audit_traces(
     deterministic: bool = False,
     key: bytes | None = None,
     repair: str | None = None,
+    reuse: str = ROTATE,
 ) -> AuditReport:
-    """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage` and `repair` (such as "first-k:4")
-    would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the file is none. `ConfigError`:
-    what that repair does, only a model knows."""
+    """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage`, `repair` (such as "first-k:4") and
+    `reuse` (such as "in-place") would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the
+    file is none. `ConfigError`: these do not go together, or what that repair does, only a model knows."""
     traces, seal = read_traces(path), Seal(key or new_key(), reveal)
-    config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair)
+    config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair, reuse=reuse)
     if isinstance(config.policy.repair, Anchored):
         raise ConfigError(
             f"which messages {repair} encodes anew goes by a model's embeddings, and a trace is audited without one: "
             "give another one, or audit the record of a run"
         )
-    plans = [plan(trace, mode, leakage, deterministic, config.policy.repair) for trace in traces]
+    plans = [planned(trace, config.policy) for trace in traces]
     places = dict(enumerate(_lines(path)))
     ended = {game: one.refusal for game, one in enumerate(plans) if one.refusal is not None}
     refused = {game: _refused(game, traces[game], why, places[game], seal) for game, why in ended.items()}
@@ -141,13 +143,19 @@ def plan(
 ) -> Plan:
     """Play one workflow on sets; its entries in the order of the trace. In baseline mode direct leaks are recorded
     where `leakage` is audit, as ever."""
+    return planned(trace, ReusePolicy(mode, leakage, deterministic=deterministic, repair=repair))
+
+
+def planned(trace: Workflow, reuse: ReusePolicy) -> Plan:
+    """`plan` under a policy that is there already. By which positions and weights messages are read changes no
+    influence, but may change which encodings are made and which are shared."""
     engine = SymbolicEngine()
     try:
-        replayed = replay(trace, engine, mode, leakage, deterministic, logits=False, repair=repair)
+        played = replayed(trace, engine, reuse, logits=False)
     except (LeakageError, ExceptionGroup) as error:
         return Plan((), _refusal(error))
     order = {message.id: place for place, message in enumerate(trace.messages)}
-    entries = sorted(replayed.entries, key=lambda entry: order[entry.message.id])
+    entries = sorted(played.entries, key=lambda entry: order[entry.message.id])
     tokens = {entry.message.id: entry.message.tokens for entry in entries}
     return Plan(tuple(_believed(entry, engine, tokens) for entry in entries), None)
 

@@ -46,8 +46,9 @@ class Edge(Frozen):
     nearest of them, through the messages that were attended to on the way; `hops` is its length in steps, 0 for
     a direct leak. `recipe` tells which kind of encoding it was. positional: `path` leads to the message whose place
     tells something, and on to what it counts from, where that is known. unlabelled: a `message` that is not known
-    is "#" and the encoding's id. `encoding` 0: there is none, for the reading was refused, or was of a text, in the
-    prompt of a model behind an API (`recipe` "prompt").
+    is "#" and the encoding's id. `anchors` are the messages by whose encodings it was corrected (KVCOMM): they are
+    behind it as what it attended to is. `encoding` 0: there is none, for the reading was refused, or was of a text, in
+    the prompt of a model behind an API (`recipe` "prompt").
     """
 
     game: int
@@ -60,6 +61,7 @@ class Edge(Frozen):
     secrets: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     hops: int = 0
+    anchors: tuple[str, ...] = ()
 
 
 class Blockage(Frozen):

@@ -106,7 +106,7 @@ def of_traces(path: Path, traces: Sequence[Workflow], config: RunConfig, seal: S
         games=len(traces),
         lost=tuple(f"game {game} did not come to its end" for game, trace in enumerate(traces) if trace.unfinished),
         agents=tuple(sorted({agent for trace in traces for agent in trace.agents})),
-        reproduce=again(audit, config, ("deterministic", "repair")),
+        reproduce=again(audit, config, ("deterministic", "repair", "reuse")),
     )
 
 

@@ -137,7 +137,13 @@ class GameVerdict:
             message=read.message if read else f"#{id}",
             recipe=(read or call).recipe,
             verdict=verdict,
+            anchors=self._anchors(read),
         )
+
+    def _anchors(self, read: EncodingRecord | None) -> tuple[str, ...]:
+        """The messages by whose encodings one was corrected, each once; those of no record are in its fault."""
+        ids, records = () if read is None else read.receipt.anchors, self.cones.records
+        return tuple(dict.fromkeys(records[id].message for id in ids if id in records))
 
     def _verdict(self, reader: str, call: EncodingRecord, piece: int, id: int) -> tuple[Verdict, tuple[Share, ...]]:
         """The first that applies of an encoding whose cone is known."""

@@ -16,6 +16,7 @@ from agentcho.cli import speed
 from agentcho.cli.outputs import written
 from agentcho.display.progress import progress
 from agentcho.extras import require
+from agentcho.progress import heard
 
 if TYPE_CHECKING:
     from agentcho.lab.leaks.measured import Asked
@@ -75,17 +76,18 @@ def leaks(
 def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
     from agentcho.lab.leaks.measured import Kept, costs, digest, measure
-    from agentcho.records.environment import machine, versions
+    from agentcho.lab.timing import stoppable
+    from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
 
     settings = asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
     kept = Kept.begin(file, resume, settings)
     with progress("bench leaks", sys.stderr) as told:
         engine = Engine.load(model, dtype=dtype, tell=told.tell)
-        secrets = measure(engine, asked, kept, told.tell)
+        secrets = stoppable(lambda check: measure(engine, asked, kept, heard(told.tell, check)))
         timed = costs(engine, asked, told.tell)
     where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
-    where |= {"digest": digest(), "machine": machine() | versions()}
+    where |= {"digest": digest(), "machine": machine() | versions() | sources()}
     found = _result(asked, secrets, kept, timed, where)
     if file is not None:
         written(file, found.model_dump_json(indent=1) + "\n")

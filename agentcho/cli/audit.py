@@ -37,6 +37,7 @@ from agentcho.games.discovery import find as on_shelf
 from agentcho.games.faults import words
 from agentcho.games.runtime import tasks_of
 from agentcho.progress import Tell
+from agentcho.records.environment import sources
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import read_traces
 
@@ -45,7 +46,7 @@ Nature = Literal["scenario", "trace", "run"]
 
 TAKES: dict[Nature, frozenset[str]] = {
     "scenario": frozenset(AUDITED.fields(())) | {"set"},
-    "trace": frozenset({"mode", "leakage", "deterministic", "repair", "model", "adapter", "seed"}),
+    "trace": frozenset({"mode", "leakage", "deterministic", "repair", "reuse", "model", "adapter", "seed"}),
     "run": frozenset({"seed"}),
 }
 """The options that each kind of target takes. A run was played already: nothing can be said about how."""
@@ -198,7 +199,13 @@ def _of_trace(asked: Asked, told: Progress) -> AuditReport:
     options say otherwise."""
     path, config = Path(asked.target), run_config(**{"leakage": "audit", **asked.how})
     report = auditing.audit_traces(
-        path, config.mode, config.leakage, asked.reveal, config.deterministic, repair=config.repair
+        path,
+        config.mode,
+        config.leakage,
+        asked.reveal,
+        config.deterministic,
+        repair=config.repair,
+        reuse=config.reuse,
     )
     return _measured(report, path, _engine(config, told.tell), config, told.tell) if asked.measure else report
 
@@ -219,7 +226,8 @@ def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config:
 
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
     found = measure(games, engine, seed=config.seed, tell=tell)
-    return auditing.measured(report, found, controls(found))
+    ran = report.subject.model_copy(update={"environment": report.subject.environment | sources()})
+    return auditing.measured(report.model_copy(update={"subject": ran}), found, controls(found))
 
 
 def _engine(config: RunConfig, tell: Tell) -> Any:

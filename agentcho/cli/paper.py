@@ -18,7 +18,7 @@ from agentcho.cli.outputs import Outputs, fault_of, written
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig, again
 from agentcho.display import Kind
-from agentcho.display.progress import progress
+from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import inline
 from agentcho.games import library, runtime
 from agentcho.games.discovery import from_anywhere
@@ -72,7 +72,7 @@ def reproduce(asked: Asked) -> int:
     _check_files(asked)
     with progress("paper", sys.stderr) as told:
         try:
-            found = _found(asked, told.tell)
+            found = _found(asked, told)
         except (Interrupted, KeyboardInterrupt):
             told.clear()
             print(f"interrupted; what was done is in {asked.out}, and the same command goes on", file=sys.stderr)
@@ -102,24 +102,29 @@ def check_file(file: Path) -> int:
     return 1 if found else 0
 
 
-def _found(asked: Asked, tell: Tell) -> PaperFound:
-    """Check everything, then load, then do what is left to do."""
+def _found(asked: Asked, told: Progress) -> PaperFound:
+    """Check everything, then load, say how long it will take where that is known, then do what is left to do."""
+    from agentcho.lab.paper.estimate import estimated
     from agentcho.lab.paper.phases import Phases, parsed_budget
     from agentcho.lab.paper.reproduction import Reproduction
     from agentcho.lab.paper.rows import World
+    from agentcho.lab.paper.wording import planned
 
     budget = None if asked.budget is None else parsed_budget(asked.budget)
     if asked.judge in SHIPPED:
         raise typer.BadParameter(f"{asked.judge} is no judge; name a real model", param_hint="--judge")
-    engines = Engines(asked, tell)
+    engines = Engines(asked, told.tell)
     with writing(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)
     with Writer(asked.out / writer.NAME):
         request, phases = _request(asked), Phases(asked.out / "phases.jsonl", budget)
-        world = World(asked.config, engines.open, engines.here, asked.out, tell, asked.config.model == "fake")
+        world = World(asked.config, engines.open, engines.here, asked.out, told.tell, asked.config.model == "fake")
         work = Reproduction(world, request, phases)
         work.check()
         work.judge = engines.judge()
+        if parts := estimated(work):
+            told.clear()
+            print(f"paper: {planned(parts)}", file=sys.stderr, flush=True)
         return work.run()
 
 

@@ -128,10 +128,10 @@ class Benchmark(NamedTuple):
     def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
         """What was found, on this machine: `there` beside what every result says."""
         from agentcho.lab.bench.result import Result
-        from agentcho.records.environment import machine, versions
+        from agentcho.records.environment import machine, sources, versions
 
         asked: dict[str, Any] = {"bench": self.bench, "repeats": self.repeats, "seed": self.seed, **where}
-        on = machine() | there | versions()
+        on = machine() | there | versions() | sources()
         return Result(**asked, **how, command=self._command(), machine=on, figures=tuple(found))
 
     def _command(self) -> str:

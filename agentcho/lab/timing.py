@@ -1,4 +1,5 @@
-"""Runs arms in turns, so that other load on the machine affects all arms alike.
+"""Runs arms in turns, so that other load on the machine affects all arms alike, and work in threads that end with it,
+so that what comes after is as fast as before.
 
 Does not know: what arms do, what comes of the figures.
 """
@@ -6,8 +7,10 @@ Does not know: what arms do, what comes of the figures.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import wraps
+from threading import Event, Thread
 from typing import ParamSpec, TypeVar
 
 from agentcho.games.replay import Replayed
@@ -46,6 +49,34 @@ def alone(work: Callable[P, T]) -> Callable[P, T]:
             return thread.submit(work, *args, **options).result()
 
     return done
+
+
+def stoppable(work: Callable[[Callable[[], None]], T]) -> T:
+    """What `work` gives, done in a thread that ends with it, as by `alone`. What it is called with raises
+    `KeyboardInterrupt` there once Ctrl-C has come here: work that takes long calls that now and then, and Ctrl-C waits
+    until it does."""
+    stopped, found = Event(), Future[T]()
+
+    def check() -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+
+    def run() -> None:
+        try:
+            found.set_result(work(check))
+        except BaseException as error:
+            found.set_exception(error)
+
+    thread = Thread(target=run)
+    try:
+        thread.start()
+        return found.result()
+    except KeyboardInterrupt:
+        stopped.set()
+        raise
+    finally:
+        with suppress(RuntimeError):  # Ctrl-C came before it was started
+            thread.join()
 
 
 def first_token(replayed: Replayed) -> float:

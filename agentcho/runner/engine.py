@@ -153,7 +153,8 @@ class Engine(EngineCore):
     def adapted(self, adapter: str | Path | None) -> Engine:
         """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
         turn. Raises `AdapterError`."""
-        model = self._model.adapted(_found(adapter))
+        with ThreadPoolExecutor(1) as alone:  # as in `load`
+            model = alone.submit(self._model.adapted, _found(adapter)).result()
         other = Engine(model, self.framing, self.proofs, *self._room, self.context, self._disk, self._kept)
         other._runner.costs = self._runner.costs
         return other

@@ -125,6 +125,7 @@ class _Talk:
         more = {
             "by": None if record.caller is None else self._seat.get(record.caller, -1) + 1,
             "base": None if receipt.base is None else records.get(receipt.base, -1) + 1,
+            "anchors": [records.get(id, -1) for id in receipt.anchors],
             "fault": self._verdict.cones.fault(record.id),
             "engine": record.engine,
         }

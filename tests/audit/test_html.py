@@ -19,6 +19,7 @@ from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.lab.plots import plot_effects
 
 from . import sample
+from .transcripts import anchored, audited
 
 
 @cache
@@ -256,3 +257,9 @@ def test_nothing_but_zeros_can_be_plotted() -> None:
 def test_the_parts_of_the_page_ship_with_the_package() -> None:
     page = Path(made.__code__.co_filename).parent / "page"
     assert {path.name for path in page.iterdir()} >= {"report.html.jinja", "style.css", "script.js", "graph.svg.jinja"}
+
+
+def test_an_edge_says_what_corrected_the_encoding_that_was_read() -> None:
+    text = html(audited(anchored()))
+    assert "<title>bob.0 reads alice.0: transitive leak; corrected by the encodings of carol.1</title>" in text
+    assert "corrected by" not in html(sample.report())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from agentcho import After, Agent, Game, Read, RunConfig, Scenario, View
 from agentcho.audit import AuditReport, audit_run, audit_traces
-from agentcho.audit.planned import SymbolicEngine, plan
+from agentcho.audit.planned import SymbolicEngine, plan, planned
 from agentcho.audit.report import Edge, Place
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.reuse import First, Most
-from agentcho.config import Leakage, Mode, RepairBy
+from agentcho.calls.reuse import Ape, First, Most
+from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow, workflow, write_traces
@@ -25,6 +25,7 @@ from agentcho.testing import FakeEngine
 
 Message = dict[str, Any]
 REPAIRS = ("first-k:1", "top-k:0.5", "full")
+READ = ("in-place", "ape:0.8,0.9")
 WAYS: list[tuple[Mode, Leakage]] = [
     ("choreographed", "audit"),
     ("choreographed", "enforce"),
@@ -185,26 +186,29 @@ def summary(edges: Sequence[Edge]) -> set[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "leakage", "repair"),
-    [(*way, None) for way in WAYS if way[1] != "deny"]
-    + [("choreographed", leakage, repair) for leakage in ("audit", "enforce") for repair in REPAIRS],
+    ("mode", "leakage", "repair", "reuse"),
+    [(*way, None, "rotate") for way in WAYS if way[1] != "deny"]
+    + [("choreographed", leakage, repair, "rotate") for leakage in ("audit", "enforce") for repair in REPAIRS]
+    + [("choreographed", leakage, None, way) for leakage in ("audit", "enforce") for way in READ],
 )
 def test_a_plan_says_what_the_transcript_of_the_run_says(
-    tmp_path: Path, mode: Mode, leakage: Leakage, repair: str | None
+    tmp_path: Path, mode: Mode, leakage: Leakage, repair: str | None, reuse: str
 ) -> None:
-    play(Chat(), RunConfig(mode=mode, leakage=leakage, repair=repair), out=tmp_path, engine=FakeEngine())
+    how = RunConfig(mode=mode, leakage=leakage, repair=repair, reuse=reuse)
+    play(Chat(), how, out=tmp_path, engine=FakeEngine())
     run = find("last", tmp_path)
     write_traces(tmp_path / "traces.jsonl", run.export())
-    played, planned = audit_run(run), audit_traces(tmp_path / "traces.jsonl", mode, leakage, repair=repair)
+    played = audit_run(run)
+    told = audit_traces(tmp_path / "traces.jsonl", mode, leakage, repair=repair, reuse=reuse)
     leaking = (mode, leakage) == ("choreographed", "audit") and repair != "full"
-    assert summary(played.edges) == summary(planned.edges)
+    assert summary(played.edges) == summary(told.edges)
     assert bool(played.edges) is leaking
-    assert {f.fingerprint for f in played.findings} == {f.fingerprint for f in planned.findings}
+    assert {f.fingerprint for f in played.findings} == {f.fingerprint for f in told.findings}
     assert [(c.reader, c.author, c.verdict) for c in played.matrix] == [
-        (c.reader, c.author, c.verdict) for c in planned.matrix
+        (c.reader, c.author, c.verdict) for c in told.matrix
     ]
     assert int(played.subject.environment["raw offsets"]) > 0
-    assert played.conclusion == planned.conclusion == ("findings" if leaking else "clean")
+    assert played.conclusion == told.conclusion == ("findings" if leaking else "clean")
 
 
 def test_what_deny_refuses_is_what_audit_finds(tmp_path: Path) -> None:
@@ -234,11 +238,16 @@ def workflows(draw: st.DrawFn) -> Workflow:
 
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
-@given(workflows(), st.booleans(), st.sampled_from([None, First(1), Most(0.5), "full"]))
+@given(workflows(), st.booleans(), st.sampled_from([None, First(1), Most(0.5), "full", "in-place", Ape(0.9, 0.8)]))
 def test_enforcement_leaks_nothing_and_audit_finds_what_deny_refuses(
-    flow: Workflow, deterministic: bool, repair: RepairBy | None
+    flow: Workflow, deterministic: bool, how: RepairBy | Ape | Literal["in-place"] | None
 ) -> None:
-    enforced = plan(flow, "choreographed", "enforce", deterministic, repair)
+    policy = ReusePolicy("choreographed", "enforce", deterministic=deterministic)
+    if isinstance(how, Ape) or how == "in-place":
+        policy = policy._replace(in_place=True, ape=how if isinstance(how, Ape) else None)
+    else:
+        policy = policy._replace(repair=how)
+    enforced = planned(flow, policy)
     assert enforced.refusal is None
     assert {reading.edge.verdict for reading in GameVerdict(0, enforced.entries).readings()} <= {"clean"}
     recorded = list(GameVerdict(0, plan(flow, "choreographed", "audit").entries).readings())

@@ -8,7 +8,7 @@ from agentcho.audit.report import Edge
 from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import ContextEntry
 
-from .transcripts import Talk, chain
+from .transcripts import Talk, anchored, chain
 
 
 def only(edges: list[Edge]) -> Edge:
@@ -180,3 +180,15 @@ def test_a_message_without_a_record_of_its_own_encoding_is_a_fault() -> None:
     talk.say("alice.0", "everyone")
     talk.change("alice.0", made=())
     assert GameVerdict(0, talk.entries).cones.roots == {1: "message alice.0 has no record of its own encoding"}
+
+
+def test_a_reading_says_what_corrected_the_encoding_and_what_came_with_that() -> None:
+    (edge,) = anchored().edges("bob")
+    assert (edge.message, edge.recipe, edge.verdict, edge.anchors) == (
+        "alice.0",
+        "repaired",
+        "transitive",
+        ("carol.1",),
+    )
+    assert edge.path == ("alice.0", "carol.1", "carol.0")
+    assert all(not each.anchors for each in chain().edges("bob"))

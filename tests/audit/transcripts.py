@@ -86,14 +86,30 @@ class Talk:
         """One agent's edges, in order."""
         return [reading.edge for reading in self.readings() if reading.edge.reader == reader]
 
-    def _made(self, id: str, over: Over, recipe: Recipe, caller: str | None, start: int | None) -> EncodingRecord:
+    def corrected(self, id: str, caller: str, base: int, *anchors: int) -> int:
+        """An encoding of the message of the last line in a caller's prompt: its `base` with the offsets of anchors,
+        each in that prompt and as it was reused."""
+        made = self._made(id, (), "repaired", caller, None, base, anchors)
+        self.change(id, made=(*self.entries[-1].made, made))
+        return made.id
+
+    def _made(
+        self,
+        id: str,
+        over: Over,
+        recipe: Recipe,
+        caller: str | None,
+        start: int | None,
+        base: int | None = None,
+        anchors: tuple[int, ...] = (),
+    ) -> EncodingRecord:
         context, end = list[ContextEntry](), int(self.bos)
         for each in over:
             piece, offset = each if isinstance(each, tuple) else (each, end)
             context.append(ContextEntry(piece, offset, LENGTH))
             end = offset + LENGTH
         self._last += 1
-        receipt = Receipt(tuple(context), end if start is None else start, self.bos)
+        receipt = Receipt(tuple(context), end if start is None else start, self.bos, base, anchors)
         return self._ledger.record(self._last, id, caller, recipe, receipt)
 
 
@@ -117,6 +133,19 @@ def audited(
     """The report on these games."""
     games: Mapping[int, Sequence[Entry]] = {talk.game: talk.entries for talk in talks}
     return audit_entries(subject(**({"games": len(talks)} | changes)), games, Seal(key, reveal), begun=begun)
+
+
+def anchored() -> Talk:
+    """What Alice says is read by Bob as it is corrected by what Carol said, which was encoded over her secret: by no
+    other way does that reach him."""
+    talk = Talk()
+    secret = talk.say("carol.0", ["carol"])
+    reused = talk.say("carol.1", "everyone", [secret])
+    near = talk.also("carol.1", [], "repaired", "bob")
+    base = talk.say("alice.0", "everyone")
+    corrected = talk.corrected("alice.0", "bob", base, near, reused)
+    talk.say("bob.0", "everyone", [corrected])
+    return talk
 
 
 def chain(game: int = 0) -> Talk:

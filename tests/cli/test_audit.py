@@ -154,6 +154,7 @@ def test_files_are_checked_before_anything_is_played(
         (("last", "--leakage", "enforce"), "--leakage: says nothing about a run"),
         (("last", "--deterministic"), "--deterministic: says nothing about a run"),
         (("last", "--repair", "full"), "--repair: says nothing about a run"),
+        (("last", "--reuse", "in-place"), "--reuse: says nothing about a run"),
         (("last", "--measure"), "--measure: the fake model has nothing to measure"),
         (("last", "--seed", "3"), "--seed: a run needs it for --measure alone"),
         (("t.jsonl", "--set", "first=bob"), "--set: says nothing about a trace"),
@@ -179,6 +180,9 @@ def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tu
         ((*AUDIT[1:], "--set", "colour=red"), "colour"),
         ((*AUDIT[1:], "--deterministic", "--shadow", "always"), "shadow=always contradicts deterministic"),
         ((*AUDIT[1:], "--repair", "half"), "'half' is none of first-k:TOKENS"),
+        (("t.jsonl", "--reuse", "ape:1"), "'ape:1' is none of rotate, in-place and ape:TEMPERATURE,SCALE"),
+        (("t.jsonl", "--mode", "baseline", "--reuse", "in-place"), "reuse says nothing in baseline mode"),
+        (("t.jsonl", "--repair", "full", "--reuse", "in-place"), "and not with in_place, or reuse but rotate"),
     ],
 )
 @pytest.mark.usefixtures("no_model")
@@ -196,6 +200,22 @@ def test_repair_is_audited_as_played_and_as_planned(agentcho: Command) -> None:
             assert report(name).subject.environment["repair"] == repair
         assert f"--repair {repair}" in report("planned.json").subject.reproduce
         assert f"--repair {repair}" in report("played.json").subject.environment["played by"]
+
+
+def test_a_way_of_reading_is_audited_as_played_and_as_planned(agentcho: Command) -> None:
+    for leakage, code in (("audit", 1), ("enforce", 0)):
+        for way in ("in-place", "ape:0.9,0.8"):
+            how = ("--leakage", leakage, "--reuse", way)
+            played = agentcho(*AUDIT, *how, "--json", "played.json")
+            agentcho("show", "last", "--trace", "t.jsonl")
+            planned = agentcho("audit", "t.jsonl", "--mode", "choreographed", *how, "--json", "planned.json")
+            assert (played.code, planned.code) == (code, code)
+            found = [report(name) for name in ("played.json", "planned.json")]
+            assert [each.subject.environment["reuse"] for each in found] == [way, way]
+            assert found[0].matrix == found[1].matrix
+            assert f"--reuse {way}" in found[1].subject.reproduce
+    agentcho("audit", "t.jsonl", "--reuse", "rotate", "--json", "planned.json")
+    assert "reuse" not in report("planned.json").subject.environment
 
 
 def test_findings_are_new_unchanged_or_gone(agentcho: Command) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,7 +55,18 @@ def test_all_tables_are_played_and_the_file_is_whole(agentcho: Command, here: Pa
         "facts:half=2",
         "facts:half=1",
     )
-    assert len(found.phases) < sum(row.adapter == "none" for table in found.tables for row in table.rows)
+    named = [phase.name for phase in found.phases if not phase.name.startswith("table 6")]
+    assert len(named) < sum(row.adapter == "none" for table in found.tables for row in table.rows)
+    loaded = {each.scenario: each.loaded for each in found.sets if each.loaded is not None}
+    assert {name: each.loader for name, each in loaded.items()}.items() >= {
+        ("multi-qa", "triviaqa"),
+        ("branch-solve-merge", "commongen"),
+        ("debate", "math"),
+    }
+    played = [each for each in loaded.values() if each.left_out is None]
+    assert len(played) == len(loaded if find_spec("math_verify") else LOADERS[:2])
+    assert {(each.games, each.same, each.through == each.without) for each in played} == {(1, 1, True)}
+    assert "through its loader: the same words in 1 of 1 game" in ran.out
     page = (here / "p.html").read_text()
     assert "<script" not in page
     assert not re.search(r"(?:src|href)=", page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +229,14 @@ def test_a_text_wins_where_it_is_preferred_in_both_orders() -> None:
     engine = FakeEngine(answer=judging)
     pairs = [pair("a", "a longer text"), pair("a longer text", "a"), pair("same", "size"), pair("b", "longer too")]
     told: list[int] = []
-    found = prefer(engine, pairs * 5, told.append, at_once=8)
+    threads: set[threading.Thread] = set()
+
+    def tell(done: int) -> None:
+        told.append(done)
+        threads.add(threading.current_thread())
+
+    found = prefer(engine, pairs * 5, tell, at_once=8)
+    assert threading.main_thread() not in threads  # a judge that computes here would slow down what comes after
     assert (found.games, found.wins, found.losses, found.ties) == (20, 10, 5, 5)
     assert found.share == pytest.approx(2 / 3)
     assert found.span.low < 2 / 3 < found.span.high
@@ -243,6 +251,7 @@ def test_a_comparison_asks_a_judge_about_what_its_scenario_offers(tmp_path: Path
     assert set(found.preferences) == set(found.names[1:])
     assert all(told.games == 3 for told in found.preferences.values())
     assert found.judge == judge.fingerprint
+    assert "agentcho/lab/compare:" in found.machine["modules"]
     assert "texts preferred by fake to those of baseline" in text(found)
     assert sum(row.metric == "preferred by the judge" for row in found.rows()) == 2
 

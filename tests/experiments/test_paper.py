@@ -15,6 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agentcho.calls.call import Decode, EnginePort
+from agentcho.cli.paper import FEW, FULL
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.games import library
@@ -22,13 +23,16 @@ from agentcho.lab.collect import Playing
 from agentcho.lab.paper import rows as rows_of
 from agentcho.lab.paper.adapters import seen
 from agentcho.lab.paper.check import faults
+from agentcho.lab.paper.estimate import estimated
 from agentcho.lab.paper.found import PaperFound, Timed, TimesFound
+from agentcho.lab.paper.loaders import formed
 from agentcho.lab.paper.phases import Phases, Spent, parsed_budget
 from agentcho.lab.paper.reproduction import TIMED, PaperRequest, Reproduction
 from agentcho.lab.paper.rows import Rows, World
-from agentcho.lab.paper.sets import PUBLISHED, sets, texts
-from agentcho.lab.paper.tables import TABLES
+from agentcho.lab.paper.sets import GENERATORS, PUBLISHED, sets, texts
+from agentcho.lab.paper.tables import NAMES, TABLES
 from agentcho.lab.paper.times import Effort, by_workflow, reached, sweep
+from agentcho.lab.paper.wording import planned
 from agentcho.lab.stats import Spread
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.progress import unheard
@@ -216,6 +220,52 @@ def test_a_phase_is_kept_however_it_ends_and_added_up_over_commands(tmp_path: Pa
     assert again.left == ["two"]
     assert [phase.name for phase in again.found()] == ["one"]
     assert again.found()[0].seconds >= first
+
+
+# -- loaders, and how long it takes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_tasks_in_the_form_of_a_published_set_are_the_same_tasks(name: str, tmp_path: Path) -> None:
+    kind = library.scenario(name)().kind
+    own = task_set(GENERATORS[name].compared, kind, 3)
+    loaded = task_set(formed(name, own, 6, tmp_path), kind, 9)
+    assert loaded.size == 6
+    for number in range(6):
+        task, other = own[number], loaded[number]
+        if isinstance(task, Problem):
+            assert isinstance(other, Problem)
+            assert (task.question, task.answers) == (other.question, other.answers)
+            assert other.right(f"The answer is {task.answers[0]}.")
+        else:
+            assert isinstance(other, Concepts)
+            assert task.words == other.words
+
+
+def work_of(folder: Path, tables: tuple[Any, ...], games: int, quick: bool, fake: bool = False) -> Reproduction:
+    chosen = sets("generators", folder, {}, PUBLISHED)
+    request = PaperRequest(tables, games, quick, "generators", chosen, "agentcho paper")
+    return Reproduction(world(folder, fake=fake, max_tokens=8), request, Phases(folder / "phases.jsonl", None))
+
+
+def test_all_of_it_takes_hours_and_what_is_quick_minutes(tmp_path: Path) -> None:
+    parts = estimated(work_of(tmp_path, NAMES, FULL, quick=False))
+    assert [part.what for part in parts] == ["games", "adapters", "times"]
+    assert 1800 < sum(part.seconds for part in parts) < 5 * 3600
+    quick = estimated(work_of(tmp_path, NAMES, FEW, quick=True))
+    assert [part.what for part in quick] == ["games", "times"]
+    assert 60 < sum(part.seconds for part in quick) < 15 * 60
+    assert planned(quick).startswith("about ")
+
+
+def test_what_is_done_is_not_estimated_again(tmp_path: Path) -> None:
+    few = work_of(tmp_path, ("1",), 3, quick=True)
+    (before,) = estimated(few)
+    few.run()
+    assert estimated(work_of(tmp_path, ("1",), 3, quick=True)) == ()
+    (more,) = estimated(work_of(tmp_path, ("1",), 6, quick=True))
+    assert more == before
+    assert estimated(work_of(tmp_path, ("1",), 6, quick=True, fake=True)) == ()
 
 
 # -- times ---------------------------------------------------------------------------------------------------

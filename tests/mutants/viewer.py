@@ -21,6 +21,14 @@ VIEWER = (
         (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),
     ),
     Mutant(
+        "a page without anchors",
+        "what an encoding was corrected by would be missing from its details, and from its cone",
+        "agentcho/viewer/talk.py",
+        '"anchors": [records.get(id, -1) for id in receipt.anchors],',
+        '"anchors": [],',
+        (f"{PAGE}::test_an_encoding_names_those_whose_offsets_it_took",),
+    ),
+    Mutant(
         "eyes that see roles",
         "a page for one agent would tell what the others are",
         "agentcho/viewer/eyes.py",

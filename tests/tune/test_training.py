@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from safetensors.torch import load_file
 from agentcho.engine.adapter import find_adapter
 from agentcho.engine.layout import Segment
 from agentcho.errors import ConfigError, ResumeMismatch, TuneError
+from agentcho.lab.tune import training as training_of
 from agentcho.lab.tune.lessons import batches, lessons, packed, steps_of
 from agentcho.lab.tune.losses import loss
 from agentcho.lab.tune.recipe import Recipe, read_peft
@@ -23,6 +26,7 @@ from agentcho.lab.tune.training import Progress, Training, recompute
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow, write_traces
 from agentcho.runner.engine import Engine
+from agentcho.runner.model import Model
 
 from ..engine.families import llama_family
 from ..engines import Engines
@@ -135,6 +139,30 @@ def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp
     logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "parts")]
     assert logs[0] == logs[1]
     assert [json.loads(line)["step"] for line in logs[0].splitlines() if "dev" in line] == [0, 4, 8, 12]
+
+
+def test_all_that_it_computes_is_computed_in_threads_that_end(
+    engine: Engine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch keeps a pool of compute threads for each thread that computed; two of them are slower than one."""
+    seen: list[threading.Thread] = []
+
+    def noted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*args: Any, **more: Any) -> Any:
+            seen.append(threading.current_thread())
+            return work(*args, **more)
+
+        return done
+
+    for name in ("loss", "mean_loss"):
+        monkeypatch.setattr(training_of, name, noted(getattr(training_of, name)))
+    monkeypatch.setattr(Model, "trained", noted(Model.trained))
+    monkeypatch.setattr(Model, "adapted", noted(Model.adapted))
+    training(engine, file, tmp_path / "out", QUICK.model_copy(update={"epochs": 1})).train()
+    engine.adapted(tmp_path / "out")
+    assert len(seen) > 5
+    assert threading.main_thread() not in seen
+    assert not any(each.is_alive() for each in seen)
 
 
 @pytest.mark.slow

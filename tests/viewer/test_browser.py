@@ -19,7 +19,7 @@ from agentcho.records.transcript import Usage
 
 from ..audit.browser import opened
 from ..audit.test_reach import anyhow
-from ..audit.transcripts import Talk
+from ..audit.transcripts import Talk, anchored
 from ..clients.environment import python_of
 from .pages import page_of, policy_of, recorded
 from .test_page import hostile
@@ -100,9 +100,8 @@ def test_no_text_of_a_record_does_anything(tmp_path: Path) -> None:
         assert told in words
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_eyes_and_cones_are_the_audits(tmp_path: Path, seed: int) -> None:
-    talk = anyhow(seed)
+@pytest.mark.parametrize("talk", [anyhow(1), anyhow(2), anchored()], ids=["1", "2", "anchored"])
+def test_eyes_and_cones_are_the_audits(tmp_path: Path, talk: Talk) -> None:
     cones, found = Cones(talk.entries), reach(GameVerdict(0, talk.entries))
     script = """
     left.cones = {}; left.reached = {}; left.away = {};
@@ -128,6 +127,13 @@ def test_eyes_and_cones_are_the_audits(tmp_path: Path, seed: int) -> None:
         assert set(told.split()) == set(mine)
         hidden = {id for id, message in cones.messages.items() if not message.audience.includes(name)}
         assert set(left["away"][name]) == hidden - mine
+
+
+def test_the_details_say_whose_offsets_an_encoding_took(tmp_path: Path) -> None:
+    script = (DRIVEN / "details.js").read_text()
+    found = driven(page_of(recorded(tmp_path, anchored().entries)), script, tmp_path, "--window-size=1280,800")
+    assert found["alice.0"]["lists"]["Offsets from"] == ["carol.1"]
+    assert all("Offsets from" not in each["lists"] for id, each in found.items() if id != "alice.0")
 
 
 def test_keys_search_and_folds(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from agentcho.viewer.page import block, live_page, page, parts
 from agentcho.viewer.shown import Chosen, shown, target
 
 from ..audit.test_reach import anyhow
-from ..audit.transcripts import Talk
+from ..audit.transcripts import Talk, anchored
 from .pages import Tags, blocks, page_of, policy_of, recorded
 
 HOSTILE = (
@@ -96,6 +96,16 @@ def test_eyes_are_the_audits_message_by_message(tmp_path: Path, seed: int) -> No
         assert read == own.read
         assert (agent["verdict"], agent["readings"], agent["unclean"]) == (own.worst, own.readings, own.unclean)
         assert len(agent["brought"]) == len(own.brought)
+
+
+def test_an_encoding_names_those_whose_offsets_it_took(tmp_path: Path) -> None:
+    talk = anchored()
+    data = blocks(page_of(recorded(tmp_path, talk.entries)))["talk-0"]
+    ids, encodings = [message["id"] for message in data["messages"]], data["encodings"]
+    (corrected,) = (each for each in encodings if "anchors" in each)
+    assert (ids[corrected["of"]], corrected["by"]) == ("alice.0", [a["name"] for a in data["agents"]].index("bob") + 1)
+    taken = [encodings[number] for number in corrected["anchors"]]
+    assert [(ids[each["of"]], each["recipe"]) for each in taken] == [("carol.1", "repaired"), ("carol.1", "author")]
 
 
 def canaries() -> Talk:

@@ -39,7 +39,7 @@ from agentcho.cli.speed import (
 from agentcho.display.progress import progress
 from agentcho.lab.bench.result import Figures, Kind, Result
 from agentcho.progress import Tell
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from tools.bench import PROGRAM
 
 Measure = Callable[[Any, Tell], list[Figures]]
@@ -308,7 +308,7 @@ def cluster(
     typer.echo(f"the driver took {taken.share:.1%} of its workers' processor time at {short} short games,")
     typer.echo(f"and {taken.early:.0f} MiB of memory after a tenth of them, {taken.late:.0f} MiB at the end")
     if json_ is not None:
-        json_.write_text(json.dumps(machine() | versions() | measured, indent=1) + "\n")
+        json_.write_text(json.dumps(machine() | versions() | sources() | measured, indent=1) + "\n")
 
 
 def agentdojo(
@@ -356,7 +356,9 @@ def kv(
     typer.echo("\n".join(found.lines()))
     if json_ is not None:
         how = {"command": f"{PROGRAM} kv {scenario} --games {games} --seed {seed}", "asked": asked._asdict()}
-        json_.write_text(json.dumps(how | machine() | versions() | dict(measuring.to_json(found)), indent=1) + "\n")
+        json_.write_text(
+            json.dumps(how | machine() | versions() | sources() | dict(measuring.to_json(found)), indent=1) + "\n"
+        )
 
 
 OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, kv)

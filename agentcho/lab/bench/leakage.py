@@ -16,7 +16,7 @@ from agentcho.games.replay import Replayed, replay
 from agentcho.lab.stats import Median, ratios
 from agentcho.lab.timing import first_token, in_turns
 from agentcho.progress import Tell, counted, part
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from agentcho.records.trace import Workflow
 
 Arm = dict[str, Any]
@@ -73,7 +73,7 @@ class LeakageBench(NamedTuple):
 
 def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
     """The content of a result file: the machine and the figures."""
-    where = machine() | versions()
+    where = machine() | versions() | sources()
     return {"format": "agentcho-bench-leakage/1", "machine": where, "seed": seed, "found": [f.to_json() for f in found]}
 
 

@@ -25,7 +25,7 @@ from agentcho.lab.compare.fidelity import Arm, fidelity
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
 from agentcho.lab.compare.pairs import metrics
 from agentcho.progress import Tell, counted
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from agentcho.records.files import replace_whole, writing
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry
@@ -100,7 +100,7 @@ class Comparing:
             arms = self._arms(engine)
         return Comparison(
             request=self.request,
-            machine=machine() | versions(),
+            machine=machine() | versions() | sources(),
             command=command,
             without={name: config.games - len(found) for name, found in scores.items()},
             metrics=metrics(scores, config.seed),

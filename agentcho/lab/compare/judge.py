@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from agentcho.calls.call import Decode, EncodingId, EnginePort, Prefill, Sampling
 from agentcho.lab.compare.comparison import Preference
 from agentcho.lab.stats import clopper_pearson, mcnemar
+from agentcho.lab.timing import stoppable
 from agentcho.scenario import Judged
 
 RULES = (
@@ -35,15 +36,28 @@ class TextPair(NamedTuple):
 
 
 def prefer(engine: JudgePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int = 16) -> Preference:
-    """How often the second text of a pair is preferred to the first. Greedy: the same texts give the same verdicts."""
+    """How often the second text of a pair is preferred to the first. Greedy: the same texts give the same verdicts.
+    Ctrl-C ends it after the pairs that are under way."""
+    return stoppable(lambda check: _preferred(_verdicts(engine, pairs, told, at_once, check)))
+
+
+def _verdicts(
+    engine: JudgePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int, check: Callable[[], None]
+) -> list[int]:
+    """Of each pair 1, where the second text is preferred in both orders, -1 where the first is, else 0."""
     verdicts: list[int] = []
     for start in range(0, len(pairs), at_once):
+        check()
         some = pairs[start : start + at_once]
         straight = _chosen(engine, [ASKED.format(task=p.first.task, a=p.first.text, b=p.other.text) for p in some])
         swapped = _chosen(engine, [ASKED.format(task=p.first.task, a=p.other.text, b=p.first.text) for p in some])
         for one, two in zip(straight, swapped, strict=True):
             verdicts.append(1 if (one, two) == ("B", "A") else -1 if (one, two) == ("A", "B") else 0)
         told(len(verdicts))
+    return verdicts
+
+
+def _preferred(verdicts: Sequence[int]) -> Preference:
     wins, losses = verdicts.count(1), verdicts.count(-1)
     decided = wins + losses
     return Preference(

@@ -81,8 +81,11 @@ def inversion(case: Case) -> Guess:
             scores = net.written(*given.of(net, rows), given.symbols[rows, :-1])
             return cross_entropy(scores.reshape(-1, kind.options), given.symbols[rows].reshape(-1))
 
-        fit(net, len(train), lambda rows: loss(train[rows]), lambda: loss(check), STEPS)
-        case.told("inversion trained")
+        def checked() -> Tensor:
+            case.told("inversion trained")
+            return loss(check)
+
+        fit(net, len(train), lambda rows: loss(train[rows]), checked, STEPS)
     with torch.no_grad():
         sharpness, left = _sharpness(_forced(net, given, check), case.of(case.split.check)), doubt(len(check))
         cost = _cost(_forced(net, given, test), case.of(case.split.test), sharpness, left)

@@ -53,6 +53,10 @@ def _whole(found: PaperFound, digest: str) -> Faults:
     for number, timed in enumerate(found.times):
         for place, row in enumerate(timed.rows):
             yield from _times(f"times.{number}.rows.{place}", row)
+    for number, each in enumerate(found.sets):
+        if each.loaded is not None and not 0 <= each.loaded.same <= each.loaded.games <= found.games:
+            told = f"{each.loaded.same} of {each.loaded.games} games, and {found.games} were asked for"
+            yield f"sets.{number}.loaded: {told}"
     for number, phase in enumerate(found.phases):
         if phase.seconds < 0:
             yield f"phases.{number}.seconds: less than 0"

@@ -94,14 +94,30 @@ class TimesFound(Frozen):
     left_out: str | None = None
 
 
+class LoadedFound(Frozen):
+    """The first games of a workflow once more, their tasks in the form of a published set and through its `loader`: in
+    how many all that was said is the same, and means of a `score` without the loader and through it (None: no game
+    ended with an outcome). `left_out`: why they were not played."""
+
+    loader: str
+    games: int = 0
+    same: int = 0
+    score: str = ""
+    without: float | None = None
+    through: float | None = None
+    left_out: str | None = None
+
+
 class SetFound(Frozen):
-    """The tasks of one workflow: where from, what is compared on and trained on, how many one game draws."""
+    """The tasks of one workflow: where from, what is compared on and trained on, how many one game draws. `loaded`:
+    what came of the paper's loader, where the sets themselves are not what is worked at."""
 
     scenario: str
     compared: str
     trained: str
     draws: int
     digest: str
+    loaded: LoadedFound | None = None
 
 
 class Phase(Frozen):

@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from agentcho.audit.measurement import Frozen
-from agentcho.errors import ModelError, RecordBroken, TaskError, TuneError
+from agentcho.errors import ExtraMissing, ModelError, RecordBroken, TaskError, TuneError
 from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.runtime import meet, tasks_of
 from agentcho.games.turn import Forced
 from agentcho.lab.collect import Games, Playing, collected, completed, over
-from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.compare import Adaptable, forced_words, judged_texts
 from agentcho.lab.compare.comparison import Preference
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
-from agentcho.lab.paper import times
-from agentcho.lab.paper.found import HeldOut, PaperFound, SetFound, TableFound, TimesFound
+from agentcho.lab.paper import loaders, times
+from agentcho.lab.paper.found import HeldOut, LoadedFound, PaperFound, SetFound, TableFound, TimesFound
 from agentcho.lab.paper.modules import modules
 from agentcho.lab.paper.phases import Phases, Spent
-from agentcho.lab.paper.rows import Rows, World, digest
-from agentcho.lab.paper.sets import Data, Sets, texts
-from agentcho.lab.paper.tables import SETS, TABLES, Name, Row, Table
+from agentcho.lab.paper.rows import Rows, World, column_of, digest
+from agentcho.lab.paper.sets import PUBLISHED, Data, Sets, texts
+from agentcho.lab.paper.tables import SETS, TABLES, Name, Row, Table, table_named
 from agentcho.lab.paper.tabulated import Played, tabulated
 from agentcho.progress import counted
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from agentcho.records.files import replace_whole, writing
 from agentcho.records.trace import Workflow
+from agentcho.tasks import TaskSet
 
 require("to compare and to measure", "lab")
 F = TypeVar("F", bound=Frozen)
@@ -89,7 +89,7 @@ class Reproduction:
     def check(self) -> None:
         """`TaskError`, `ExtraMissing`: tasks cannot be had, or are too few. Plays nothing."""
         asked = [row for table in self.tables for row in table.rows]
-        timed = [_table_of(name).row(label) for name, label in TIMED.values()] if "5" in self.asked.tables else []
+        timed = [table_named(name).row(label) for name, label in TIMED.values()] if "5" in self.asked.tables else []
         for row in (*asked, *timed):
             tasks_of(self.rows.scenario(row), self.rows.config(row))
             if row.adapter != "none" and not (self.asked.quick or self.world.fake):
@@ -116,7 +116,7 @@ class Reproduction:
             games=asked.games,
             data=asked.data,
             model=self._fingerprint(),
-            machine=machine() | versions(),
+            machine=machine() | versions() | sources(),
             modules=modules(),
             judge={} if self.judge is None else self.judge.fingerprint,
             tables=found,
@@ -135,7 +135,7 @@ class Reproduction:
 
     def _one(self, table: Table, row: Row, adapter: Path | None, games: int | None = None) -> None:
         """Play a row's games, or read them."""
-        column = _column(row, adapter)
+        column = column_of(row, adapter)
         playing = self.rows.playing(row, column, games)
         folder, reference = self.rows.folder(row, column, playing), self._reference(table, row)
         if row.against is not None and reference is None:
@@ -173,7 +173,7 @@ class Reproduction:
         scores = {
             n: {name: each.score[name] for name in table.scores if name in each.score} for n, each in ended.items()
         }
-        words = [found.workflows[n].whole for n in list(ended)[: self._effort.problems]] if row.against is None else []
+        words = [found.workflows[n].whole for n in list(ended)[: self.effort.problems]] if row.against is None else []
         tasks = tasks_of(scenario, playing.config)
         self._played[key] = Played(
             scores=scores,
@@ -266,27 +266,62 @@ class Reproduction:
             return found
         return None
 
+    # -- tasks
+
     def _sets(self) -> tuple[SetFound, ...]:
-        found = []
-        for name, two in self.asked.sets.items() if SETS in self.asked.tables else ():
-            row = next(row for table in TABLES for row in table.rows if row.scenario == name)
-            tasks = tasks_of(self.rows.scenario(row), self.rows.config(row))
-            assert tasks is not None
-            draws = self.rows.scenario(row).draws()
-            found.append(
-                SetFound(scenario=name, compared=two.compared, trained=two.trained, draws=draws, digest=tasks.digest)
-            )
-        return tuple(found)
+        return tuple(map(self._set, self.asked.sets)) if SETS in self.asked.tables else ()
+
+    def _set(self, name: str) -> SetFound:
+        table, row = next((table, row) for table in TABLES for row in table.rows if row.scenario == name)
+        tasks, two = tasks_of(self.rows.scenario(row), self.rows.config(row)), self.asked.sets[name]
+        assert tasks is not None
+        return SetFound(
+            scenario=name,
+            compared=two.compared,
+            trained=two.trained,
+            draws=self.rows.scenario(row).draws(),
+            digest=tasks.digest,
+            loaded=self._loaded(table, row, tasks) if self.asked.data == "generators" else None,
+        )
+
+    @property
+    def tried(self) -> int:
+        """On how many games of a workflow a loader is tried."""
+        return min(self.asked.games, loaders.FEW if self.asked.quick else loaders.SOME)
+
+    def _loaded(self, table: Table, row: Row, tasks: TaskSet) -> LoadedFound:
+        """The first games of a row, and the same through the loader of the set that the paper has for it."""
+        games = self.tried
+        spec = loaders.formed(row.scenario, tasks, games * self.rows.scenario(row).draws(), self.world.folder / "tasks")
+        loader = PUBLISHED[row.scenario].partition(":")[0]
+        try:
+            both = [
+                self._first(row, games, f"table 6: {row.scenario} {how}", given)
+                for how, given in (("as it is", None), (f"through {loader}", spec))
+            ]
+        except ExtraMissing as error:
+            return LoadedFound(loader=loader, left_out=str(error))
+        except Spent:
+            return LoadedFound(loader=loader, left_out=LEFT)
+        return loaders.compared(loader, table.scores[0], games, *both)
+
+    def _first(self, row: Row, games: int, phase: str, tasks: str | None) -> Games:
+        """The first games of a row, on its own tasks or others. `Spent`."""
+        column = column_of(row, None)
+        tasks_of(self.rows.scenario(row), self.rows.config(row, games, tasks))
+        playing = self.rows.playing(row, column, games, tasks)
+        return self._games(phase, playing, None, self.rows.folder(row, column, playing), {})
 
     # -- times
 
     @property
-    def _effort(self) -> times.Effort:
+    def effort(self) -> times.Effort:
+        """How much is timed."""
         return times.QUICK if self.asked.quick else times.Effort()
 
     def _times(self) -> list[TimesFound]:
         """Table 5 and Figure 4, where they are asked for."""
-        effort, seed, found = self._effort, self.world.config.seed, list[TimesFound]()
+        effort, seed, found = self.effort, self.world.config.seed, list[TimesFound]()
         if "5" in self.asked.tables:
             words = {} if self.world.fake else self._words()
             asked = {name: (len(each), self._played[TIMED[name]].digest) for name, each in words.items()}
@@ -304,7 +339,7 @@ class Reproduction:
         if why := FAKE if self.world.fake else missing:
             return TimesFound(name=name, title=title, left_out=why)
         config = self.world.config.model_dump(include={"seed", "temperature", "top_p", "max_tokens"})
-        asked = {"name": name, "words": words, "effort": self._effort, "model": self._fingerprint()}
+        asked = {"name": name, "words": words, "effort": self.effort, "model": self._fingerprint()}
         made = self._once("times", asked | config, TimesFound, title.partition(":")[0].lower(), make)
         return made or TimesFound(name=name, title=title, left_out=LEFT)
 
@@ -313,22 +348,9 @@ class Reproduction:
         budget left over are missing."""
         for name, label in TIMED.values():
             if (name, label) not in self._played:
-                table, games = _table_of(name), min(self.asked.games, self._effort.problems)
+                table, games = table_named(name), min(self.asked.games, self.effort.problems)
                 self._one(table, table.row(label), None, games)
         return {name: self._played[key].words for name, key in TIMED.items() if key in self._played}
-
-
-def _column(row: Row, adapter: Path | None) -> Column:
-    """The way of reading of a row."""
-    if adapter is None:
-        return Column(mode=row.mode)
-    from agentcho.engine.adapter import find_adapter
-
-    return Column(mode=row.mode, adapter=str(adapter), digest=find_adapter(adapter).digest)
-
-
-def _table_of(name: Name) -> Table:
-    return next(table for table in TABLES if table.name == name)
 
 
 def _called(table: Table) -> str:

@@ -52,15 +52,15 @@ class Rows(NamedTuple):
         """The scenario of a row with its options."""
         return library.scenario(row.scenario)(**row.options)
 
-    def config(self, row: Row, games: int | None = None) -> RunConfig:
-        """The options of its games, its adapter aside."""
-        tasks = self.sets[row.scenario].compared if row.scenario in self.sets else None
-        given = {"games": games or self.games, "tasks": tasks, "mode": row.mode, "leakage": "audit"}
+    def config(self, row: Row, games: int | None = None, tasks: str | None = None) -> RunConfig:
+        """The options of its games, its adapter aside; `tasks` in the place of its own."""
+        own = self.sets[row.scenario].compared if row.scenario in self.sets else None
+        given = {"games": games or self.games, "tasks": tasks or own, "mode": row.mode, "leakage": "audit"}
         return RunConfig.model_validate(self.world.config.model_dump() | given)
 
-    def playing(self, row: Row, column: Column, games: int | None = None) -> Playing:
+    def playing(self, row: Row, column: Column, games: int | None = None, tasks: str | None = None) -> Playing:
         """How its games are played."""
-        return self.world.open(self.scenario(row), column.config(self.config(row, games)))
+        return self.world.open(self.scenario(row), column.config(self.config(row, games, tasks)))
 
     def folder(self, row: Row, column: Column, playing: Playing) -> Path:
         """Where its records are: of two rows that are the same games, in one place."""
@@ -100,6 +100,15 @@ class Rows(NamedTuple):
             "leakage": "audit",
         }
         return RunConfig.model_validate(base.model_dump() | given)
+
+
+def column_of(row: Row, adapter: Path | None) -> Column:
+    """The way of reading of a row."""
+    if adapter is None:
+        return Column(mode=row.mode)
+    from agentcho.engine.adapter import find_adapter
+
+    return Column(mode=row.mode, adapter=str(adapter), digest=find_adapter(adapter).digest)
 
 
 def digest(asked: Mapping[str, Any]) -> str:

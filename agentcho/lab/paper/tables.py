@@ -182,6 +182,13 @@ TABLES: tuple[Table, ...] = (
     ),
     Table("f8", "Figure 8: prisoner's dilemma, what Alice's words are encoded over for Bob", (COOPERATES,), _behind()),
 )
+
+
+def table_named(name: Name) -> Table:
+    """The table of scores of this name."""
+    return next(table for table in TABLES if table.name == name)
+
+
 TIMED = ("5", "f4")
 SETS = "6"
 NAMES: tuple[Name, ...] = ("1", "2", "3", "4", "5", "6", "7", "f4", "f8")

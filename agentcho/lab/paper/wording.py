@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
 from agentcho.audit.wording import many
 from agentcho.lab.compare.comparison import Difference, Preference
-from agentcho.lab.paper.found import PaperFound, RowFound, TableFound, TimesFound
+from agentcho.lab.paper.found import LoadedFound, PaperFound, RowFound, TableFound, TimesFound
 from agentcho.lab.paper.tables import NAMES, TABLES
 
 UNKNOWN = "-"
@@ -44,6 +44,19 @@ def heading(found: PaperFound) -> str:
     model = found.model.get("name") or found.model.get("model") or "?"
     quick = " · quick: few games, nothing trained" if found.quick else ""
     return f"arXiv 2512.23049 · {model} · {many(found.games, 'game')} a row · seed {found.seed} · {found.data}{quick}"
+
+
+def planned(parts: Sequence[tuple[str, float]]) -> str:
+    """How long what is left will take, before it begins: seconds by part."""
+    told = ", ".join(f"{what} {_lasting(seconds)}" for what, seconds in parts)
+    whole = _lasting(sum(seconds for _, seconds in parts))
+    return f"about {whole} to go on one core, as it was measured of the understudy: {told}; --budget does it in pieces"
+
+
+def _lasting(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def notes(found: PaperFound) -> tuple[str, ...]:
@@ -167,7 +180,19 @@ def _times(found: TimesFound) -> Grid:
 def _sets(found: PaperFound) -> Grid:
     heads = ("", "compared on", "trained on", "tasks a game", "digest")
     rows = tuple((e.scenario, e.compared, e.trained, str(e.draws), e.digest[:12]) for e in found.sets)
-    return Grid("Table 6: what the workflows work at", heads, rows, words=3)
+    notes = tuple(f"{each.scenario} {_loaded(each.loaded)}" for each in found.sets if each.loaded is not None)
+    return Grid("Table 6: what the workflows work at", heads, rows, notes, words=3)
+
+
+def _loaded(found: LoadedFound) -> str:
+    """What came of a published set's loader."""
+    if found.left_out is not None:
+        return f"was not played through the loader of {found.loader}: {found.left_out}"
+    means = [UNKNOWN if mean is None else f"{mean:.3f}" for mean in (found.without, found.through)]
+    return (
+        f"with its tasks in the form of {found.loader}, through its loader: the same words in {found.same} of "
+        f"{many(found.games, 'game')}; {found.score} {means[1]}, without it {means[0]}"
+    )
 
 
 def _phases(found: PaperFound) -> Grid:

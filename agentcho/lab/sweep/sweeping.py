@@ -20,7 +20,7 @@ from agentcho.lab.sweep.plan import Plan, Sweep
 from agentcho.lab.sweep.result import CellResult, GameResult, SweepResult
 from agentcho.lab.sweep.stage import How, Stage, Turn
 from agentcho.progress import Tell
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 
 LOG = logging.getLogger("agentcho.sweep")
 FATAL = (CannotWrite, WorkersLost, BrokenPipeError)
@@ -78,7 +78,7 @@ class Sweeping:
             axes={axis.name: tuple(value.shown for value in axis.values) for axis in sweep.axes},
             fixed=_common(sweep.cells),
             games=sweep.games,
-            machine=machine() | versions(),
+            machine=machine() | versions() | sources(),
             command=command,
             cells=tuple(self._cell(cell, there[cell.key]) for cell in sweep.cells),
             rows=found.rows,

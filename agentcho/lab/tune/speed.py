@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from agentcho.lab.stats import Median, ratios
-from agentcho.lab.timing import in_turns
+from agentcho.lab.timing import alone, in_turns
 from agentcho.lab.tune.lessons import packed
 from agentcho.lab.tune.losses import loss, loss_by_calls
 from agentcho.lab.tune.unfolding import Unfolded
@@ -30,6 +30,7 @@ class Speed(NamedTuple):
     ratio: Median
 
 
+@alone
 def speed(engine: Engine, traces: Sequence[Unfolded], tokens: int, turns: int = 3) -> Speed:
     """Time both, after one turn to warm up. Gradients are made and dropped."""
     weights = [each for each in engine.network.parameters() if each.requires_grad]

@@ -2,7 +2,8 @@
 
 Each step feeds some traces, one forward a trace over its whole graph of messages, and makes one update. The adapter
 with the lowest loss on held-out traces is kept. A training that was interrupted goes on from its last checkpoint and
-gives the same adapter. Does not know: the command line, how traces were sampled.
+gives the same adapter. It computes in threads that end with it: games that are played later in the same process are as
+fast as before. Does not know: the command line, how traces were sampled.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from torch import nn
 
 from agentcho.engine.adapter import Trained
 from agentcho.errors import TuneError
+from agentcho.lab.timing import alone, stoppable
 from agentcho.lab.tune.folder import Folder
 from agentcho.lab.tune.lessons import Lessons, batches, packed, steps_of
 from agentcho.lab.tune.losses import loss, mean_loss, words
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.lab.tune.speed import Speed
 from agentcho.lab.tune.unfolding import Unfolded
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from agentcho.runner.engine import Engine
 from agentcho.runner.lora import attention_linears
 
@@ -78,7 +80,7 @@ class Training:
         request = {"scenario": scenario, "base": self._print["weights"], "traces": lessons.digest, "recipe": plan}
         self._folder, self._tell = Folder(folder, request), tell
         torch.manual_seed(recipe.seed)
-        self.engine = base.trained(recipe.adapter(attention_linears(base.network)))
+        self.engine = alone(base.trained)(recipe.adapter(attention_linears(base.network)))
         self._network = cast(Any, self.engine.network)
         if recipe.recompute:
             recompute(self._network)
@@ -90,11 +92,16 @@ class Training:
         self.speed: Speed | None = None
 
     def train(self) -> Trained:
-        """Train to the end. `TuneError`: the training cannot go on; the best adapter until then is kept."""
+        """Train to the end. `TuneError`: the training cannot go on; the best adapter until then is kept. Ctrl-C ends it
+        after the step that is under way."""
+        return stoppable(self._train)
+
+    def _train(self, check: Callable[[], None]) -> Trained:
         self._resume()
         began = saved = perf_counter()
         epoch = -(-len(self._lessons.train) // self._recipe.batch)
         for batch in islice(batches(self._lessons.train, self._recipe), self._count.step, None):
+            check()
             value = self._step(batch)
             now = perf_counter()
             self._count.seconds, began = self._count.seconds + now - began, now
@@ -174,7 +181,7 @@ class Training:
             step=count.best_step,
             tokens=count.tokens,
             seconds=round(count.seconds, 1),
-            machine=machine() | versions(),
+            machine=machine() | versions() | sources(),
             speed=None if self.speed is None else self.speed._asdict(),
         )
 

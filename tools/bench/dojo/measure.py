@@ -18,7 +18,7 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Subject
 from agentcho.config import Leakage
 from agentcho.progress import Tell
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from tools.bench.dojo import installed
 from tools.bench.dojo.labels import FILE, labels
 from tools.bench.dojo.result import Benchmark, DojoResult, Found
@@ -64,7 +64,7 @@ def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
     """Play everything, the arms of two agents for the first of `cases.VERSIONS` alone; minutes."""
     from tools.bench.dojo import cases
 
-    here = versions() | machine()
+    here = versions() | machine() | sources()
     asked = [
         (version, arm) for version in benchmarks for arm in (*(TYPED if version == cases.VERSIONS[0] else ()), *ALONE)
     ]

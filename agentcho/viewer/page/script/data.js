@@ -7,7 +7,7 @@
  * use?: {name: string, audience: string|string[], effect: boolean, trusted: boolean, client?: string}, release?: boolean,
  * released?: string, charge?: {by: string, bits: number|null, owed: Object<string, string[]>}}} Message */
 /** @typedef {{of: number, recipe: string, start: number, bos: number, context: number[], by?: number, base?: number,
- * fault?: string, engine?: string}} Encoding */
+ * anchors?: number[], fault?: string, engine?: string}} Encoding */
 
 class Talk {
   /** @param {any} data */
@@ -85,8 +85,9 @@ class Talk {
     };
     for (let turn = 0; turn < queue.length; turn++) {
       const from = queue[turn];
-      const base = this.encodings[from].base;
+      const { base, anchors } = this.encodings[from];
       if (base) take(base - 1, from);
+      anchors?.forEach((each) => take(each, from));
       for (let here = from, end = this.size(from); here >= 0 && (done.get(here) ?? 0) < end; ) {
         const { context } = this.encodings[here];
         for (let at = Math.max(context[1], done.get(here) ?? 0); at < end; at++) take(context[2 + 3 * (at - context[1])], from);
@@ -101,6 +102,12 @@ class Talk {
   /** The messages in the cone of an encoding, ascending. @param {number} number @returns {number[]} */
   cone(number) {
     return [...new Set([...this.walk(number).keys()].map((id) => this.encodings[id].of))].sort((a, b) => a - b);
+  }
+
+  /** The messages by whose encodings one was corrected, as they stood in both forms; the nearest first.
+   * @param {number} number @returns {number[]} */
+  corrected(number) {
+    return [...new Set((this.encodings[number].anchors ?? []).filter((id) => id >= 0).map((id) => this.encodings[id].of))];
   }
 
   /** The messages that the author of a message asked to read, in order. @param {number} number @returns {number[]} */

@@ -134,6 +134,7 @@ function receipt(id) {
   const { recipe, by, start, bos, fault, base, engine } = talk.encodings[id];
   const name = `${RECIPES[/** @type {keyof typeof RECIPES} */ (recipe)] ?? recipe}${recipe === "baseline" || recipe === "repaired" ? ` ${by ? talk.agents[by - 1]?.name ?? "nobody" : "nobody"}` : ""}`;
   const body = make("div");
+  const anchors = talk.corrected(id);
   const fill = () => {
     if (body.childElementCount) return;
     const reader = by ? by - 1 : null;
@@ -146,9 +147,11 @@ function receipt(id) {
     const more = rest.length ? make("button", { class: "more", onclick: () => { rows.append(...rest.map(row)); more?.remove(); } }, `and ${rest.length} more`) : null;
     body.append(make("table", {}, make("thead", {}, make("tr", {}, ...["attended to", "at", "tokens", "as"].map((each) => make("th", { scope: "col" }, each)))), rows));
     if (more) body.append(more);
-    body.append(make("p", { class: "soft" }, `Its own tokens begin at position ${start}${bos ? ", after the beginning of the sequence at 0" : ""}${base ? "; some of its tokens are kept from another encoding" : ""}${engine ? `; on the model ${engine}` : ""}.`));
+    const kept = anchors.length ? "; it is another encoding of the same words, with the offsets below added" : "; some of its tokens are kept from another encoding";
+    body.append(make("p", { class: "soft" }, `Its own tokens begin at position ${start}${bos ? ", after the beginning of the sequence at 0" : ""}${base ? kept : ""}${engine ? `; on the model ${engine}` : ""}.`));
   };
-  const details = make("details", { ontoggle: fill }, make("summary", {}, name, " ", make("span", { class: "soft" }, `over ${many(talk.size(id), "piece")}`)), fault ? make("p", { class: "leak unlabelled" }, `Unknown: ${fault}`) : null, body);
+  const details = make("details", { ontoggle: fill }, make("summary", {}, name, " ", make("span", { class: "soft" }, `over ${many(talk.size(id), "piece")}`)), fault ? make("p", { class: "leak unlabelled" }, `Unknown: ${fault}`) : null, body,
+    ...list("Offsets from", "messages by whose encodings, in its prompt and as they were reused, it was corrected", anchors));
   return details;
 }
 

@@ -1,0 +1,135 @@
+"""How long a reproduction takes on the understudy, by what its parts took when they were measured; nothing is played.
+
+A figure to plan by: machines differ, and what else they do. Of other models nothing is known. Does not know: how it is
+said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.errors import TaskError
+from agentcho.lab.collect import over
+from agentcho.lab.paper.adapters import ENOUGH, Lesson
+from agentcho.lab.paper.reproduction import TIMED, Reproduction
+from agentcho.lab.paper.rows import SINGLE, column_of
+from agentcho.lab.paper.tables import SETS, Row, Table, table_named
+
+MODEL = "understudy"
+A_GAME: Mapping[str, float] = {
+    "multi-qa": 0.06,
+    "branch-solve-merge": 0.42,
+    "prisoners-dilemma": 0.6,
+    "direct": 0.04,
+    "tree-of-thoughts": 0.7,
+    "debate": 0.35,
+    "parallel-debate": 0.6,
+}
+"""Seconds of a game, many at a time, by scenario. All figures are of one core of x86-64."""
+A_TRACE: Mapping[str, float] = {
+    "multi-qa": 0.25,
+    "branch-solve-merge": 1.0,
+    "direct": 0.25,
+    "tree-of-thoughts": 1.7,
+    "debate": 1.1,
+    "parallel-debate": 1.4,
+}
+"""Seconds of training on one trace, all epochs, by scenario."""
+A_TIMED_GAME: Mapping[str, float] = {
+    "multi-qa": 0.21,
+    "branch-solve-merge": 2.31,
+    "prisoners-dilemma": 3.55,
+    "tree-of-thoughts": 2.33,
+    "debate": 2.23,
+    "parallel-debate": 3.9,
+}
+"""Seconds of a game of Table 5 in all its ways, by scenario."""
+A_SWEEP = 70.0
+"""Seconds of all points of Figure 4 in all its ways, with texts of their usual lengths."""
+
+
+class Part(NamedTuple):
+    """A part of the work, and the seconds that are left of it."""
+
+    what: str
+    seconds: float
+
+
+def estimated(work: Reproduction) -> tuple[Part, ...]:
+    """What is left to be done; empty where nothing is, or nothing is known of the model. What an earlier command has
+    done counts as done."""
+    if work.world.config.model != MODEL:
+        return ()
+    left = _Left(work)
+    parts = (Part("games", left.games()), Part("adapters", left.adapters()), Part("times", left.times()))
+    return tuple(part for part in parts if part.seconds > 0)
+
+
+class _Left:
+    """What is left of one reproduction. Games that two rows share are counted once."""
+
+    def __init__(self, work: Reproduction) -> None:
+        self._work, self._rows = work, work.rows
+        self._seen = set[Path]()
+
+    def games(self) -> float:
+        """Of rows that need no training, and of what is tried and timed."""
+        work = self._work
+        whole = sum(self._row(row, None) for table in work.tables for row in table.rows if row.adapter == "none")
+        if "5" in work.asked.tables:
+            timed = (table_named(name).row(label) for name, label in TIMED.values())
+            whole += sum(self._row(row, None, min(work.asked.games, work.effort.problems)) for row in timed)
+        if SETS in work.asked.tables and work.asked.data == "generators":
+            whole += sum(2 * work.tried * A_GAME[name] for name in work.asked.sets)
+        return whole
+
+    def adapters(self) -> float:
+        """Of traces, trainings, and games through what is trained."""
+        return 0.0 if self._work.asked.quick else sum(self._adapted(*each) for each in self._trained())
+
+    def _trained(self) -> Iterator[tuple[Table, Row]]:
+        yield from ((table, row) for table in self._work.tables for row in table.rows if row.adapter != "none")
+
+    def _adapted(self, table: Table, row: Row) -> float:
+        try:
+            lesson = self._rows.lesson(table, row)
+        except TaskError:
+            return 0.0
+        if lesson.done:
+            return self._row(row, lesson.folder)
+        source = row if row.of is None else table.row(row.of)
+        training, games = ENOUGH * A_TRACE[row.scenario], self._work.asked.games * A_GAME[row.scenario]
+        return self._traces(lesson, source) + training + games
+
+    def _traces(self, lesson: Lesson, source: Row) -> float:
+        """Traces that several rows are trained on are sampled once."""
+        again = 0 if lesson.single is None else ENOUGH * A_GAME[SINGLE]
+        if lesson.file in self._seen:
+            return again
+        self._seen.add(lesson.file)
+        there = len(lesson.file.read_bytes().splitlines()) if lesson.file.exists() else 0
+        return again + max(0, ENOUGH - there) * A_GAME[source.scenario]
+
+    def _row(self, row: Row, adapter: Path | None, games: int | None = None) -> float:
+        """The games that a row lacks."""
+        column = column_of(row, adapter)
+        folder = self._rows.folder(row, column, self._rows.playing(row, column, games))
+        if folder in self._seen:
+            return 0.0
+        self._seen.add(folder)
+        count = games or self._work.asked.games
+        return (count - (len(over(folder, count)) if folder.is_dir() else 0)) * A_GAME[row.scenario]
+
+    def times(self) -> float:
+        """Of Table 5 and Figure 4, as far as this folder has none."""
+        asked, effort = self._work.asked, self._work.effort
+        there = [file.read_text() for file in (self._work.world.folder / "times").glob("*.json")]
+        done = {name for name in ("5", "f4") if any(f'"name": "{name}"' in told for told in there)}
+        whole = 0.0
+        if "5" in asked.tables and "5" not in done:
+            whole += (min(asked.games, effort.problems) + 1) * sum(A_TIMED_GAME.values())
+        if "f4" in asked.tables and "f4" not in done:
+            whole += (effort.repeats + 1) * A_SWEEP * effort.scale
+        return whole
