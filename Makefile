@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-gpu
+.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -91,6 +91,11 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 bench-agentdojo: .venv/.tools .venv/clients/agentdojo/.installed  ## AgentDojo's tasks and attacks without a model, and docs/agentdojo.md
 	$(BIN)/python -m tools.bench agentdojo --json docs/results/agentdojo.json
 	$(BIN)/python -m tools.pages.agentdojo docs/results docs/agentdojo.md
+
+bench-agentleak: .venv/.tools     ## AgentLeak's recorded workflows with every word forced, from TRACES=FILE, and docs/agentleak.md
+	@test -f "$(TRACES)" || { echo "no file of AgentLeak's recorded workflows: give TRACES=FILE" >&2; exit 1; }
+	$(BIN)/python -m tools.bench agentleak $(TRACES) --json docs/results/agentleak.json
+	$(BIN)/python -m tools.pages.agentleak docs/results docs/agentleak.md
 
 bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
 	$(BIN)/python -m tools.bench gpu --json docs/results/bench-gpu.json

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentcho.results.table import Table
     from agentcho.runner.engine import Engine
     from agentcho.scenario import Judged, Scenario
-    from agentcho.tasks import Concepts, Problem, task_set
+    from agentcho.tasks import Concepts, Problem, Vault, Vignette, task_set
     from agentcho.toolsets.mcp_server import MCPServer
     from agentcho.toolsets.tool import Tool, tool
 
@@ -72,7 +72,9 @@ __all__ = [
     "Scenario",
     "Table",
     "Tool",
+    "Vault",
     "View",
+    "Vignette",
     "arun",
     "canonical_transcript",
     "compare",
@@ -107,7 +109,7 @@ HOMES = {
     "results.table": ["Table"],
     "runner.engine": ["Engine"],
     "scenario": ["Judged", "Scenario"],
-    "tasks": ["Concepts", "Problem", "task_set"],
+    "tasks": ["Concepts", "Problem", "Vault", "Vignette", "task_set"],
     "toolsets.mcp_server": ["MCPServer"],
     "toolsets.tool": ["Tool", "tool"],
 }

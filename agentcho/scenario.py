@@ -6,6 +6,7 @@ one that sets audiences.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -30,7 +31,7 @@ class Scenario:
 
     The first line of the docstring is what `agentcho ls` shows. `tasks` names the task set that games draw from where
     the run names none (see `task_set`; None: the scenario needs no tasks), and `kind` is the class of these tasks,
-    `Problem` or `Concepts`. `options` has the values of `Options`.
+    `Problem`, `Concepts`, `Vault` or `Vignette`. `options` has the values of `Options`.
 
     Raises `ConfigError` for options that the model does not have, or that its validators refuse.
     """
@@ -87,6 +88,13 @@ class Scenario:
 
     def score(self, outcome: Any) -> dict[str, float]:
         """Numbers to compare games by, by name. Those that are always 0 or 1 are treated as shares."""
+        return {}
+
+    def provenance(self, outcome: Any, behind: Mapping[str, Set[str]]) -> dict[str, float]:
+        """More numbers, of what could have reached whom through keys and values. `behind` has of each message that was
+        generated here the ids of all messages that could have influenced it, from what was really attended to: audits
+        find the same; those of models behind APIs, which show nothing of that, are left out. It is asked when the game
+        is over, so that no agent can act on it."""
         return {}
 
     def _choices(self) -> list[str]:

@@ -47,6 +47,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "interference": ("leakage.md", ("agentcho", "tests/leaks")),
     "proof": ("leakage.md", ("agentcho/flow", "tests/leaks")),
     "paper": ("how-to/paper.md", (*CORE, *PLAYED, "agentcho/lab/paper")),
+    "agentleak": ("agentleak.md", (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
     "textarena": ("how-to/textarena.md", ("agentcho/arena", "agents/player.py")),
     "understudy": ("understudy.md", ("agentcho/understudy",)),
 }

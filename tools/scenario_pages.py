@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -96,11 +96,23 @@ def transcript(text: str) -> str:
     lines = text.splitlines()[1:]
     after = lines.index("outcome")
     talk, outcome = [line for line in lines[:after] if line], lines[after + 1 :]
-    told = [re.split(r"  +", line.strip(), maxsplit=1) for line in outcome[: outcome.index("")]]
+    told = pairs(outcome[: outcome.index("")])
     wide = max(len(key) for key, _ in told)
     shown = [*talk[:MOST], *([f"[… {len(talk) - MOST} more]"] if len(talk) > MOST else [])]
     shown += ["", "outcome", *(f"  {key:<{wide}}  {value}" for key, value in told)]
     return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in shown)
+
+
+def pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """The names and values of an outcome; a line without a name goes on with the value before it."""
+    found: list[tuple[str, str]] = []
+    for line in lines:
+        name, *value = re.split(r"  +", line.strip(), maxsplit=1)
+        if value or not found:
+            found.append((name, "".join(value)))
+        else:
+            found[-1] = found[-1][0], f"{found[-1][1]} {name}"
+    return found
 
 
 def readers(text: str) -> str:

@@ -28,7 +28,7 @@ from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import Meter, only_limit
 from agentcho.games.messages import Messages
 from agentcho.games.models import GameModel, GameModels, Models, Telling, Voice
-from agentcho.games.playable import Playable, called, no_outcome, points
+from agentcho.games.playable import Playable, called, no_outcome, scored
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
 from agentcho.games.streamed import Streamed
@@ -300,11 +300,19 @@ class Game:
                 raise
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         self._journal.close()
-        score = {} if outcome is None else points(scenario.score(outcome))
+        score = {} if outcome is None else scored(scenario, outcome, self._behind)
         shown = None if outcome is None else outcome.model_dump(mode="json")
         over = Over(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
         self._sink(over)
         return over
+
+    def _behind(self) -> dict[str, frozenset[str]]:
+        """Of each message that was generated on an engine here, all that could have influenced it, by what was attended
+        to."""
+        drafts = self._messages.drafts.values()
+        said = [each for each in drafts if each.metadata.kind == "decode" and each.message and each.message.tokens]
+        cones = ((each.metadata.id, self._journal.cone(each)) for each in said)
+        return {id: frozenset(cone) for id, cone in cones if cone is not None}
 
 
 def _ignore(event: Event) -> None:

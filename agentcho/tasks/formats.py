@@ -1,4 +1,5 @@
-"""Reads rows of a file as tasks: agentcho's own format, and those of MATH, GSM8K, TriviaQA and CommonGen.
+"""Reads rows of a file as tasks: agentcho's own format, and those of MATH, GSM8K, TriviaQA, CommonGen, AgentLeak and
+PrivacyLens.
 
 Each format turns the fields of one row into a task. Does not know: files, the hub.
 """
@@ -9,7 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from agentcho.tasks.rows import Fields, Hosted
+from agentcho.tasks.disclosure import agentleak, privacylens
+from agentcho.tasks.private import Vault, Vignette
+from agentcho.tasks.rows import Fields, Hosted, Unfit
 from agentcho.tasks.task import Concepts, Problem, Task
 
 Read = Callable[[Fields, str], Task]
@@ -17,11 +20,11 @@ Read = Callable[[Fields, str], Task]
 
 class Format(NamedTuple):
     """What its tasks are, how a row is read (fields, and an id to use where it has none of its own), and where the
-    published set is found."""
+    published set is found on the hub; None: nowhere that is known."""
 
     kind: type[Task]
     read: Read
-    hosted: Hosted
+    hosted: Hosted | None
 
 
 def formats() -> dict[str, Format]:
@@ -31,18 +34,20 @@ def formats() -> dict[str, Format]:
         "gsm8k": Format(Problem, _gsm8k, Hosted("openai/gsm8k", "main", "test")),
         "triviaqa": Format(Problem, _triviaqa, Hosted("mandarjoshi/trivia_qa", "rc.nocontext", "validation")),
         "commongen": Format(Concepts, _commongen, Hosted("allenai/common_gen", None, "validation")),
+        "agentleak": Format(Vault, agentleak, None),
+        "privacylens": Format(Vignette, privacylens, Hosted("SALT-NLP/PrivacyLens", None, "train")),
     }
 
 
-class Unfit(Exception):
-    """A row that does not fit its format; the text says why."""
-
-
 def own(kind: type[Task]) -> Read:
-    """A row of agentcho's own files: the fields of `Problem` (`answer` may stand for one of `answers`) or `Concepts`.
+    """A row of agentcho's own files: the fields of `Problem` (`answer` may stand for one of `answers`) or `Concepts`. A
+    `Vault` is a row of AgentLeak's, a `Vignette` one of PrivacyLens's.
 
     Raises pydantic's ValidationError, or `Unfit`.
     """
+    published: dict[type[Task], Read] = {Vault: agentleak, Vignette: privacylens}
+    if kind in published:
+        return published[kind]
 
     def read(fields: Fields, id: str) -> Task:
         given: Fields = {"id": id} | fields

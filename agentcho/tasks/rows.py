@@ -16,6 +16,10 @@ from agentcho.extras import require
 Fields = dict[str, Any]
 
 
+class Unfit(Exception):
+    """A row that does not fit its format; the text says why."""
+
+
 class Row(NamedTuple):
     """One record, and its line in the file, or its place in the list, from 1."""
 

@@ -19,10 +19,12 @@ from agentcho.errors import TaskError
 from agentcho.tasks.arithmetic import draw_problem
 from agentcho.tasks.concepts import draw_concepts
 from agentcho.tasks.facts import draw_fact
-from agentcho.tasks.formats import Format, Read, Unfit, formats, own
+from agentcho.tasks.formats import Format, Read, formats, own
 from agentcho.tasks.listed import lists
-from agentcho.tasks.rows import Hosted, Row, of_dataset, of_file
+from agentcho.tasks.private import Vault, Vignette
+from agentcho.tasks.rows import Hosted, Row, Unfit, of_dataset, of_file
 from agentcho.tasks.task import Concepts, Problem, Task
+from agentcho.tasks.vaults import draw_vault, draw_vignette
 
 Draw = Callable[..., Task]
 
@@ -42,6 +44,8 @@ def generators() -> dict[str, Generator]:
         "arithmetic": Generator(Problem, draw_problem, "steps", (1, 6)),
         "facts": Generator(Problem, draw_fact, "half", (1, 2)),
         "concepts": Generator(Concepts, draw_concepts, "size", (2, 60)),
+        "vaults": Generator(Vault, draw_vault),
+        "vignettes": Generator(Vignette, draw_vignette),
     }
 
 
@@ -72,7 +76,7 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
         return _generated(spec, generator, _options(spec, generator, rest), seed)
     if (published := formats().get(name)) is not None:
         _check_kind(spec, published.kind, kind)
-        return _listed(spec, published.kind, published.read, *_rows(rest, published))
+        return _listed(spec, published.kind, published.read, *_rows(name, rest, published))
     if Path(spec).suffix in {".json", ".jsonl"}:
         return _listed(spec, kind, own(kind), of_file(Path(spec)), spec)
     known = ", ".join((*generators(), *formats()))
@@ -84,13 +88,16 @@ def _check_kind(spec: str, found: type[Task], wanted: type[Task]) -> None:
         raise TaskError(spec, None, f"its tasks are of the kind {found.__name__}, and {wanted.__name__} is wanted")
 
 
-def _rows(rest: str, published: Format) -> tuple[list[Row], str]:
+def _rows(name: str, rest: str, published: Format) -> tuple[list[Row], str]:
     """The rows of a published set, from a file or from the hub, and where they are from."""
     if Path(rest).suffix in {".json", ".jsonl"}:
         return of_file(Path(rest)), rest
     id, _, split = rest.partition("@")
-    known = not id or id == published.hosted.id
-    hosted = published.hosted if known else Hosted(id, None, published.hosted.split)
+    home = published.hosted
+    if not id and home is None:
+        raise TaskError(name, None, f"is on no hub that is known; give its file, as {name}:FILE.jsonl")
+    known = home is not None and id in ("", home.id)
+    hosted = home if home is not None and known else Hosted(id, None, home.split if home else "train")
     hosted = hosted._replace(split=split or hosted.split)
     return of_dataset(hosted), hosted.id
 

@@ -1,4 +1,5 @@
-"""What a task is: a question with accepted answers, or words that a text must use; and when it is solved.
+"""What a task is: a question with accepted answers, or words that a text must use; and when it is solved. Tasks with
+something private stand in `private`.
 
 Does not know: where tasks come from, who works at them.
 """
@@ -11,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentcho.tasks.inflection import forms
+from agentcho.tasks.private import Vault, Vignette
 
 Check = Literal["text", "number", "math"]
 ARTICLE = re.compile(r"^(?:a|an|the) ")
@@ -112,4 +114,4 @@ def _forms(word: str) -> set[str]:
     return {_words(" ".join((*before, form))) for form in forms(last)}
 
 
-Task = Problem | Concepts
+Task = Problem | Concepts | Vault | Vignette

@@ -238,6 +238,7 @@ def test_tasks_in_the_form_of_a_published_set_are_the_same_tasks(name: str, tmp_
             assert (task.question, task.answers) == (other.question, other.answers)
             assert other.right(f"The answer is {task.answers[0]}.")
         else:
+            assert isinstance(task, Concepts)
             assert isinstance(other, Concepts)
             assert task.words == other.words
 

@@ -50,12 +50,14 @@ class Game(NamedTuple):
 
 
 GAMES: Mapping[str, Game] = {
+    "agentleak": Game({}),
     "branch-solve-merge": Game({}),
     "debate": Game({"rounds": 2}),
     "direct": Game({}),
     "multi-qa": Game({}),
     "parallel-debate": Game({"rounds": 2}),
     "prisoners-dilemma": Game({"predict": True, "strategy": "always-defect"}, {**WAYS, **RARE}, games=2),
+    "privacylens": Game({}),
     "tree-of-thoughts": Game({"branches": 2, "voters": 2}),
 }
 

@@ -29,7 +29,7 @@ from .table import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "mutants.json"
-COPIED = ("agentcho", "agents", "scenarios", "tests", "docs", "README.md", "pyproject.toml")
+COPIED = ("agentcho", "agents", "scenarios", "tests", "tools", "docs", "README.md", "pyproject.toml")
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 SECONDS = 900
 

@@ -17,6 +17,7 @@ from .models import SEVERAL
 from .mutant import Mutant
 from .papers import PAPERS
 from .people import PEOPLE
+from .private import PRIVATE
 from .remote import REMOTE
 from .results import IN_HAND
 from .reuse import REUSING
@@ -537,6 +538,7 @@ MUTANTS = (
     *SEVERAL,
     *CLUSTER,
     *ENVIRONMENTS,
+    *PRIVATE,
     *TOLD,
     *WORDS,
     *TOOLS,

@@ -131,7 +131,10 @@ def every_question(half: int) -> set[str]:
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("poems", "is no .jsonl or .json file, and none of arithmetic, facts, concepts, math, gsm8k"),
+        (
+            "poems",
+            "is no .jsonl or .json file, and none of arithmetic, facts, concepts, vaults, vignettes, math, gsm8k",
+        ),
         ("arithmetic:steps=9", "steps is a number from 1 to 6"),
         ("arithmetic:size=3", r"'size=3' is no option of it; its options: steps=NUMBER"),
         ("arithmetic:steps=three", "'steps=three' is no option"),

@@ -361,7 +361,29 @@ def kv(
         )
 
 
-OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, kv)
+def agentleak(
+    file: Annotated[Path, typer.Argument(help="AgentLeak's recorded workflows, as a file of traces.")],
+    games: Annotated[int | None, typer.Option("-n", help="The first so many; default: all.", min=2)] = None,
+    model: Model = UNDERSTUDY,
+    repeats: Annotated[int, typer.Option(help="How often first tokens are timed.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Of which workflow's vault takes whose place.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is kept in FILE.part.")] = False,
+    json_: Json = None,
+) -> None:
+    """Recorded office workflows: audit verdicts, bits after a vault is swapped, next tokens, first tokens."""
+    from tools.bench import agentleak as offices
+
+    asked = offices.Asked(file, games, model, repeats, seed)
+    with progress("bench agentleak", sys.stderr) as told:
+        kept = offices.begin(asked, json_, resume)
+        found = offices.measured(asked, kept, f"{PROGRAM} agentleak", told.tell)
+    typer.echo("\n".join(offices.lines(found)))
+    if json_ is not None:
+        json_.write_text(found.model_dump_json(indent=1) + "\n")
+        kept.done()
+
+
+OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, agentleak, kv)
 """Commands that do not measure one engine."""
 
 if __name__ == "__main__":

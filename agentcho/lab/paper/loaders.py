@@ -15,7 +15,7 @@ from agentcho.lab.collect import Games
 from agentcho.lab.paper.found import LoadedFound
 from agentcho.lab.paper.sets import PUBLISHED, sets
 from agentcho.records.files import replace_whole, writing
-from agentcho.tasks import Concepts, Task, TaskSet
+from agentcho.tasks import Concepts, Problem, Task, TaskSet
 
 SOME, FEW = 20, 5
 """On so many games of a workflow a loader is tried, and with `--quick`."""
@@ -37,6 +37,7 @@ def formed(scenario: str, tasks: TaskSet, count: int, folder: Path) -> str:
 
 def _rows(loader: str, number: int, task: Task) -> Iterator[dict[str, Any]]:
     """A task as rows of a published set."""
+    assert isinstance(task, Problem | Concepts)
     if isinstance(task, Concepts):
         for at in range(0, len(task.words), A_ROW):
             some = list(task.words[at : at + A_ROW])

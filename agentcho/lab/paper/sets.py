@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from agentcho.errors import TaskError
 from agentcho.records.files import replace_whole, writing
-from agentcho.tasks import Concepts, Problem, TaskSet, task_set
+from agentcho.tasks import Concepts, Problem, Task, TaskSet, task_set
 
 Data = Literal["generators", "published"]
 WORDS = 30
@@ -76,5 +76,9 @@ def _joined(spec: str, folder: Path) -> str:
 
 def texts(tasks: TaskSet, count: int) -> list[str]:
     """What the first `count` tasks ask, in the words in which games are told them."""
-    found = (tasks[number] for number in range(count))
-    return [task.question if isinstance(task, Problem) else ", ".join(task.words) for task in found]
+    return [_asked(tasks[number]) for number in range(count)]
+
+
+def _asked(task: Task) -> str:
+    assert isinstance(task, Problem | Concepts)
+    return task.question if isinstance(task, Problem) else ", ".join(task.words)

@@ -1,0 +1,8 @@
+"""Recorded office workflows with private vaults (AgentLeak, arXiv 2602.11510): what their keys and values would carry.
+
+The recordings are no part of this repository and are read in place. Does not know: how a page is written.
+"""
+
+from tools.bench.agentleak.asked import Asked, begin, lines, measured
+
+__all__ = ["Asked", "begin", "lines", "measured"]

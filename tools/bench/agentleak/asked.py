@@ -1,0 +1,97 @@
+"""One measurement from what was asked for to its result, and what is said of it in a few lines.
+
+Does not know: the command line, how a workflow is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.errors import ConfigError
+from agentcho.progress import Tell
+from agentcho.records.environment import machine, versions
+from agentcho.records.trace import read_traces
+from tools.bench.agentleak.kept import Kept
+from tools.bench.agentleak.result import AgentLeakResult, Office
+
+
+class Asked(NamedTuple):
+    """Which workflows are measured, on which model, how often first tokens are timed. `games` None: all of them."""
+
+    file: Path
+    games: int | None = None
+    model: str = "understudy"
+    repeats: int = 1
+    seed: int = 1
+
+
+def begin(asked: Asked, result: Path | None, resume: bool) -> Kept:
+    """What was measured so far of what is asked for. `ConfigError`, `RecordNotFound`: see `Kept.begin`; there is no
+    such file."""
+    read_traces(asked.file)
+    settings = {
+        "file": _digest(asked.file),
+        "workflows": str(asked.games or "all"),
+        "model": asked.model,
+        "repeats": str(asked.repeats),
+        "seed": str(asked.seed),
+    }
+    return Kept.begin(result, resume, settings)
+
+
+def measured(asked: Asked, kept: Kept, program: str, tell: Tell) -> AgentLeakResult:
+    """Measure what is not kept, and put all of it together."""
+    import torch
+
+    from agentcho.runner.engine import Engine
+    from tools.bench.agentleak.measure import checked, measure
+
+    workflows = read_traces(asked.file)[: asked.games]
+    if len(workflows) < 2:
+        raise ConfigError(f"{asked.file} has {len(workflows)} workflow: a vault is swapped for another's; give two")
+    engine = Engine.load(asked.model, "cpu", "float32")
+    measure(checked(workflows, engine), engine, asked.repeats, asked.seed, kept, tell)
+    order = [workflow.id for workflow in workflows]
+    return AgentLeakResult(
+        command=_command(program, asked),
+        source=asked.file.name,
+        digest=_digest(asked.file),
+        model=asked.model,
+        seed=asked.seed,
+        repeats=asked.repeats,
+        threads=torch.get_num_threads(),
+        seconds=kept.seconds,
+        environment=versions() | machine(),
+        workflows=tuple(kept.offices[id] for id in order if id in kept.offices),
+        skipped={id: kept.skipped[id] for id in order if id in kept.skipped},
+    )
+
+
+def _digest(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest()
+
+
+def _command(program: str, asked: Asked) -> str:
+    """What was typed; the place of the file is not kept."""
+    own = Asked(asked.file)
+    words = [program, asked.file.name]
+    words += [f"-n {asked.games}"] if asked.games is not None else []
+    named = {"model": asked.model, "repeats": asked.repeats, "seed": asked.seed}
+    return " ".join([*words, *(f"--{name} {value}" for name, value in named.items() if value != getattr(own, name))])
+
+
+def lines(found: AgentLeakResult) -> Iterator[str]:
+    """What came of it, in a few lines."""
+    for way in ("audit", "enforce"):
+        swaps = [swap for office in found.workflows for swap in office.swaps if swap.way == way]
+        leaking = sum(_leaks(office, way) for office in found.workflows)
+        same = sum(swap.same for swap in swaps)
+        yield f"{way}: {leaking} of {len(found.workflows)} workflows leak; {same} of {len(swaps)} swaps change no bit"
+    yield f"{found.seconds:.0f} s; {len(found.skipped)} workflows do not fit the model"
+
+
+def _leaks(office: Office, way: str) -> bool:
+    return any(verdict != "clean" for name, own in office.verdicts.items() if name == way for verdict in own.values())
