@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu
+.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -86,7 +86,11 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
-	$(BIN)/python -m tools.pages.sentences docs/results docs/how-to/societies.md
+	for page in societies memory; do $(BIN)/python -m tools.pages.sentences docs/results docs/how-to/$$page.md; done
+
+bench-judge: .venv/.tools          ## whether judges pick the same over what is reused, and its part of docs/how-to/repair.md
+	$(BIN)/agentcho bench judge --json docs/results/judge.json
+	$(BIN)/python -m tools.pages.judge docs/results docs/how-to/repair.md
 
 bench-agentdojo: .venv/.tools .venv/clients/agentdojo/.installed  ## AgentDojo's tasks and attacks without a model, and docs/agentdojo.md
 	$(BIN)/python -m tools.bench agentdojo --json docs/results/agentdojo.json

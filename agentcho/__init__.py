@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentcho.agent import Agent
     from agentcho.calls.call import Decode, Prefill, Repair, Sampling
     from agentcho.calls.corpus import Corpus
-    from agentcho.calls.reuse import Ape, Blend, First, Most
+    from agentcho.calls.reuse import Ape, Blend, Ends, First, Most
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.cli.comparing import compare
     from agentcho.cli.script import arun, run
@@ -49,6 +49,7 @@ __all__ = [
     "Concepts",
     "Corpus",
     "Decode",
+    "Ends",
     "Engine",
     "First",
     "Game",
@@ -90,7 +91,7 @@ __all__ = [
 HOMES = {
     "agent": ["Agent"],
     "calls.call": ["Decode", "Prefill", "Repair", "Sampling"],
-    "calls.reuse": ["Ape", "Blend", "First", "Most"],
+    "calls.reuse": ["Ape", "Blend", "Ends", "First", "Most"],
     "calls.corpus": ["Corpus"],
     "choreography.choreographer": ["Choreographer"],
     "cli.comparing": ["compare"],

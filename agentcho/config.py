@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agentcho.calls.call import Sampling
-from agentcho.calls.reuse import ROTATE, Ape, Choose, parsed_repair, parsed_way
+from agentcho.calls.reuse import JUDGE, ROTATE, Ape, Choose, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
 
 Mode = Literal["baseline", "choreographed"]
@@ -32,8 +32,8 @@ WAY = (
     "ape[:TEMPERATURE,SCALE] (in place, and what was encoded side by side weighed so)."
 )
 REPAIRED = (
-    "Encode some tokens of what is reused anew: first-k:TOKENS (epic:TOKENS), top-k:SHARE, cacheblend:SHARE, kvcomm, "
-    "or full."
+    "Encode some tokens of what is reused anew: first-k:TOKENS (epic:TOKENS), ends:FIRST,LAST, top-k:SHARE, "
+    "cacheblend:SHARE, kvcomm, or full."
 )
 RepairBy = Choose | Literal["full"]
 
@@ -43,7 +43,8 @@ class ReusePolicy(NamedTuple):
     which it was made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`:
     which tokens of what is reused each caller encodes anew, in its own prompt. `speculate`: tokens are guessed from
     what an author may read, where that pays and the profile is not deterministic; what is said stays the same. `ape`:
-    how what was encoded side by side is weighed, in place."""
+    how what was encoded side by side is weighed, in place. `judge`: which tokens of others' messages a caller encodes
+    anew whose view has `reuse="judge"`, instead of `repair`, and not in place."""
 
     mode: Mode = "choreographed"
     leakage: Leakage = "enforce"
@@ -53,6 +54,7 @@ class ReusePolicy(NamedTuple):
     repair: RepairBy | None = None
     speculate: bool = False
     ape: Ape | None = None
+    judge: RepairBy = JUDGE
 
 
 def parsed_part(text: str, games: int) -> range:

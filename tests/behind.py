@@ -48,6 +48,10 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "proof": ("leakage.md", ("agentcho/flow", "tests/leaks")),
     "paper": ("how-to/paper.md", (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": ("agentleak.md", (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
+    "kv": ("how-to/memory.md", (*CORE, "tools/bench/kv.py")),
+    "stream": ("how-to/societies.md", (*CORE, "tools/bench/stream.py")),
+    "judge": ("how-to/repair.md", (*CORE, "agentcho/lab/judging")),
+    "leaks": ("leakage.md", (*CORE, "agentcho/lab/leaks")),
     "textarena": ("how-to/textarena.md", ("agentcho/arena", "agents/player.py")),
     "understudy": ("understudy.md", ("agentcho/understudy",)),
 }

@@ -16,7 +16,7 @@ from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefil
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.ids import GivenId
 from agentcho.calls.owner import foreign_code
-from agentcho.calls.reuse import Ape, Blend, Choose, First, Most
+from agentcho.calls.reuse import Ape, Blend, Choose, Ends, First, Most
 from agentcho.calls.tools import AnswerForm
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
 from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown
@@ -217,6 +217,11 @@ def _choose(choose: object, copies: Mapping[int, Call]) -> Choose:
         if (tokens := whole(choose[0], "the tokens of First")) < 1:
             raise RequestError(f"First({shown(tokens)}) repairs nothing; give at least 1")
         return First(tokens)
+    if isinstance(choose, Ends):
+        ends = Ends(whole(choose[0], "the first tokens of Ends"), whole(choose[1], "the last tokens of Ends"))
+        if min(ends) < 0 or max(ends) < 1:
+            raise RequestError(f"{shown(choose)} repairs nothing; give two numbers from 0, not both 0")
+        return ends
     if isinstance(choose, Most | Blend):
         share, named = choose[0], Most if isinstance(choose, Most) else Blend
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
@@ -225,7 +230,7 @@ def _choose(choose: object, copies: Mapping[int, Call]) -> Choose:
         return named(float(share))
     if isinstance(choose, Anchored):
         return _anchored(choose, copies)
-    known = "First(tokens), Most(share), Blend(share) or Anchored(threshold, anchors)"
+    known = "First(tokens), Ends(first, last), Most(share), Blend(share) or Anchored(threshold, anchors)"
     raise RequestError(f"choose is {kind(choose)}; give {known}")
 
 

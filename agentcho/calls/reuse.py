@@ -18,6 +18,23 @@ class First(NamedTuple):
 
     tokens: int
 
+    def places(self, length: int) -> tuple[int, ...]:
+        """The indices of these tokens in a message of `length`."""
+        return tuple(range(min(length, self.tokens)))
+
+
+class Ends(NamedTuple):
+    """For `Repair`: the `first` and the `last` tokens of a message, framing included; all of them where it has no more.
+    Neither is below 0, and together they are at least 1. What follows a message looks most at where it begins and, for
+    what it comes to, at where it ends."""
+
+    first: int
+    last: int
+
+    def places(self, length: int) -> tuple[int, ...]:
+        """The indices of these tokens in a message of `length`."""
+        return tuple(i for i in range(length) if i < self.first or i >= length - self.last)
+
 
 class Most(NamedTuple):
     """For `Repair`: the `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early
@@ -49,7 +66,10 @@ class Blend(NamedTuple):
         return max(1, min(length, ceil((self.first - 2 * self._spread * fallen) * length)))
 
 
-Choose = First | Most | Blend | Anchored
+JUDGE: Literal["full"] = "full"
+"""What `reuse="judge"` of a view encodes anew of each message of others that the call reads: all of it. Nothing less
+that was measured keeps the choices that judges make (`agentcho bench judge`)."""
+Choose = First | Ends | Most | Blend | Anchored
 """Which tokens of a message a `Repair` encodes anew."""
 
 
@@ -91,10 +111,10 @@ def parsed_way(text: str) -> Ape | Literal["rotate", "in-place"]:
 
 
 REPAIRS = ("epic:16", "top-k:0.15", "cacheblend:0.15", "kvcomm", "full")
-"""Every kind of repair, as it is usually asked for; `epic:16` is `first-k:16`."""
+"""Every published kind of repair, as it is usually asked for; `epic:16` is `first-k:16`."""
 ALL = "all"
 """What stands for all of `REPAIRS` and all of `WAYS` where ways of reuse are compared."""
-FIRST = ("first-k", "epic")
+FIRST, ENDS = ("first-k", "epic"), "ends"
 SHARES: dict[str, type[Most] | type[Blend] | type[Anchored]] = {
     "top-k": Most,
     "cacheblend": Blend,
@@ -103,16 +123,21 @@ SHARES: dict[str, type[Most] | type[Blend] | type[Anchored]] = {
 
 
 def parsed_repair(text: str) -> Choose | Literal["full"]:
-    """`first-k:16`, `epic:16`, `top-k:0.15`, `cacheblend:0.15`, `kvcomm`, `kvcomm:0.3` or `full` as what an engine
-    takes; `epic` is `first-k` by its name in the field (LegoLink of EPIC, arXiv 2410.15332). ValueError: it is none."""
+    """`first-k:16`, `epic:16`, `ends:8,8`, `top-k:0.15`, `cacheblend:0.15`, `kvcomm`, `kvcomm:0.3` or `full` as what an
+    engine takes; `epic` is `first-k` by its name in the field (LegoLink of EPIC, arXiv 2410.15332). ValueError: it is
+    none."""
     kind, _, value = text.partition(":")
     if text == "full":
         return "full"
     if kind in FIRST and value.isdecimal() and int(value) >= 1:
         return First(int(value))
+    if kind == ENDS and (found := re.fullmatch(r"(\d{1,9}),(\d{1,9})", value)) and int(found[1]) + int(found[2]) >= 1:
+        return Ends(int(found[1]), int(found[2]))
     if kind in SHARES and re.fullmatch(r"0?\.\d+|1(\.0+)?", value) and float(value) > 0:
         return SHARES[kind](float(value))
     if text == "kvcomm":
         return Anchored()
-    known = "first-k:TOKENS, epic:TOKENS, top-k:SHARE, cacheblend:SHARE, kvcomm, kvcomm:THRESHOLD and full"
+    known = (
+        "first-k:TOKENS, epic:TOKENS, ends:FIRST,LAST, top-k:SHARE, cacheblend:SHARE, kvcomm, kvcomm:THRESHOLD and full"
+    )
     raise ValueError(f"{text!r} is none of {known} (a share or threshold is above 0, at most 1)")

@@ -23,7 +23,7 @@ import anyio.to_thread
 from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
 from agentcho.calls.checks import checked_ids
 from agentcho.calls.ids import same_engine
-from agentcho.calls.reuse import Ape
+from agentcho.calls.reuse import JUDGE, Ape
 from agentcho.choreography.clock import Clock, Deliver
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
@@ -90,6 +90,7 @@ class Choreographer:
         repair: RepairBy | None = None,
         speculate: bool = False,
         ape: Ape | None = None,
+        judge: RepairBy = JUDGE,
         *,
         max_requests: int = 100_000,
         quiet_after: float = 60.0,
@@ -101,12 +102,11 @@ class Choreographer:
         self._max_requests, self.name, self.place, self._prefill_budget = max_requests, name, place, prefill_budget
         self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
         self._leads = beside is None
-        self.reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape)
+        self.reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape, judge)
         self._engine = engine
         self.tasks = self._clock.tasks
         self.steps = self.encoded = 0
-        self._open: set[Handle] = set()
-        self._arrived: list[Handle] = []
+        self._open, self._arrived = set[Handle](), list[Handle]()
         self._prefetch = Prefetch()
         self._under_way: dict[EncodingId, Handle] = {}
         self._held: set[EncodingId] = set()

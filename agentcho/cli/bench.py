@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from agentcho.cli import attacks, peers, speed
+from agentcho.cli import attacks, judging, peers, speed
 from agentcho.cli.options import From, Given, run_config, spread
 from agentcho.cli.words import HERE
 from agentcho.config import RunConfig
@@ -50,7 +50,7 @@ def bench() -> typer.Typer:
     """The commands under `agentcho bench`."""
     group = typer.Typer(cls=Benchmarks, help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
     group.callback()(lambda: None)
-    for command in (games, leakage, attacks.leaks, speed.workflows, serve, peers.peers):
+    for command in (games, leakage, attacks.leaks, judging.judge, speed.workflows, serve, peers.peers):
         group.command()(spread(command))
     return group
 

@@ -16,7 +16,7 @@ from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, Rec
 from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids, is_id, reading
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner, owned
-from agentcho.calls.reuse import Blend, First, Most
+from agentcho.calls.reuse import Blend, Ends, First, Most
 from agentcho.calls.values import numbers
 from agentcho.engine.anchors import Pair, matched
 from agentcho.engine.assembly import Assembly, common
@@ -353,10 +353,14 @@ class EngineCore(Direct):
         words = words._replace(sampled=None, stopped=None)
         if isinstance(call.choose, Anchored):
             return self._anchored(call, call.choose, placed, words, base, local)
-        context, count = placed.context, self._count(call.choose, len(words.tokens))
-        first = isinstance(call.choose, First)
-        judged = None if first else self._judged(call, context, local)
-        reuse = Reuse(Piece(base[0], base[1], context.start), count, judged, tuple(range(count)) if first else ())
+        context, length = placed.context, len(words.tokens)
+        if isinstance(call.choose, First | Ends):
+            judged, places = None, call.choose.places(length)
+            count = len(places)
+        else:
+            judged, places = self._judged(call, context, local), ()
+            count = self._count(call.choose, length)
+        reuse = Reuse(Piece(base[0], base[1], context.start), count, judged, places)
         recipe = Recipe(
             words.tokens,
             context,
@@ -391,10 +395,8 @@ class EngineCore(Direct):
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
     @staticmethod
-    def _count(choose: First | Most | Blend, length: int) -> int:
+    def _count(choose: Most | Blend, length: int) -> int:
         """How many tokens of a message of this length are encoded anew, at most at any layer."""
-        if isinstance(choose, First):
-            return min(length, choose.tokens)
         return ceil((choose.first if isinstance(choose, Blend) else choose.share) * length)
 
     def _judged(self, call: Repair, context: Context, local: Local) -> Context:

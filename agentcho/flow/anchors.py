@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentcho.calls.anchored import Anchor
+from agentcho.calls.anchored import Anchor, Anchored
 from agentcho.calls.call import EncodingId, Receipt, Repair
 from agentcho.flow.plans import Lacking
 
@@ -73,7 +73,8 @@ class AnchorPools:
 
     def _pending(self, path: Path, missing: Lacking) -> Iterator[Anchor]:
         for _, recipe, other, call in missing.values():
-            if recipe == "repaired" and other[0] == path[0] and isinstance(call, Repair) and self._serves(other, path):
+            mine = recipe == "repaired" and other[0] == path[0] and self._serves(other, path)
+            if mine and isinstance(call, Repair) and isinstance(call.choose, Anchored):
                 yield Anchor(call, call.of)
 
     def _serves(self, made: Path, path: Path) -> bool:

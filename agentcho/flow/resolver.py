@@ -26,17 +26,19 @@ from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import Decode, EncodingId, Guard, Offsets, Prefill, Receipt, Repair, Shadow
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.values import position
-from agentcho.config import ReusePolicy
+from agentcho.config import RepairBy, ReusePolicy
 from agentcho.flow.anchors import AnchorPools
 from agentcho.flow.corpora import Corpora
 from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import Monitor, Recipe
+from agentcho.flow.lengths import Lengths
 from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Parent, Resolved
 from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
 from agentcho.message import Audience
 
-AHEAD, EXACT = " ahead", "exact "
-"""After what is made of a message before its caller itself asks for it; before classes of the deterministic profile."""
+AHEAD, JUDGED, EXACT = " ahead", " judged", "exact "
+"""After what is made of a message before its caller itself asks for it; after what is made for a view that judges;
+before classes of the deterministic profile."""
 
 
 class Resolver:
@@ -61,7 +63,7 @@ class Resolver:
         self.reuse, self.bos, self.spelling = reuse, bos, spelling
         self._class = f"{len(salt)}/{salt}/" if salt else ""
         self.drafts: dict[str, Draft] = {} if drafts is None else drafts
-        self._lengths_here: dict[str, int] = {}
+        self._lengths = Lengths(self.drafts, spelling)
         self._adapter = None if spelling is None else spelling.adapter
         self._ape = None if reuse.mode == "baseline" else reuse.ape
         self._private: dict[Key, EncodingId] = {}
@@ -71,6 +73,7 @@ class Resolver:
         self._anchors = AnchorPools(scoped=reuse.leakage == "deny")
         self._ends: dict[Key, int] = {}
         self._monitor: Monitor = Monitor() if kin is None else kin._monitor
+        self.spells = self._lengths.spells
         self._corpora = Corpora(self.drafts, self.spells) if reuse.speculate else None
 
     @property
@@ -88,10 +91,6 @@ class Resolver:
     def enforcing(self) -> bool:
         """Whether readers other than the author get encodings of their own."""
         return self.reuse.mode == "choreographed" and self.reuse.leakage == "enforce"
-
-    def spells(self, draft: Draft) -> bool:
-        """Whether the ids of a message are of this engine's tokenizer."""
-        return self.spelling is None or draft.tokenizer == self.spelling.tokenizer
 
     def _said_here(self, draft: Draft) -> bool:
         """Whether a message was said on this engine; those of the scenario are said on every one."""
@@ -182,18 +181,18 @@ class Resolver:
             recipes: tuple[Recipe, ...] = ("author", "audience") if self.enforcing else ("author",)
             over = [key for recipe in recipes for key in self._over(recipe, draft)]
             return max([int(self.bos), *map(self._end, over)]) + length
-        lengths = self._lengths(draft.reads)
+        lengths = self._lengths.read(draft.reads)
         places = absolute_positions(draft.reads, lengths, int(self.bos))
         starts = [None if place is None else position(place) for place in places]
         ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
-        public = [self._length(id) for id in self._public_parents(draft)] if self.enforcing else []
+        public = [self._lengths[id] for id in self._public_parents(draft)] if self.enforcing else []
         return max(alone, *ends, alone + sum(public))
 
     def decode_end(self, draft: Draft, length: int) -> int:
         """The same of a message that is to be said next, in the prompt of its author."""
         if self.reuse.mode != "baseline":
             return self.end_position(draft, length)
-        return int(self.bos) + sum(self._lengths(draft.reads)) + length
+        return int(self.bos) + sum(self._lengths.read(draft.reads)) + length
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId, receipt: Receipt) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
@@ -202,7 +201,7 @@ class Resolver:
             return False
         self._there(key)[key] = id
         self._keys.setdefault(message, []).append(key)
-        if recipe == "repaired" and isinstance(self.reuse.repair, Anchored) and not path[-1].endswith(AHEAD):
+        if recipe == "repaired" and isinstance(self.reuse.repair, Anchored) and not path[-1].endswith((AHEAD, JUDGED)):
             reused: Key = (self._recipe(None, Read(message)), (message,))
             self._anchors.enter(path, message, id, self._there(reused).get(reused), receipt)
         return True
@@ -229,26 +228,34 @@ class Resolver:
         """The encodings through which a read set is read, and their positions. `live`: its caller asks, and not who is
         to read what it knew."""
         offsets, new_offset = self._positions(reads)
-        if self.reuse.repair is not None and reads.caller is not None:
-            ahead = AHEAD if isinstance(self.reuse.repair, Anchored) and not live else ""
-            parents = self._repaired(reads.caller, reads, offsets, missing, ahead)
+        repair = self._repair_of(reads)
+        if repair is not None and reads.caller is not None:
+            how = JUDGED if reads.reuse == "judge" else AHEAD if isinstance(repair, Anchored) and not live else ""
+            parents = self._repaired(reads.caller, reads, offsets, missing, how)
         else:
             parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
         return Context(parents, offsets, new_offset)
 
+    def _repair_of(self, reads: ReadSet) -> RepairBy | None:
+        """Which tokens of others' messages a call encodes anew: what its view asks for comes before what the run does.
+        The scenario has no prompt, and what stays where it was made is read as it is."""
+        if reads.caller is None or self.reuse.in_place or self._ape is not None:
+            return None
+        return self.reuse.judge if reads.reuse == "judge" else self.reuse.repair
+
     def _repaired(
-        self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking, ahead: str
+        self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking, how: str
     ) -> tuple[Parent, ...]:
         """The same messages, those of others as they are for this caller: repaired over what stands before them in
-        its own prompt. What stands first, and is read through what was made over nothing, needs no repair. `ahead`: all
-        of it anew, for the caller's own calls alone say what anchors it has."""
+        its own prompt. What stands first, and is read through what was made over nothing, needs no repair. `how`: as a
+        view that judges asks for, or all of it anew, for the caller's own calls alone say what anchors it has."""
         places = offsets if isinstance(offsets, tuple) else (None,) * len(reads.reads)
         before: tuple[Parent, ...] = ()
         path: tuple[str, ...] = (caller,)
         for place, read in enumerate(reads.reads):
             draft = self.drafts[read.id]
             own = self._own(caller, read)
-            path = (*path, f"{read.id}@{places[place]}{' as said' * own}{ahead}")
+            path = (*path, f"{read.id}@{places[place]}{' as said' * own}{how}")
             alone = not before and places[place] is None and not self._context_of_others(draft)
             if alone or own:
                 before += (self._through(caller, read, missing),)
@@ -273,12 +280,12 @@ class Resolver:
         if key not in missing:
             draft, caller = self.drafts[read.id], Audience(frozenset({path[0]}))
             call: Prefill | Repair
-            if self.reuse.repair == "full" or path[-1].endswith(AHEAD):
+            choose = self.reuse.judge if path[-1].endswith(JUDGED) else self.reuse.repair
+            if choose == "full" or path[-1].endswith(AHEAD):
                 call = self._prefill(draft, caller, context)
             else:
-                assert self.reuse.repair is not None
+                assert choose is not None
                 base, guard = self._through(path[0], read, missing), self._guard(draft, caller)
-                choose = self.reuse.repair
                 if isinstance(choose, Anchored):
                     choose = choose._replace(anchors=self._anchors.of(path, missing))
                 call = Repair(base, choose, *context, self._salt(caller), guard, self._adapter)
@@ -337,7 +344,7 @@ class Resolver:
                 wanted += lacking
             else:
                 made = wanted.pop()
-                self._ends[made] = max([int(self.bos), *(self._ends[e] for e in below)]) + self._length(made[1][0])
+                self._ends[made] = max([int(self.bos), *(self._ends[e] for e in below)]) + self._lengths[made[1][0]]
         return self._ends[key]
 
     def _over(self, recipe: Recipe, draft: Draft) -> list[Key]:
@@ -345,7 +352,7 @@ class Resolver:
         if recipe == "audience":
             return [("audience", (id,)) for id in self._public_parents(draft)]
         reads, caller = draft.reads.reads, draft.reads.caller
-        if (self.reuse.repair == "full" or isinstance(self.reuse.repair, Anchored)) and caller is not None:
+        if (choose := self._repair_of(draft.reads)) == "full" or isinstance(choose, Anchored):
             reads = tuple(read for read in reads if self._own(caller, read))
         return [(self._recipe(caller, read), (read.id,)) for read in reads]
 
@@ -376,23 +383,8 @@ class Resolver:
         if all(place is None or isinstance(place, int) for place in places):
             *asked, own = (place if isinstance(place, int) else None for place in places)
             return tuple(asked), own
-        *offsets, new = absolute_positions(reads, self._lengths(reads), int(self.bos))
+        *offsets, new = absolute_positions(reads, self._lengths.read(reads), int(self.bos))
         return tuple(offsets), new
-
-    def _lengths(self, reads: ReadSet) -> list[int]:
-        """Tokens of each message that is read."""
-        return [self._length(read.id) for read in reads.reads]
-
-    def _length(self, id: str) -> int:
-        """Tokens of a message that is out, known or said, as this engine spells it."""
-        draft = self.drafts[id]
-        assert draft.message is not None
-        if self.spelling is None or self.spells(draft):
-            return len(draft.message.words.tokens)
-        if id not in self._lengths_here:
-            words = self.spelling.frames.frame(draft.metadata.role, draft.name, draft.whole)
-            self._lengths_here[id] = len(words.tokens)
-        return self._lengths_here[id]
 
     # -- baseline ----------------------------------------------------------------------------------------
 

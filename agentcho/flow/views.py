@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, overload
 
 from agentcho.calls.checks import checked_role
 from agentcho.calls.values import kind, listed, position, truth, whole
-from agentcho.errors import AudienceError, RequestError
+from agentcho.errors import AudienceError, RequestError, shown
 from agentcho.message import Audience, Metadata, Role, audience
 
 
@@ -127,18 +127,28 @@ class Read(NamedTuple):
     public: bool = False
 
 
+ReuseFor = Literal["judge"]
+"""What a call reads for, where that says which tokens of others' messages it encodes anew: see `View.reuse`."""
+
+
 class View(NamedTuple):
     """What one call reads, in the order of its prompt. `new_at` places the new message, as `Read.at` does one that is
-    read; None: right after the last."""
+    read; None: right after the last.
+
+    `reuse="judge"`: the call chooses between what it reads, and choices are where reuse shows first (arXiv
+    2601.08343), so in choreographed mode what it reads of others is encoded anew for it, whatever `--repair` asks for.
+    It says nothing in baseline mode, where all is encoded anew anyway, where what is reused stays in place, and of a
+    model behind an API. None: as the run says."""
 
     reads: tuple[Read, ...]
     new_at: Place = None
+    reuse: ReuseFor | None = None
 
     @classmethod
-    def of(cls, messages: Iterable[Metadata | str | None], new_at: Place = None) -> View:
+    def of(cls, messages: Iterable[Metadata | str | None], new_at: Place = None, reuse: ReuseFor | None = None) -> View:
         """A view of these messages, by id or metadata, in this order, each right after the one before. None is left
         out: it is the `brief` of an agent without a system prompt."""
-        return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at)
+        return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at, reuse)
 
     @classmethod
     def last(cls, messages: Iterable[Metadata], count: int, *, keep: Iterable[str | None] = ()) -> View:
@@ -197,7 +207,7 @@ class Act(NamedTuple):
     this one is read and whose words the playing code had looked at before. `choices` are the texts that a
     constrained decode could become. `released` is the message whose words this one repeats before another audience.
     `charge` is there in runs that have a rule for words. `shown` are messages that the person who says this one was
-    shown before and that it is not said over: a person does not forget.
+    shown before and that it is not said over: a person does not forget. `reuse` is that of its view.
 
     Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
     call was let run whatever its arguments were made from.
@@ -213,6 +223,7 @@ class Act(NamedTuple):
     released: str | None = None
     charge: Charge | None = None
     shown: tuple[str, ...] = ()
+    reuse: ReuseFor | None = None
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]
@@ -243,13 +254,15 @@ def visible_metadata(agent: str, allowed: Sequence[Metadata], said: Sequence[Met
 class ReadSet(NamedTuple):
     """The answer of view and policy for one call, explicit and final. `caller` None is the scenario.
 
-    `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse).
+    `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse). `reuse`
+    is that of its view.
     """
 
     caller: str | None
     reads: tuple[Read, ...]
     new_at: Place
     direct: tuple[str, ...]
+    reuse: ReuseFor | None = None
 
 
 def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:
@@ -282,7 +295,7 @@ def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Hist
             raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", theirs, "it may read")
     if reads := view.reads:
         reads = (reads[0]._replace(at=_first(reads[0].at)), *reads[1:])
-    return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct))
+    return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct), view.reuse)
 
 
 def _plain(view: object) -> View:
@@ -294,7 +307,9 @@ def _plain(view: object) -> View:
         if not isinstance(read, Read):
             raise RequestError(f"one of the reads of a view is {kind(read)}; give a Read, or make the view by View.of")
     plain = (Read(_exact(read.id), _placed(read.at), truth(read.public, "public of a Read")) for read in reads)
-    return View(tuple(plain), _placed(view.new_at))
+    if view.reuse not in (None, "judge"):
+        raise RequestError(f'reuse of a view is {shown(view.reuse)}; give "judge", or nothing')
+    return View(tuple(plain), _placed(view.new_at), None if view.reuse is None else "judge")
 
 
 def _exact(id: str) -> str:

@@ -162,6 +162,7 @@ def _compared(draft: Draft, entry: Entry) -> Iterable[tuple[str, bool]]:
         ("audience", data.audience == said.audience),
         ("header" if said.kind == "decode" else "text", draft.text == words),
         ("choices", draft.act.choices == entry.act.choices),
+        ("reuse of its view", draft.act.reuse == entry.act.reuse),
         ("model", draft.engine == entry.engine),
     )
 

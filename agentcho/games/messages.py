@@ -135,7 +135,7 @@ class Messages:
         audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
-        return Act(call_site(), asked, self.taint.tainted_by(to, audiences))
+        return Act(call_site(), asked, self.taint.tainted_by(to, audiences), reuse=reads.reuse)
 
     def add(self, draft: Draft) -> None:
         """Let there be a message of that id. `ResumeMismatch`: another one is on record under it."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import anyio
 
 from agentcho.calls.call import EncodingId, EnginePort, Receipt
-from agentcho.calls.reuse import Ape
+from agentcho.calls.reuse import JUDGE, Ape
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.quiescence import TrackedTask
@@ -87,6 +87,7 @@ def replay(
     repair: RepairBy | None = None,
     speculate: bool = False,
     ape: Ape | None = None,
+    judge: RepairBy = JUDGE,
 ) -> Replayed:
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
@@ -94,11 +95,11 @@ def replay(
     tokens of a text a step after its first: quick, where only `ttft` is asked for. `in_place` leaves what is reused
     where it was made, and passes over the trace's offsets; `repair` encodes some tokens of it anew; `speculate` guesses
     tokens, from what must have been out by the trace alone; `ape` weighs what was encoded side by side, which goes with
-    `in_place` in its paper. `leakage` says nothing in baseline mode but that "audit" records direct leaks; otherwise
-    they are refused before anything is computed.
+    `in_place` in its paper; `judge` is what a message with `reuse="judge"` repairs. `leakage` says nothing in baseline
+    mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
     Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
     """
-    reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape)
+    reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape, judge)
     return replayed(workflow_, engine, reuse, logits, stride)
 
 
@@ -252,9 +253,9 @@ class _Drafts:
         direct = tuple(id for id in message.parents if message.author and not readers[id].includes(message.author))
         metadata = Metadata(message.id, message.kind, message.role, message.author, message.readers, message.parents)
         words = message.text if message.kind == "prefill" else message.header or ""
-        read_set = ReadSet(message.author, reads, message.new_offset, direct)
+        read_set = ReadSet(message.author, reads, message.new_offset, direct, message.reuse)
         asked = places_of(read_set)
-        act = Act(places=asked if any(place is not None for place in asked) else ())
+        act = Act(places=asked if any(place is not None for place in asked) else (), reuse=message.reuse)
         return Draft(metadata, words, message.name, read_set, act=act)
 
     def framed(self, message: TraceMessage) -> Words:

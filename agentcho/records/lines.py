@@ -132,6 +132,7 @@ class ActPart(Line):
     released: str | None = None
     charge: ChargePart | None = None
     shown: Strings = ()
+    reuse: Literal["judge"] | None = None
 
 
 class MessageLine(EncodingsLine):

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agentcho.errors import TRACE, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.views import Read, ReadSet, absolute_positions
+from agentcho.flow.views import Read, ReadSet, ReuseFor, absolute_positions
 from agentcho.message import AgentName, Audience, Kind, Message, Role, audience, exact
 from agentcho.records.files import read_lines, replace_whole
 from agentcho.records.transcript import Entry, own_records
@@ -34,6 +34,7 @@ class TraceMessage(BaseModel):
     """One message. `header` only on a decode; `parents` in prompt order; `author` None: the scenario.
 
     `offsets` (one a parent) and `new_offset` are absolute positions, None: right after the preceding message.
+    `reuse` is that of the view it was said over: see `View`.
     `tokens` are all ids fed, framing and closing included; they win over `text` where `tokenizer`, a digest,
     is the engine's own. `ended`: the decode is unfinished: these are its tokens up to then, without closing ones, and
     no message has it as a parent.
@@ -55,6 +56,7 @@ class TraceMessage(BaseModel):
     tokens: tuple[TokenId, ...] | None = None
     tokenizer: Name | None = None
     ended: Literal["cancelled", "failed", "died"] | None = None
+    reuse: Literal["judge"] | None = None
 
     @property
     def readers(self) -> Audience:
@@ -159,7 +161,9 @@ def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
     replace_whole(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
 
 
-def trace_message(message: Message, tokenizer: str | None, ended: str | None = None) -> TraceMessage:
+def trace_message(
+    message: Message, tokenizer: str | None, ended: str | None = None, reuse: ReuseFor | None = None
+) -> TraceMessage:
     """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
     known = tokenizer is not None and bool(message.tokens)
     fields = {
@@ -174,6 +178,7 @@ def trace_message(message: Message, tokenizer: str | None, ended: str | None = N
         "offsets": message.offsets,
         "new_offset": message.new_offset,
         "ended": ended,
+        "reuse": reuse,
         "tokens": message.tokens if known else None,
         "tokenizer": tokenizer if known else None,
     }
@@ -205,7 +210,7 @@ def exported(
         "meta": meta,
         "agents": sorted({*cast, *_named(entries)}),
         "messages": [
-            trace_message(placed, spelled.get(entry.engine), entry.ended).to_json()
+            trace_message(placed, spelled.get(entry.engine), entry.ended, entry.act.reuse).to_json()
             for entry in entries
             for placed in (_placed(entry, own.get(entry.message.id), lengths),)
         ],

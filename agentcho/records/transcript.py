@@ -189,14 +189,14 @@ def _act_line(act: Act) -> dict[str, Any]:
     use = None if act.use is None else use_line(act.use)
     charge = None if act.charge is None else _charge_line(act.charge)
     more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
-    shown = {"shown": act.shown} if act.shown else {}
-    return line | {name: value for name, value in more.items() if value is not None} | shown
+    read = {"shown": act.shown or None, "reuse": act.reuse}
+    return line | {name: value for name, value in (more | read).items() if value is not None}
 
 
 def _act(line: ActPart) -> Act:
     use = None if line.use is None else tool_use(line.use)
     act = Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
-    act = act._replace(shown=line.shown)
+    act = act._replace(shown=line.shown, reuse=line.reuse)
     return act if line.charge is None else act._replace(charge=_charge(line.charge))
 
 

@@ -46,7 +46,7 @@ def test_the_tables_say_what_was_found_and_what_was_not_tried() -> None:
 def test_the_page_has_a_section_where_there_is_a_file_and_is_as_it_was_where_there_is_none(tmp_path: Path) -> None:
     without = page(tmp_path)
     assert "What a public sentence gives away" not in without
-    (tmp_path / "bench-leaks.json").write_text(result().model_dump_json())
+    (tmp_path / "leaks.json").write_text(result().model_dump_json())
     made = page(tmp_path)
     assert "| author | linear | 200 of 200 (98% to 100%) |" in made
     assert "| author | asked | | | | | | | inconclusive: not tried: nobody was there |" in made

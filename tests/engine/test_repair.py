@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from agentcho import Engine, Prefill
 from agentcho.calls.call import Repair
-from agentcho.calls.reuse import First, Most
+from agentcho.calls.reuse import Ends, First, Most
 from agentcho.errors import ContextOverflow, LeakageError, RequestError, UnknownEncoding
 
 from ..engines import Engines
@@ -132,9 +132,21 @@ def repaired_at_random(llama_spelled: Spelled, data: st.DataObject) -> None:
         base = data.draw(st.sampled_from(known))
         parents = data.draw(st.lists(st.sampled_from(known), unique=True, max_size=3))
         count, gap = data.draw(st.integers(1, 12)), data.draw(st.sampled_from([None, 40, 3]))
-        known.append(engine.repair(Repair(base, First(count), parents=parents, new_offset=gap)))
-        llama_spelled.repaired(known[-1], range(min(count, len(engine.message(base).tokens))))
+        last, length = data.draw(st.integers(0, 6)), len(engine.message(base).tokens)
+        choose: First | Ends = Ends(count, last) if last else First(count)
+        known.append(engine.repair(Repair(base, choose, parents=parents, new_offset=gap)))
+        llama_spelled.repaired(known[-1], [*range(min(count, length)), *range(max(length - last, 0), length)])
     assert llama_spelled.gap(known[-2:]) < 1e-4
+
+
+def test_its_last_tokens_anew_and_the_others_kept(llama_spelled: Spelled) -> None:
+    engine = llama_spelled.engine
+    system, a = engine.prefill([Prefill(TEXTS[0], role="system"), Prefill(TEXTS[1])])
+    for id in (system, a):
+        llama_spelled.follow(id)
+    made, length = engine.repair(Repair(a, Ends(1, 3), parents=[system])), len(engine.message(a).tokens)
+    llama_spelled.repaired(made, (0, *range(length - 3, length)))
+    assert llama_spelled.gap([system, made]) < 1e-4
 
 
 def layers(engine: Engine, id: int) -> list[Tensor]:
@@ -265,9 +277,16 @@ def test_judging_costs_a_part_of_the_layers(llama: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choose", "told"), [(First(0), "repairs nothing"), (Most(0.0), "no share"), (Most(1.5), "no share")]
+    ("choose", "told"),
+    [
+        (First(0), "repairs nothing"),
+        (Ends(0, 0), "repairs nothing"),
+        (Ends(3, -1), "repairs nothing"),
+        (Most(0.0), "no share"),
+        (Most(1.5), "no share"),
+    ],
 )
-def test_what_repairs_nothing_is_refused(llama: Engine, choose: First | Most, told: str) -> None:
+def test_what_repairs_nothing_is_refused(llama: Engine, choose: First | Ends | Most, told: str) -> None:
     a = llama.prefill("who is it")
     with pytest.raises(RequestError, match=told):
         llama.repair(Repair(a, choose))

@@ -40,7 +40,7 @@ class Check:
         if record.recipe == "repaired":
             assert record.caller == reader
             assert public or self._world.said[record.message].author != reader
-            if way.repair != "full" and record.receipt.base is not None:
+            if record.receipt.base is not None:
                 assert self._base(reader, record, record.receipt.base, public) <= record.cone
         elif way.leakage == "enforce":
             mine = self._world.said[record.message].author == reader and not public
@@ -82,7 +82,9 @@ class Check:
     @property
     def _anew(self) -> bool:
         """Whether what a message was said over may have been encoded anew in its author's prompt, in full."""
-        return self._talk.reuse.repair == "full" or isinstance(self._talk.reuse.repair, Anchored)
+        judged = any(plan.judges for plan in self._talk.plans.values())
+        ways = (self._talk.reuse.repair, self._talk.reuse.judge if judged else None)
+        return any(way == "full" or isinstance(way, Anchored) for way in ways)
 
     def _behind(self, id: str) -> frozenset[str]:
         """What may come with a message that an agent may read: under audit, with what it keeps of its author's."""

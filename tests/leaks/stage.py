@@ -29,7 +29,7 @@ from .sets import Sets
 
 class Plan(NamedTuple):
     """One message to be: of known text (a prefill) or generated; `reads` are ids and places, `at` is its own place.
-    Those in `public` are read as others than their author do."""
+    Those in `public` are read as others than their author do. `judges`: its view asks for `reuse="judge"`."""
 
     author: str | None
     audience: frozenset[str] | None
@@ -38,6 +38,7 @@ class Plan(NamedTuple):
     at: Place = None
     generated: bool = False
     public: frozenset[str] = frozenset()
+    judges: bool = False
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -125,7 +126,8 @@ class Talk:
 
     def _reads(self, plan: Plan) -> ReadSet:
         direct = tuple(id for id in plan.ids if plan.author and self.world.direct(plan.author, (id,)))
-        reads = ReadSet(plan.author, tuple(Read(id, at, id in plan.public) for id, at in plan.reads), plan.at, direct)
+        read = tuple(Read(id, at, id in plan.public) for id, at in plan.reads)
+        reads = ReadSet(plan.author, read, plan.at, direct, "judge" if plan.judges else None)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(plan.author or "", path)
         return reads
@@ -137,7 +139,7 @@ class Talk:
         role = "assistant" if plan.author else "user"
         data = Metadata(id, kind, role, plan.author, Audience(plan.audience), plan.ids)  # type: ignore[arg-type]
         text = plan.text if kind == "prefill" else ""
-        self.resolver.drafts[id] = Draft(data, text, plan.author, reads, act=Act())
+        self.resolver.drafts[id] = Draft(data, text, plan.author, reads, act=Act(reuse=reads.reuse))
         return self.resolver.drafts[id]
 
     def _submit(self, plan: Plan, draft: Draft) -> Speech:

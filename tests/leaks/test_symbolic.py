@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from agentcho.calls.anchored import Anchored
-from agentcho.calls.reuse import First
+from agentcho.calls.reuse import Ends, First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import Ledger
@@ -46,14 +46,16 @@ class Workflow(RuleBasedStateMachine):
         deterministic=st.booleans(),
         guarded=st.booleans(),
         repair=st.sampled_from([None, None, First(2), "full", Anchored()]),
+        judge=st.sampled_from([Ends(1, 1), Ends(0, 2), "full"]),
     )
-    def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool, repair: Any) -> None:
+    def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool, repair: Any, judge: Any) -> None:
         self.reuse = ReusePolicy(
             "choreographed",
             leakage,
             "auto" if deterministic and shadow == "always" else shadow,
             deterministic,
             repair=repair,
+            judge=judge,
         )
         self.engine = Sets(guarded)
         self.talks, self.checks = list[Talk](), list[Check]()
@@ -111,7 +113,8 @@ class Workflow(RuleBasedStateMachine):
     def evict(self, data: st.DataObject) -> None:
         talk = data.draw(st.sampled_from([talk for talk in self.talks if talk.out]))
         used = talk.evict(data.draw(st.sampled_from(talk.out)))
-        assert used <= 2 or talk.reuse.repair is not None
+        judged = any(plan.judges for plan in talk.plans.values())
+        assert used <= 2 or judged or talk.reuse.repair is not None
 
     @precondition(lambda self: len(self.talks) == 1 and self.talks[0].out)
     @rule()
@@ -161,7 +164,8 @@ class Workflow(RuleBasedStateMachine):
         reads = tuple((id, self._place(data, chosen[:i])) for i, id in enumerate(chosen))
         at = self._place(data, chosen)
         public = frozenset(id for id in chosen if data.draw(st.integers(0, 3)) == 3)
-        return Plan(author, self._audience(data, author), self._words(talk), reads, at, public=public)
+        judges = data.draw(st.integers(0, 3)) == 3
+        return Plan(author, self._audience(data, author), self._words(talk), reads, at, public=public, judges=judges)
 
     def _place(self, data: st.DataObject, before: list[str]) -> Any:
         kind = data.draw(st.sampled_from(["next"] * 6 + ["number", "after", "rightmost"]))

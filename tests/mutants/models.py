@@ -66,17 +66,17 @@ SEVERAL = (
     Mutant(
         "ids of one tokenizer for another",
         "a message would be other words on another engine",
-        "agentcho/flow/resolver.py",
-        "return self.spelling is None or draft.tokenizer == self.spelling.tokenizer",
+        "agentcho/flow/lengths.py",
+        "return self._spelling is None or draft.tokenizer == self._spelling.tokenizer",
         "return True",
         (f"{RECORDS}::test_lines_say_on_which_engine_an_encoding_is_and_read_back",),
     ),
     Mutant(
         "the length of one tokenizer for another's",
         "what is placed after a message would overlap it, or tell of another engine",
-        "agentcho/flow/resolver.py",
-        "if self.spelling is None or self.spells(draft):",
-        "if self.spelling is not None or self.spells(draft):",
+        "agentcho/flow/lengths.py",
+        "if self._spelling is None or self.spells(draft):",
+        "if self._spelling is not None or self.spells(draft):",
         (f"{RECORDS}::test_places_are_counted_in_the_words_of_the_engine_that_reads",),
     ),
     Mutant(

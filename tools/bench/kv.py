@@ -233,12 +233,13 @@ def sentence(found: Mapping[str, Any]) -> str:
     """What a result says, for the page on memory."""
     asked, model, chance = found["asked"], found["model"], found["random"]
     nats = [f"{each['arms'][arm]['kl']:.2g}" for each in (model, chance) for arm in ARMS]
-    same, of = f"{model['arms']['int8']['agree']:.1%}", f"{asked['model']} ({asked['dtype']})"
+    same, of = f"{model['arms']['int8']['agree']:.2%}", f"{asked['model']} ({asked['dtype']})"
     scores = [f"{name} {each['whole']:.3f}, {each['rounded']:.3f} in 8 bits" for name, each in found["scores"].items()]
     missed = [name for name, met in found["met"].items() if not met]
+    verdict = f"Missed: {'; '.join(missed)}." if missed else "All met."
     return (
         f"Over {model['games']} games of {asked['scenario']} on {of}, {model['rows']:,} tokens: {nats[0]} nats a token "
         f"in 8 bits and {nats[1]} in 2, the same likeliest token {same} of the time in 8. On random weights, as unsure "
         f"as the model is: {nats[2]} and {nats[3]}. Scores: {'; '.join(scores)}. At most {MOST} nats are asked in 8 "
-        f"bits, more than that in 2, and scores within {POINT}: {'missed: ' + '; '.join(missed) if missed else 'met'}."
+        f"bits, more than that in 2, and scores within {POINT}. {verdict}"
     )

@@ -28,7 +28,7 @@ TUNED = tuple(
 )
 """Audits of a model, and of the same one trained to say what the baseline says."""
 ARMS = ("reuse", "enforce", "plain")
-GIVEN = "bench-leaks.json"
+GIVEN = "leaks.json"
 BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
 
 

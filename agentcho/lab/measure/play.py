@@ -13,7 +13,7 @@ from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
 from agentcho.calls.call import EnginePort
-from agentcho.flow.views import Place, Read, ReadSet
+from agentcho.flow.views import Place, Read, ReadSet, ReuseFor
 from agentcho.games.traced import traced
 from agentcho.message import Message
 from agentcho.records.trace import TraceMessage, Workflow
@@ -38,12 +38,14 @@ class MeasuredPort(EnginePort, Protocol):
 
 class Line(NamedTuple):
     """One message. `headed`: how many of its content's ids are its header's. `places` as in `Act`, one a parent and
-    then its own, or empty. `choices` are the texts it could have become, where they are known."""
+    then its own, or empty. `choices` are the texts it could have become, where they are known; `reuse` is that of the
+    view it was said over."""
 
     message: Message
     headed: int
     places: tuple[Place, ...] = ()
     choices: tuple[str, ...] = ()
+    reuse: ReuseFor | None = None
 
     @property
     def content(self) -> Ids:
@@ -55,7 +57,7 @@ class Line(NamedTuple):
         """What its author read."""
         *places, own = self.places or (None,) * (len(self.message.parents) + 1)
         reads = tuple(Read(id, at) for id, at in zip(self.message.parents, places, strict=True))
-        return ReadSet(self.message.author, reads, own, ())
+        return ReadSet(self.message.author, reads, own, (), self.reuse)
 
     def saying(self, content: Ids) -> Line:
         """The same message with other words: its framing stays."""
@@ -120,7 +122,7 @@ def of_entries(entries: Sequence[Entry], kind: str | None = None) -> Play:
 def _line(entry: Entry) -> Line:
     message = entry.message
     headed = 0 if message.sampled is None else message.sampled[0] - message.content[0]
-    return Line(message, max(headed, 0), entry.act.places, entry.act.choices)
+    return Line(message, max(headed, 0), entry.act.places, entry.act.choices, entry.act.reuse)
 
 
 def of_workflow(workflow: Workflow, engine: MeasuredPort, game: int = 0) -> Play:
@@ -136,7 +138,7 @@ def _traced(message: TraceMessage, engine: MeasuredPort, game: int) -> Line:
     headed = len(engine.framing.content.encode(message.header or ""))
     placed = message.offsets is not None or message.new_offset is not None
     places = (*(message.offsets or (None,) * len(message.parents)), message.new_offset) if placed else ()
-    return Line(said, headed, places)
+    return Line(said, headed, places, reuse=message.reuse)
 
 
 def guess_choices(plays: Sequence[Play]) -> tuple[Play, ...]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 from unittest.mock import patch
 
 import anyio
@@ -213,7 +213,8 @@ class Stage(Scenario):
         assert isinstance(agent, Player)
         looks = [look for look in act.view if look.number in self._ids]
         unsaid = (Read("nobody.1"),) if act.trouble == "unsaid" else ()
-        agent.looks = View((*(self._read(look) for look in looks), *unsaid))
+        reuse: Literal["judge"] | None = "judge" if act.number % 5 == 4 else None
+        agent.looks = View((*(self._read(look) for look in looks), *unsaid), None, reuse)
         return agent
 
     def _read(self, look: Look) -> Read:

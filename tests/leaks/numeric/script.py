@@ -29,7 +29,7 @@ class Swap(Protocol):
 @dataclass(frozen=True)
 class Act:
     """One message to be. `to` None is everyone. `prompt` is a private question put before what is said; acts of
-    one `round` are simultaneous."""
+    one `round` are simultaneous. Who `judges` repairs what it reads."""
 
     number: int
     kind: Kind
@@ -39,6 +39,7 @@ class Act:
     view: tuple[Look, ...] = ()
     prompt: str | None = None
     round: int | None = None
+    judges: bool = False
 
     def heard_by(self, agent: str) -> bool:
         """Whether the agent is in the audience."""

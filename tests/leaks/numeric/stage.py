@@ -13,6 +13,7 @@ import anyio
 import torch
 
 from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario
+from agentcho.calls.reuse import Ends
 from agentcho.config import Leakage, Shadowing
 from agentcho.engine import sequence
 from agentcho.events import Ended, Event
@@ -25,6 +26,7 @@ from .double import Double, Forced, Kept
 from .script import Act
 
 WORDS_A_TURN = 5
+BOTH_ENDS = Ends(1, 2)
 LONG = sequence.SHORT
 """Tokens of a turn whose shadow begins while it is said; that of one so short as the others waits for a reader."""
 
@@ -40,6 +42,7 @@ class Profile:
     repair: str | None = None
     reuse: str = "rotate"
     turn: int = WORDS_A_TURN
+    judge: Ends = BOTH_ENDS
 
     @property
     def config(self) -> RunConfig:
@@ -80,7 +83,7 @@ def play(
 ) -> Played:
     """Play a workflow; nothing may be left in the engine."""
     double, events = Double(engine, reader, forced, poison), list[Event]()
-    used, way = engine.fullness.used, profile.config.policy
+    used, way = engine.fullness.used, profile.config.policy._replace(judge=profile.judge)
 
     async def work() -> None:
         async with Choreographer(double, *way) as choreographer:
@@ -135,7 +138,8 @@ class Script(Scenario):
     def _agent(self, game: Game, act: Act) -> Reader:
         agent = game.agents[act.who]
         assert isinstance(agent, Reader)
-        agent.looks = View(tuple(self._read(look) for look in act.view if look.number in self._ids))
+        reads = tuple(self._read(look) for look in act.view if look.number in self._ids)
+        agent.looks = View(reads, None, "judge" if act.judges else None)
         return agent
 
     def _read(self, look: Look) -> Read:

@@ -74,6 +74,22 @@ def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("repair", [None, "top-k:0.4"])
+def test_judging_changes_nothing_about_it(deep_engine: Engine, repair: str | None) -> None:
+    """Every second act, the reader's last among them, is said over a view that judges."""
+    profile = replace(BITWISE, repair=repair)
+    plain, reader = workflow(1), READERS[1]
+    acts = tuple(replace(act, judges=act.number % 2 == 0) for act in plain)
+    first = forced(deep_engine, acts, reader, profile)
+    assert movement(first, play(deep_engine, plain, reader, others(first, acts, reader), profile)) > 1e-6
+    for name, swap in SWAPS.items():
+        assert differences(first, swapped(deep_engine, acts, reader, swap, first, profile)) == [], name
+    free = replace(AUDIT, repair=repair)
+    first = forced(deep_engine, acts, reader, free)
+    assert max(movement(first, swapped(deep_engine, acts, reader, each, first, free)) for each in SWAPS.values()) > 1e-6
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_weighing_changes_nothing_about_it(deep_engine: Engine, seed: int) -> None:
     """Which messages stand beside each other goes by what their reader may read of what they were encoded over."""

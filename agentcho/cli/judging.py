@@ -1,0 +1,90 @@
+"""`agentcho bench judge`: whether who judges what others said picks the same when it reads what is reused.
+
+Does not know: how choices are made or compared.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from agentcho.cli import speed
+from agentcho.cli.outputs import written
+from agentcho.display.progress import progress
+from agentcho.extras import require
+
+if TYPE_CHECKING:
+    from agentcho.lab.judging.measured import Asked
+    from agentcho.lab.judging.result import JudgeResult
+
+TASK = "One or more of votes, answers, merges; default: all."
+WAY = (
+    "One or more repairs of what is judged, as ends:8,8, first-k:16, top-k:0.15; default: six. Baseline and plain "
+    "reuse are always there."
+)
+LEAKAGE = "What is reused: the author's encodings, or those for the audience. Here all is for everyone."
+Names = list[str] | None
+
+
+def judge(
+    model: speed.Model = speed.UNDERSTUDY,
+    dtype: speed.Dtype = "auto",
+    task: Annotated[Names, typer.Option(help=TASK, show_default=False)] = None,
+    way: Annotated[Names, typer.Option(help=WAY, show_default=False)] = None,
+    n: Annotated[int, typer.Option("-n", "--choices", min=2, help="Choices a task.")] = 1000,
+    leakage: Annotated[Literal["audit", "enforce"], typer.Option(help=LEAKAGE)] = "audit",
+    seed: speed.Seed = 1,
+    json_: speed.Json = None,
+    resume: speed.Resume = False,
+) -> None:
+    """How often a judge of four close candidates picks the same over what is reused, by what is encoded anew."""
+    require("to compare choices", "lab")
+    from agentcho.display.judged import sheets, verdict
+    from agentcho.lab.judging.cases import TASKS
+    from agentcho.lab.judging.measured import WAYS, Asked
+
+    found = _measured(model, dtype, Asked.of(task or TASKS, way or WAYS, n, seed, leakage), json_, resume)
+    typer.echo(speed.text(sheets(found)))
+    typer.echo(f"\n{verdict(found)}")
+
+
+def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool) -> JudgeResult:
+    """Play, keep what was played beside the result until that is written, and write it."""
+    from agentcho.lab.judging.measured import Kept, digest, measure, rows, target
+    from agentcho.lab.judging.result import JudgeResult
+    from agentcho.records.environment import machine, versions
+    from agentcho.runner.engine import Engine
+
+    kept = Kept.begin(file, resume, asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions())
+    with progress("bench judge", sys.stderr) as told:
+        engine = Engine.load(model, dtype=dtype, tell=told.tell)
+        measure(engine, asked, kept, told.tell)
+    compared = rows(asked, kept)
+    found = JudgeResult(
+        model=engine.fingerprint["model"],
+        dtype=engine.fingerprint["dtype"],
+        device=engine.fingerprint["device"],
+        digest=digest(),
+        machine=machine() | versions(),
+        command=_command(),
+        seed=asked.seed,
+        leakage=asked.settings["leakage"],
+        n=asked.n,
+        rows=compared,
+        target=target(compared),
+    )
+    if file is not None:
+        written(file, found.model_dump_json(indent=1) + "\n")
+        kept.done()
+    return found
+
+
+def _command() -> str:
+    """The command that finds it again, of each path its last name alone."""
+    given = sys.argv[sys.argv.index("judge") :] if "judge" in sys.argv else ["judge"]
+    words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
+    return f"agentcho bench {shlex.join(words)}"

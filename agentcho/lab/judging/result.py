@@ -1,0 +1,101 @@
+"""What `agentcho bench judge` found, as a versioned format, `agentcho-bench-judge/1`.
+
+Does not know: how choices are made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from agentcho.audit.measurement import Frozen, Interval
+from agentcho.errors import RecordBroken, RecordNotFound
+
+AGREE, ANEW = 0.99, 0.30
+"""What a policy has to reach: the share of choices that stay as they are in baseline, and of tokens encoded anew."""
+
+
+class Block(Frozen):
+    """Some choices of one task in one way: the place of the candidate that is picked, from 0 in the order before the
+    judge, and by how many nats it is likelier than the next one; tokens that were encoded anew in all of them, and that
+    their judges read of others."""
+
+    picks: tuple[int, ...]
+    margins: tuple[float, ...]
+    anew: int = 0
+    read: int = 0
+
+
+class Agreement(Frozen):
+    """How often the same candidate is picked as in baseline mode; the interval is Clopper and Pearson's."""
+
+    choices: int
+    agreed: int
+    share: float
+    span: Interval
+
+
+class Failing(Frozen):
+    """Choices whose pick changed, by how sure the baseline was: those with a margin of at most `below` nats (None: all
+    that are left), a quarter of all choices each; and `places`: how many that were picked at each place are not any
+    more."""
+
+    below: float | None
+    choices: int
+    changed: int
+
+
+class Row(Frozen):
+    """One way of reading on one task. `chosen` is on the half by which the policy was chosen, `held` on the other,
+    `all` on both; `anew`: the share of what judges read of others that was encoded anew. `failing`: where it fails."""
+
+    task: str
+    way: str
+    all: Agreement
+    chosen: Agreement
+    held: Agreement
+    anew: float
+    failing: tuple[Failing, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+class Target(Frozen):
+    """The cheapest `way` that keeps enough choices (None: none does), and whether it reaches all that it has to on
+    choices that it was not chosen by; `misses`: where not. `hard`: tasks of which plain reuse keeps at most 80% of
+    choices. `cheap`: of the ways that encode few enough tokens the one that keeps most choices, and what it keeps."""
+
+    way: str | None
+    hard: tuple[str, ...]
+    reached: bool
+    misses: tuple[str, ...]
+    cheap: str | None
+    cheap_keeps: tuple[str, ...]
+
+
+class JudgeResult(Frozen):
+    """The whole: where it was measured, and by which command."""
+
+    format: Literal["agentcho-bench-judge/1"] = "agentcho-bench-judge/1"
+    model: str
+    dtype: str
+    device: str
+    digest: str
+    machine: dict[str, str]
+    command: str
+    seed: int
+    leakage: str
+    n: int
+    rows: tuple[Row, ...]
+    target: Target
+
+
+def read_judge(file: Path) -> JudgeResult:
+    """`RecordNotFound`: there is no such file; `RecordBroken`: it holds something else."""
+    if not file.is_file():
+        raise RecordNotFound(file.name, file.parent)
+    try:
+        return JudgeResult.model_validate_json(file.read_bytes())
+    except ValidationError:
+        raise RecordBroken(f"{file}:1", "is no result of `agentcho bench judge`") from None
