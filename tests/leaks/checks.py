@@ -62,9 +62,8 @@ class Check:
             return
         if self._anew and record.recipe == "author":  # over words alone, whoever said them, and over anchors
             assert {record.message, *self._world.said[record.message].reads} <= record.cone
-            assert record.cone <= reached(record.message).union(
-                *map(self._behind, self._world.view(record.caller or ""))
-            )
+            may = self._world.view(record.caller or "")
+            assert record.cone <= reached(record.message) | (self._carried(record) if self._anchored else may)
             assert self._talk.reuse.leakage != "deny" or record.cone <= reached(record.message)
         else:
             assert record.cone == reached(record.message)
@@ -86,10 +85,21 @@ class Check:
         ways = (self._talk.reuse.repair, self._talk.reuse.judge if judged else None)
         return any(way == "full" or isinstance(way, Anchored) for way in ways)
 
-    def _behind(self, id: str) -> frozenset[str]:
-        """What may come with a message that an agent may read: under audit, with what it keeps of its author's."""
-        audited = isinstance(self._talk.reuse.repair, Anchored) and self._talk.reuse.leakage != "enforce"
-        return self._world.reach(id) if audited else frozenset({id})
+    @property
+    def _anchored(self) -> bool:
+        """Whether anchors bring along what their caller had read for other messages, and may not have been for it."""
+        return isinstance(self._talk.reuse.repair, Anchored) and self._talk.reuse.leakage != "enforce"
+
+    def _carried(self, record: EncodingRecord) -> AbstractSet[str]:
+        """All that its author and the authors behind it have read for any message of theirs, on and on."""
+        found, left = set[str](), [record.message]
+        while left:
+            if (id := left.pop()) not in found:
+                found.add(id)
+                author = self._world.said[id].author
+                mine = (said for said in self._world.said.values() if author is not None and said.author == author)
+                left += [*self._world.said[id].reads, *(read for said in mine for read in said.reads)]
+        return found
 
     def _compact(self, record: EncodingRecord) -> None:
         """An audience encoding is nobody's, and stands right after what it was made over, whatever its author asked."""
