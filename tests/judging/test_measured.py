@@ -123,7 +123,8 @@ def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"measured otherwise \(seed\)"):
         Kept.begin(file, True, few.settings | {"seed": "2"})
     kept = Kept.begin(file, True, few.settings)
-    assert kept.lacking("votes", few.ways, 0) == []
+    assert kept.lacking("votes", few.ways, 0, 10) == []
+    assert kept.lacking("votes", few.ways, 0, 4) == list(few.ways), "a block of other choices is another one"
     measure(engine, few, kept, lambda *told: None)
     alone = Kept.begin(None, False, few.settings)
     measure(engine, few, alone, lambda *told: None)
@@ -155,3 +156,12 @@ def test_the_command_prints_and_writes(
     assert "votes, 4 choices of four candidates" in printed
     assert "No way that was measured keeps 99% of choices with at most 30% of tokens encoded anew" in printed
     assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
+
+
+def test_more_choices_than_were_asked_for_before_are_all_played(engine: Engine, tmp_path: Path) -> None:
+    """The last block of the first time was short."""
+    file, few, more = tmp_path / "judge.json", asked(4, "full"), asked(7, "full")
+    measure(engine, few, Kept.begin(file, False, few.settings), lambda *told: None)
+    kept = Kept.begin(file, True, more.settings)
+    measure(engine, more, kept, lambda *told: None)
+    assert {row.all.choices for row in rows(more, kept)} == {7}

@@ -55,16 +55,9 @@ class Kept:
     def begin(cls, result: Path | None, resume: bool, settings: Mapping[str, str]) -> Self:
         """Keep it beside the file of the result, or go on with what is there. `ConfigError`: what is there was asked
         for otherwise, or is in the way. `CannotWrite`, `RecordBroken`: the file cannot be written, or read."""
-        if result is None or (result.exists() and not result.is_file()):  # a pipe has no place beside it
-            if resume:
-                raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
+        file = beside(result, resume)
+        if file is None:
             return cls()
-        file = result.with_name(result.name + END)
-        check_file(file)
-        if not resume and file.exists():
-            raise ConfigError(f"{file} has what was measured before: go on by --resume, or delete it")
-        if resume and result.exists() and not file.exists():
-            raise ConfigError(f"{result} is whole: there is nothing to go on with; leave out --resume to measure again")
         kept = cls(file, _read(file) if file.exists() else None)
         kept.check(settings)
         return kept
@@ -95,6 +88,22 @@ class Kept:
         """The result is written: take this away."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
+
+
+def beside(result: Path | None, resume: bool) -> Path | None:
+    """The file beside a result in which what was measured is kept, to begin it or to go on with it; None: nothing is
+    kept, as beside a pipe. `ConfigError`: there is nothing to go on with, or something is in the way. `CannotWrite`."""
+    if result is None or (result.exists() and not result.is_file()):
+        if resume:
+            raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
+        return None
+    file = result.with_name(result.name + END)
+    check_file(file)
+    if not resume and file.exists():
+        raise ConfigError(f"{file} has what was measured before: go on by --resume, or delete it")
+    if resume and result.exists() and not file.exists():
+        raise ConfigError(f"{result} is whole: there is nothing to go on with; leave out --resume to measure again")
+    return file
 
 
 def digest(subjects: Iterable[Workload]) -> str:

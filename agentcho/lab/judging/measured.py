@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.config import Leakage
 from agentcho.errors import ConfigError, RecordBroken
+from agentcho.lab.bench.kept import beside
 from agentcho.lab.judging.cases import CANDIDATES, TASKS, drawn
 from agentcho.lab.judging.picked import BASELINE, REUSE, Way, picked, way
 from agentcho.lab.judging.result import AGREE, ANEW, Agreement, Block, Failing, Row, Target
 from agentcho.lab.stats import clopper_pearson
 from agentcho.progress import Tell
-from agentcho.records.files import check_file, replace_whole
+from agentcho.records.files import replace_whole
 
-END = ".part"
 ROOMS = ("lab/judging", "flow", "engine", "runner", "calls")
 TOGETHER = 10
 """Choices that are played in one workflow."""
@@ -76,27 +76,19 @@ class Kept:
     @classmethod
     def begin(cls, result: Path | None, resume: bool, settings: dict[str, str]) -> Kept:
         """`ConfigError`: what is there was asked for otherwise, or is in the way. `RecordBroken`, `CannotWrite`."""
-        if result is None or (result.exists() and not result.is_file()):
-            if resume:
-                raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
-            return cls(None, Part(settings=settings))
-        file = result.with_name(result.name + END)
-        check_file(file)
-        if not file.exists():
-            if resume and result.exists():
-                raise ConfigError(f"{result} is whole: there is nothing to go on with; leave out --resume")
+        file = beside(result, resume)
+        if file is None or not file.exists():
             return cls(file, Part(settings=settings))
-        if not resume:
-            raise ConfigError(f"{file} has what was measured before: go on by --resume, or delete it")
         part = _read(file)
         if other := [name for name in settings if part.settings.get(name) != settings[name]]:
             raise ConfigError(f"{file} was measured otherwise ({', '.join(other)}): ask for the same, or delete it")
         return cls(file, part)
 
-    def lacking(self, task: str, ways: Sequence[Way], block: int) -> list[Way]:
-        """The ways in which a block was not played yet."""
+    def lacking(self, task: str, ways: Sequence[Way], block: int, choices: int) -> list[Way]:
+        """The ways in which a block of so many choices was not played yet, or not all of it: fewer were asked for."""
         known = self._part.blocks.get(task, {})
-        return [each for each in ways if block not in known.get(each.name, {})]
+        there = {name for name, blocks in known.items() if block in blocks and len(blocks[block].picks) == choices}
+        return [each for each in ways if each.name not in there]
 
     def add(self, task: str, block: int, found: dict[str, Block]) -> None:
         """Keep it."""
@@ -133,7 +125,7 @@ def measure(engine: Any, asked: Asked, kept: Kept, tell: Tell) -> None:
     for place, task in enumerate(asked.tasks):
         for number, block in enumerate(_blocks(asked.n)):
             tell(f"choices ({task})", place * asked.n + block.start, of)
-            if lacking := kept.lacking(task, asked.ways, number):
+            if lacking := kept.lacking(task, asked.ways, number, len(block)):
                 cases = [drawn(task, each, asked.seed) for each in block]
                 kept.add(task, number, picked(engine, task, cases, lacking))
     tell("choices", of, of)

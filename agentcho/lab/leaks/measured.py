@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.games.replay import Replayed, replayed
+from agentcho.lab.bench.kept import beside
 from agentcho.lab.bench.workflows import dilemma
 from agentcho.lab.leaks import scene as scenes
 from agentcho.lab.leaks.asked import asked
@@ -33,7 +34,7 @@ from agentcho.lab.measure.play import Ids
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import first_token, in_turns
 from agentcho.progress import Tell
-from agentcho.records.files import check_file, replace_whole
+from agentcho.records.files import replace_whole
 
 Attack = Callable[[Case], Guess | str]
 ATTACKS: Mapping[str, Attack] = {
@@ -44,7 +45,6 @@ ATTACKS: Mapping[str, Attack] = {
     "asked": asked,
 }
 """All attacks by their names."""
-END = ".part"
 AT_ONCE = 1 << 20
 """A stride that no text reaches."""
 ROOMS = ("lab/leaks", "lab/measure", "flow", "engine", "runner", "calls")
@@ -97,18 +97,9 @@ class Kept:
     @classmethod
     def begin(cls, result: Path | None, resume: bool, settings: dict[str, str]) -> Kept:
         """`ConfigError`: what is there was asked for otherwise, or is in the way. `RecordBroken`, `CannotWrite`."""
-        if result is None or (result.exists() and not result.is_file()):
-            if resume:
-                raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
-            return cls(None, Part(settings=settings))
-        file = result.with_name(result.name + END)
-        check_file(file)
-        if resume and result.exists() and not file.exists():
-            raise ConfigError(f"{result} is whole: there is nothing to go on with; leave out --resume to measure again")
-        if not file.exists():
+        file = beside(result, resume)
+        if file is None or not file.exists():
             return cls(file, Part(settings=settings))
-        if not resume:
-            raise ConfigError(f"{file} has what was measured before: go on by --resume, or delete it")
         part = _read(file)
         if other := [name for name in settings if part.settings.get(name) != settings[name]]:
             raise ConfigError(f"{file} was measured otherwise ({', '.join(other)}): ask for the same, or delete it")
