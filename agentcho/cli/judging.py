@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentcho.lab.judging.measured import Asked
     from agentcho.lab.judging.result import JudgeResult
 
-TASK = "One or more of votes, answers, merges; default: all."
+TASK = "One or more of votes, revisions, answers, merges; default: all."
 WAY = (
     "One or more repairs of what is judged, as ends:8,8, first-k:16, top-k:0.15; default: six. Baseline and plain "
     "reuse are always there."
@@ -56,6 +56,7 @@ def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: b
     """Play, keep what was played beside the result until that is written, and write it."""
     from agentcho.lab.judging.measured import Kept, digest, measure, rows, target
     from agentcho.lab.judging.result import JudgeResult
+    from agentcho.lab.judging.second import seconds
     from agentcho.records.environment import machine, versions
     from agentcho.runner.engine import Engine
 
@@ -76,6 +77,7 @@ def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: b
         n=asked.n,
         rows=compared,
         target=target(compared),
+        second=seconds(asked, kept),
     )
     if file is not None:
         written(file, found.model_dump_json(indent=1) + "\n")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcho.display.sheet import Sheet
-from agentcho.lab.judging.result import AGREE, ANEW, Agreement, JudgeResult, Row
+from agentcho.lab.judging.result import AGREE, ANEW, Agreement, JudgeResult, Row, Second
 
+LOOKS = "a second look, with everything encoded anew, where the first is not sure; held out"
 HEADS = ("the same pick (95%)", "chosen on", "held out (95%)", "encoded anew")
 
 
@@ -22,6 +23,10 @@ def sheets(found: JudgeResult) -> Iterator[Sheet]:
         quarters = ("", "least sure quarter", "second", "third", "surest", *(f"place {n}" for n in range(1, 5)))
         where = f"{task}: changed picks, by how sure the baseline is, and by its pick's place"
         yield Sheet(where, quarters, _where(rows))
+    if found.second:
+        tasks = [name for task in dict.fromkeys(row.task for row in found.rows) for name in (task, "again", "anew")]
+        heads = ("the first look", "again below", *tasks)
+        yield Sheet(f"{found.model}: {LOOKS}", heads, tuple(_looks(each) for each in found.second))
 
 
 def verdict(found: JudgeResult) -> str:
@@ -35,11 +40,31 @@ def verdict(found: JudgeResult) -> str:
         said.append(f"The cheapest that keeps so many choices is {best.way} ({'; '.join(best.misses)}).")
     if best.cheap is not None:
         said.append(f"Of those that encode so few tokens {best.cheap} keeps most ({'; '.join(best.cheap_keeps)}).")
-    return " ".join(said)
+    return " ".join((*said, *_second(found)))
+
+
+def _second(found: JudgeResult) -> Iterator[str]:
+    """The cheapest of the second looks that keep enough on the choices that they were chosen by, in a sentence."""
+    looks = [each for each in found.second if each.below is not None]
+    if not looks:
+        return
+    best = min(looks, key=lambda each: (not each.reached, each.cost))
+    did = "; ".join(f"{each.task}: {each.kept.share:.1%} with {each.anew:.0%}" for each in best.looks)
+    yield (
+        f"A second look at picks that {best.first} prefers by less than {best.below:.2f} nats "
+        f"{'keeps that' if best.reached else 'does not either'} ({did} of tokens). It is counted here; no view does it."
+    )
 
 
 def _row(row: Row) -> tuple[str, ...]:
     return (row.way, _share(row.all), f"{row.chosen.share:.1%}", _share(row.held), f"{row.anew:.1%}")
+
+
+def _looks(second: Second) -> tuple[str, ...]:
+    if second.below is None:
+        return (second.first, "none suffices")
+    cells = (cell for each in second.looks for cell in (_share(each.kept), f"{each.again:.0%}", f"{each.anew:.0%}"))
+    return (second.first, f"{second.below:.2f} nats", *cells)
 
 
 def _share(of: Agreement) -> str:

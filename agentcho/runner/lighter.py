@@ -1,9 +1,10 @@
 """Linear layers with weights in few bits. What a layer is given is not rounded, so that rows of a batch do not
 influence each other.
 
-Inside `packed` a product of its own is used, where there is one for the processor; everywhere else, and where gradients
-are kept, the weights are multiplied out first. So the gate, which compares the two, proves that product. Does not know:
-attention, models, how a matrix is rounded.
+Inside `packed` a product of its own is used, where there is one for the processor, for as many rows as it is quicker
+for; everywhere else, and where gradients are kept, the weights are multiplied out first. So the gate, which compares
+the two, proves that product. The head is in 8 bits at the least, because what it is off by is not averaged by any layer
+after it. Does not know: attention, models, how a matrix is rounded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from agentcho.config import Bits
 from agentcho.errors import ModelError
 from agentcho.progress import Tell, counted, unheard
 from agentcho.runner.prepack import in_use
-from agentcho.runner.products import Making, Product, of_bytes, of_halves, of_nibbles, quickest, takes
+from agentcho.runner.products import Making, Product, few, of_bytes, of_halves, of_nibbles, quickest, takes
 from agentcho.runner.rounding import GROUP, Rounded, fits, paired, rounded, unpaired
 
 SAID: dict[Making | None, str] = {
@@ -47,6 +48,7 @@ class Lighter(nn.Linear):
     scale: Tensor
     making: Making | None
     _product: Product | None
+    _few: int | None
 
     @classmethod
     def make(cls, layer: Any, bits: Bits, making: Making | None) -> None:
@@ -58,6 +60,7 @@ class Lighter(nn.Linear):
         layer.register_buffer("scale", matrix.scale)
         layer.making = making if making is not None and takes(making, layer.out_features) else None
         layer._product = None if layer.making is None else layer.making(matrix)
+        layer._few = None if layer.making is None else few(layer.making)
 
     def whole(self) -> Tensor:
         """Its weight `[out, in]`, multiplied out."""
@@ -66,32 +69,50 @@ class Lighter(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """See `torch.nn.Linear`."""
-        kept = torch.is_grad_enabled() and input.requires_grad
-        if self._product is None or kept or not in_use() or input.dtype != self.scale.dtype:
+        if not input.numel():  # a forward whose logits nobody wants
+            return input.new_empty(*input.shape[:-1], self.out_features)
+        if not self._packs(input):
             return nn.functional.linear(input, self.whole(), self.bias)
-        product = self._product(input.reshape(-1, self.in_features)).view(*input.shape[:-1], -1)
+        assert self._product is not None
+        product = self._product(input.reshape(-1, self.in_features)).view(*input.shape[:-1], self.out_features)
         return product if self.bias is None else product + self.bias
+
+    def _packs(self, input: Tensor) -> bool:
+        """Whether its own product is to be used."""
+        if self._product is None or not in_use() or input.dtype != self.scale.dtype:
+            return False
+        if torch.is_grad_enabled() and input.requires_grad:
+            return False
+        return self._few is None or input.numel() <= self._few * self.in_features
 
 
 def lighten(network: nn.Module, bits: str, name: str, tell: Tell = unheard) -> int:
-    """Bring the linear layers of a network into few bits, its head aside, and those whose width has no whole number of
-    groups; returns how many. `ModelError`: there is none."""
-    few = cast(Bits, bits)
-    layers = [each for each in _linear(network) if fits(each.in_features, few)]
+    """Bring the linear layers of a network into few bits, those aside whose width has no whole number of groups, and
+    its head into 8; returns how many. Embeddings are whole, those that the head had shared too. `ModelError`: there is
+    no layer."""
+    asked = cast(Bits, bits)
+    layers = [each for each in _linear(network) if fits(each.in_features, asked)]
     if not layers:
         raise ModelError(f"{name} has no linear layers that could be in {bits}; leave out weights={bits}")
-    kinds = {(each.weight.dtype, each.weight.device) for each in layers}
-    making = {kind: quickest(few, *kind) for kind in kinds}
-    done = counted(tell, "matrices in few bits", len(layers))
-    for number, layer in enumerate(layers, 1):
-        Lighter.make(layer, few, making[layer.weight.dtype, layer.weight.device])
+    every: list[tuple[nn.Linear, Bits]] = [(layer, asked) for layer in layers]
+    if isinstance(head := _head(network), nn.Linear):
+        every.append((head, "int8"))
+    kinds = {(each.weight.dtype, each.weight.device, kept) for each, kept in every}
+    making = {(dtype, device, kept): quickest(kept, dtype, device) for dtype, device, kept in kinds}
+    done = counted(tell, "matrices in few bits", len(every))
+    for number, (layer, kept) in enumerate(every, 1):
+        Lighter.make(layer, kept, making[layer.weight.dtype, layer.weight.device, kept])
         done(number)
-    return len(layers)
+    return len(every)
+
+
+def _head(network: nn.Module) -> object:
+    return network.get_output_embeddings()  # type: ignore[operator]
 
 
 def _linear(network: nn.Module) -> list[nn.Linear]:
     """The linear layers of a network, its head aside."""
-    head = network.get_output_embeddings()  # type: ignore[operator]
+    head = _head(network)
     return [each for each in network.modules() if isinstance(each, nn.Linear) and each is not head]
 
 
@@ -108,4 +129,7 @@ def lightened(network: nn.Module) -> str:
     left = len(layers) - len(found)
     whole = f"; {left} left whole, with a width that is no multiple of {GROUP}" if left else ""
     kept = f"{len(found)} layers in {size / 1e6:.1f} MB, a scale for each {scaled}"
-    return f"{kept}; {', '.join(said)}{whole}; embeddings and head are whole"
+    head = (
+        "the head in 8 bits, embeddings whole" if isinstance(_head(network), Lighter) else "embeddings and head whole"
+    )
+    return f"{kept}; {', '.join(said)}{whole}; {head}"

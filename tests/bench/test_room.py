@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.result import Figures, read_result
 from agentcho.records.trace import Workflow
 from tools.bench.room import GROUP, ROUNDS, crowd, most, room
+from tools.bench.tables import table
 from tools.pages.speed import page
 
 from .conftest import result
@@ -68,6 +70,7 @@ def test_the_target_is_of_agents_and_counts_equal_words_alone(tmp_path: Path) ->
     assert [(each.reached.middle, each.verdict) for each in found.targets] == [(2.5, "fast, but changed"), (2.5, "met")]
     (tmp_path / "bench-room.json").write_text(found.model_dump_json())
     assert "Agents in the same bytes" in page(tmp_path)
+    assert re.search(r"kl +0\.2000\n", table(found))
     none = result({**values, ("d", BASELINE): {"agents": [0.0]}}, bench="room", repeats=1)
     assert none.targets == ()
 

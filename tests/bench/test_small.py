@@ -197,6 +197,19 @@ def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
     assert png.is_file()
 
 
+def test_societies_grow_in_a_store_of_the_size_that_is_asked_for(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = list[dict[str, object]]()
+    monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: asked.append(options) or engine))
+    words = ["growth", "--agents", "10", "--rounds", "2", "--store", "4096", "--repeats", "1"]
+    monkeypatch.setattr(sys, "argv", ["tools.bench", *words])
+    with pytest.raises(SystemExit, match="0"):
+        cli.run(app())
+    assert asked[0]["store_tokens"] == 4096
+    assert "memory of the process in GB, 10 agents" in capsys.readouterr().out
+
+
 FEW = ("--repeats", "1")
 TOLD = {
     "workflows": ("--workflow", "multi-qa", "--scale", "0.03", "--arm", "baseline", *FEW),

@@ -19,7 +19,7 @@ from agentcho.runner import products
 from agentcho.runner.doctor import doctor
 from agentcho.runner.lighter import SAID, Lighter, lighten, lightened
 from agentcho.runner.prepack import packed
-from agentcho.runner.products import Product, quickest
+from agentcho.runner.products import FEW, Making, Product, of_bytes, of_nibbles, quickest
 from agentcho.runner.rounding import GROUP, Rounded, paired, rounded, unpaired
 
 from .families import llama_family
@@ -102,6 +102,23 @@ def test_products_of_few_rows_and_of_many_are_that_by_hand(bits: Bits, bias: boo
                 fast = layer(given).double()
         assert bool(((plain - wanted).abs() <= bound).all())
         assert bool(((fast - wanted).abs() <= bound).all())
+
+
+@pytest.mark.parametrize(("bits", "making"), [("int8", of_bytes), ("int4", of_nibbles)])
+@pytest.mark.parametrize("native", [True, False])
+def test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_quickly(
+    monkeypatch: pytest.MonkeyPatch, bits: Bits, making: Making, native: bool
+) -> None:
+    monkeypatch.setattr(products, "has_bfloat16", lambda: native)
+    layer, seen = nn.Linear(64, 48, dtype=torch.bfloat16), list[int]()
+    Lighter.make(layer, bits, making)
+    inner = layer._product
+    layer._product = lambda rows: seen.append(len(rows)) or inner(rows)  # type: ignore[operator]
+    few = FEW[making]
+    with torch.no_grad(), packed():
+        for rows in (few, few + 1):
+            assert layer(torch.randn(1, rows, 64, dtype=torch.bfloat16)).shape == (1, rows, 48)
+    assert seen == ([few] if native else [few, few + 1])
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -191,7 +208,10 @@ def test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded(fo
         assert "bits" not in whole.fingerprint
         assert engine.fingerprint["weights"] == whole.fingerprint["weights"]
         assert engine._model.origin != whole._model.origin
-        assert not isinstance(engine.network.get_output_embeddings(), Lighter)  # type: ignore[operator]
+        head, embeddings = engine.network.get_output_embeddings(), engine.network.get_input_embeddings()  # type: ignore[operator]
+        assert isinstance(head, Lighter)
+        assert head.weight.dtype == torch.int8
+        assert embeddings.weight.dtype == torch.bfloat16
 
 
 def test_what_is_stored_is_under_another_key_in_other_bits(folder: Path) -> None:

@@ -15,6 +15,7 @@ from agentcho.lab.judging.cases import drawn
 from agentcho.lab.judging.measured import WAYS, Asked, Kept, measure, rows, target
 from agentcho.lab.judging.picked import picked, way
 from agentcho.lab.judging.result import Block, Row, read_judge
+from agentcho.lab.judging.second import seconds
 from agentcho.lab.stats import log_softmax
 from tests.engines import Engines
 
@@ -165,3 +166,50 @@ def test_more_choices_than_were_asked_for_before_are_all_played(engine: Engine, 
     kept = Kept.begin(file, True, more.settings)
     measure(engine, more, kept, lambda *told: None)
     assert {row.all.choices for row in rows(more, kept)} == {7}
+
+
+def both(margins: list[float], first: list[bool], n: int) -> tuple[Asked, Kept]:
+    """One task whose first look, for a tenth of the tokens, is right as told; the second always is."""
+    wanted = asked(n, "ends:0,8", "full")
+    kept = Kept.begin(None, False, {})
+    for number in range(n // 10):
+        at = slice(number * 10, number * 10 + 10)
+        right = Block(picks=(0,) * 10, margins=(9.0,) * 10, anew=100, read=100)
+        found = Block(picks=tuple(int(not each) for each in first[at]), margins=tuple(margins[at]), anew=10, read=100)
+        kept.add("votes", number, {"baseline": right, "reuse": found, "ends:0,8": found, "full": right})
+    return wanted, kept
+
+
+def test_a_second_look_is_at_as_few_as_keep_enough_and_is_told_of_the_others() -> None:
+    """Of each half of 100 the 20 with the least margins are wrong: all but one have to be looked at again."""
+    margins = [float(place // 2) for place in range(200)]
+    found = seconds(*both(margins, [margin >= 20 for margin in margins], 200))
+    assert [each.first for each in found] == ["reuse", "ends:0,8"]
+    (look,) = found[0].looks
+    assert found[0].below == pytest.approx(18.0)
+    assert (look.again, look.kept.agreed, look.kept.choices) == (0.19, 99, 100)
+    assert look.anew == pytest.approx(0.1 + 0.19)
+    assert found[0].reached
+
+
+def test_a_second_look_says_what_it_costs_where_wrong_picks_are_sure() -> None:
+    margins = [float(place // 2) for place in range(200)]
+    (found, _) = seconds(*both(margins, [margin < 80 for margin in margins], 200))
+    assert found.below == pytest.approx(98.0)
+    assert not found.reached
+    assert found.cost == pytest.approx(0.1 + 0.99)
+
+
+def test_without_a_whole_second_look_there_is_none(engine: Engine) -> None:
+    few = asked(4, "ends:0,8")
+    kept = Kept.begin(None, False, few.settings)
+    measure(engine, few, kept, lambda *told: None)
+    assert seconds(few, kept) == ()
+
+
+def test_where_no_margin_keeps_enough_none_is_told() -> None:
+    wanted, kept = both([1.0] * 200, [False] * 200, 200)
+    for number in range(20):
+        wrong = Block(picks=(1,) * 10, margins=(1.0,) * 10, anew=100, read=100)
+        kept.add("votes", number, {"full": wrong})
+    assert [(each.below, each.looks, each.reached) for each in seconds(wanted, kept)] == [(None, (), False)] * 2

@@ -165,6 +165,10 @@ def growth(
     size: Sizes = None,
     agents: Agents = None,
     rounds: Annotated[int, typer.Option(help="Of these societies.", min=1)] = 20,
+    store: Annotated[
+        int | None,
+        typer.Option(help="Tokens that the store holds; default: 4 GiB of them.", min=1024, show_default=False),
+    ] = None,
 ) -> Measure:
     """How the time to a first token grows with the number of tokens that are read, or that of a message, and its
     memory, with the number of agents."""

@@ -84,8 +84,10 @@ def shown(result: Result, each: Figures, what: str) -> str:
     found = result.spread(each.subject, each.arm, what)
     if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill", "without", "limit", *stream.TIMES):
         return f"{found.shown(1, 1000)} ms"
-    if what in ("share", "reached"):
+    if what in ("share", "reached", "agree"):
         return f"{found.shown(1, 100)}%"
+    if what == "kl":
+        return found.shown(4)
     for size, name in ((1e9, "G"), (1e6, "M")):
         if found.middle >= size / 10:
             return f"{found.shown(2, 1 / size)} {name}"

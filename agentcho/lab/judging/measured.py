@@ -149,19 +149,19 @@ def _row(task: str, name: str, blocks: Sequence[Block], baseline: Sequence[Block
     return Row(
         task=task,
         way=name,
-        all=_agreement(same),
-        chosen=_agreement(same[::2]),
-        held=_agreement(same[1::2]),
+        all=agreement(sum(same), len(same)),
+        chosen=agreement(sum(same[::2]), len(same[::2])),
+        held=agreement(sum(same[1::2]), len(same[1::2])),
         anew=sum(block.anew for block in blocks) / sum(block.read for block in blocks),
         failing=_failing(same, margins),
         places=tuple((total[place], changed[place]) for place in range(CANDIDATES)),
     )
 
 
-def _agreement(same: Sequence[bool]) -> Agreement:
-    agreed = sum(same)
-    share = agreed / len(same) if same else 1.0
-    return Agreement(choices=len(same), agreed=agreed, share=share, span=clopper_pearson(agreed, len(same)))
+def agreement(agreed: int, choices: int) -> Agreement:
+    """So many of all choices."""
+    share = agreed / choices if choices else 1.0
+    return Agreement(choices=choices, agreed=agreed, share=share, span=clopper_pearson(agreed, choices))
 
 
 def _failing(same: Sequence[bool], margins: Sequence[float]) -> tuple[Failing, ...]:

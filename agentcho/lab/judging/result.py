@@ -74,6 +74,36 @@ class Target(Frozen):
     cheap_keeps: tuple[str, ...]
 
 
+class Look(Frozen):
+    """One task with a second look: the share of choices that are looked at `again`, what is `kept`, and the share of
+    tokens that both looks encode anew; all of choices that the margin was not chosen by."""
+
+    task: str
+    again: float
+    kept: Agreement
+    anew: float
+
+
+class Second(Frozen):
+    """A second look, with everything encoded anew, at choices of which the `first` way is not sure: it prefers its pick
+    by less than `below` nats, the least margin that keeps enough choices of every task (None: none does)."""
+
+    first: str
+    below: float | None
+    looks: tuple[Look, ...]
+
+    @property
+    def reached(self) -> bool:
+        """Whether it keeps enough choices for few enough tokens, on every task."""
+        enough = all(each.kept.share >= AGREE and each.anew <= ANEW for each in self.looks)
+        return self.below is not None and enough
+
+    @property
+    def cost(self) -> float:
+        """The largest share of tokens that it encodes anew on any task."""
+        return max((each.anew for each in self.looks), default=1.0)
+
+
 class JudgeResult(Frozen):
     """The whole: where it was measured, and by which command."""
 
@@ -89,6 +119,7 @@ class JudgeResult(Frozen):
     n: int
     rows: tuple[Row, ...]
     target: Target
+    second: tuple[Second, ...] = ()
 
 
 def read_judge(file: Path) -> JudgeResult:
