@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentcho.lab.judging.measured import Asked
     from agentcho.lab.judging.result import JudgeResult
 
-TASK = "One or more of votes, revisions, answers, merges; default: all."
+TASK = "One or more of votes, slips, answers, merges; default: all."
 WAY = (
     "One or more repairs of what is judged, as ends:8,8, first-k:16, top-k:0.15; default: six. Baseline and plain "
     "reuse are always there."

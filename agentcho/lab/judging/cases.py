@@ -1,10 +1,9 @@
 """Choices to be made: four close candidates in shuffled order, before who has to choose one of them.
 
 Candidates are drawn by a seed and by nothing that a model says. As votes over a tree of thoughts: solutions of which
-one is right and three have a slip each, chosen by number (`votes`) or by the answer that is given (`answers`); or by
-number, their authors having read earlier solutions that the judge does not (`revisions`). As a merger reads them: four
-drafts that use the same words, each with one sentence of its own, chosen by which of them is said again (`merges`).
-Does not know: engines, ways of reading.
+one is right and three have a slip each, chosen by number (`votes`) or by the answer that is given (`answers`); or all
+four have a slip, chosen by number (`slips`). As a merger reads them: four drafts that use the same words, each with one
+sentence of its own, chosen by which of them is said again (`merges`). Does not know: engines, ways of reading.
 """
 
 from __future__ import annotations
@@ -84,9 +83,9 @@ def votes(dice: random.Random) -> Case:
     return _solutions(dice, "I vote for solution ", lambda number, answer: f"{number}.")
 
 
-def revisions(dice: random.Random) -> Case:
-    """Solutions by their number, of authors who have read others before."""
-    return _solutions(dice, "I vote for solution ", lambda number, answer: f"{number}.", earlier=CANDIDATES)
+def slips(dice: random.Random) -> Case:
+    """Solutions by their number, none of which is right."""
+    return _solutions(dice, "I vote for solution ", lambda number, answer: f"{number}.", right=False)
 
 
 def answers(dice: random.Random) -> Case:
@@ -111,36 +110,30 @@ def merges(dice: random.Random) -> Case:
 
 TASKS: Mapping[str, Callable[[random.Random], Case]] = {
     "votes": votes,
-    "revisions": revisions,
+    "slips": slips,
     "answers": answers,
     "merges": merges,
 }
 """All tasks by their names."""
 
 
-def _solutions(dice: random.Random, header: str, chosen: Callable[[int, int], str], earlier: int = 0) -> Case:
+def _solutions(dice: random.Random, header: str, chosen: Callable[[int, int], str], right: bool = True) -> Case:
     story = draw_story(dice)
     works = {story.answer: " ".join(f"{step}." for step in story.steps)}
     for tries in count():
         sums, answer = _slip(dice, story, 1 + tries // TRIES)
         if "= -" not in sums:
             works.setdefault(answer, sums)
-        if len(works) == CANDIDATES + earlier:
+        if len(works) == CANDIDATES + (not right):
             break
-    every = list(works.items())
-    worked = every[:CANDIDATES]
+    worked = list(works.items())[-CANDIDATES:]
     dice.shuffle(worked)
     found = [
-        Candidate(f"solver-{n}", f"Solution {n}: ", _said(sums, answer), chosen(n, answer))
+        Candidate(f"solver-{n}", f"Solution {n}: ", f"{sums} The answer is {answer}.", chosen(n, answer))
         for n, (answer, sums) in enumerate(worked, start=1)
     ]
-    before = [("question", f"The question is: {story.question}")]
-    before += [(f"earlier-{n}", _said(sums, answer)) for n, (answer, sums) in enumerate(every[CANDIDATES:], start=1)]
-    return Case("voter-1", SOLVER, VOTER, tuple(before), ("question",), _shuffled(dice, found), header)
-
-
-def _said(sums: str, answer: int) -> str:
-    return f"{sums} The answer is {answer}."
+    asked = (("question", f"The question is: {story.question}"),)
+    return Case("voter-1", SOLVER, VOTER, asked, ("question",), _shuffled(dice, found), header)
 
 
 def _slip(dice: random.Random, story: Story, times: int) -> tuple[str, int]:
