@@ -200,13 +200,18 @@ def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
 def test_societies_grow_in_a_store_of_the_size_that_is_asked_for(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = list[dict[str, object]]()
-    monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: asked.append(options) or engine))
+    asked = list[object]()
+
+    def load(*named: object, store_tokens: int, **options: object) -> Engine:
+        asked.append(store_tokens)
+        return engine
+
+    monkeypatch.setattr(Engine, "load", load)
     words = ["growth", "--agents", "10", "--rounds", "2", "--store", "4096", "--repeats", "1"]
     monkeypatch.setattr(sys, "argv", ["tools.bench", *words])
     with pytest.raises(SystemExit, match="0"):
         cli.run(app())
-    assert asked[0]["store_tokens"] == 4096
+    assert asked == [4096]
     assert "memory of the process in GB, 10 agents" in capsys.readouterr().out
 
 

@@ -113,7 +113,13 @@ def test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_
     layer, seen = nn.Linear(64, 48, dtype=torch.bfloat16), list[int]()
     Lighter.make(layer, bits, making)
     inner = layer._product
-    layer._product = lambda rows: seen.append(len(rows)) or inner(rows)  # type: ignore[operator]
+    assert callable(inner)
+
+    def product(rows: torch.Tensor) -> torch.Tensor:
+        seen.append(len(rows))
+        return inner(rows)
+
+    layer._product = product
     few = FEW[making]
     with torch.no_grad(), packed():
         for rows in (few, few + 1):
