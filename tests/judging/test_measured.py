@@ -108,12 +108,13 @@ def test_the_cheapest_that_keeps_enough_is_chosen_and_judged_on_the_other_half()
     assert (easy.hard, easy.reached) == ((), False)
 
 
-def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path) -> None:
-    file, few = tmp_path / "judge.json", asked(12, "full")
+def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcho.lab.judging.measured.TOGETHER", 2)
+    file, few = tmp_path / "judge.json", asked(3, "full")
     played = list[str]()
 
     def stop(what: str, done: int, of: int) -> None:
-        if done == 10 and not played:
+        if done == 2 and not played:
             played.append(what)
             raise KeyboardInterrupt
 
@@ -124,8 +125,8 @@ def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"measured otherwise \(seed\)"):
         Kept.begin(file, True, few.settings | {"seed": "2"})
     kept = Kept.begin(file, True, few.settings)
-    assert kept.lacking("votes", few.ways, 0, 10) == []
-    assert kept.lacking("votes", few.ways, 0, 4) == list(few.ways), "a block of other choices is another one"
+    assert kept.lacking("votes", few.ways, 0, 2) == []
+    assert kept.lacking("votes", few.ways, 0, 1) == list(few.ways), "a block of other choices is another one"
     measure(engine, few, kept, lambda *told: None)
     alone = Kept.begin(None, False, few.settings)
     measure(engine, few, alone, lambda *told: None)
@@ -159,13 +160,16 @@ def test_the_command_prints_and_writes(
     assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
 
 
-def test_more_choices_than_were_asked_for_before_are_all_played(engine: Engine, tmp_path: Path) -> None:
+def test_more_choices_than_were_asked_for_before_are_all_played(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last block of the first time was short."""
-    file, few, more = tmp_path / "judge.json", asked(4, "full"), asked(7, "full")
+    monkeypatch.setattr("agentcho.lab.judging.measured.TOGETHER", 2)
+    file, few, more = tmp_path / "judge.json", asked(1, "full"), asked(2, "full")
     measure(engine, few, Kept.begin(file, False, few.settings), lambda *told: None)
     kept = Kept.begin(file, True, more.settings)
     measure(engine, more, kept, lambda *told: None)
-    assert {row.all.choices for row in rows(more, kept)} == {7}
+    assert {row.all.choices for row in rows(more, kept)} == {2}
 
 
 def both(margins: list[float], first: list[bool], n: int) -> tuple[Asked, Kept]:

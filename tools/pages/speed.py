@@ -15,7 +15,7 @@ from typing import NamedTuple
 from agentcho.display.bench import GUESSED, asked, digits, guessed, heads, row, served
 from agentcho.display.peers import ABOUT, heads_of, told
 from agentcho.display.peers import row as peer_row
-from agentcho.lab.bench.aims import pairs
+from agentcho.lab.bench.aims import family, pairs
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Kind, Result, read_result
@@ -67,15 +67,18 @@ def summary(results: Path) -> str:
     """The text of the page in short, from the same files."""
     found, elsewhere = list(_read(results).values()), known(results)
     flows = [result for result in found if result.bench == "workflows" and result.sweep is None]
-    flows.sort(key=lambda result: result.stepwise)  # first tokens at full lengths before those at a tenth
+    # first tokens at full lengths before those at a tenth, and of several recorded workflows before those of one
+    flows.sort(key=lambda result: (result.stepwise, -len(result.subjects)))
     whole = [result for result in flows if result.stepwise]
-    names = dict.fromkeys(subject.removesuffix(UNNAMED) for result in flows for subject in result.subjects)
+    names = dict.fromkeys(family(subject) for result in flows for subject in result.subjects)
     gains = [
         Gain(name, _gain(flows, name, "ttft"), _gain(whole, name, "seconds"), _said(name, flows, elsewhere))
         for name in names
     ]
     scales = sorted({result.scale for result in whole})
-    small = [name for name in names for result in whole if result.model == UNDERSTUDY and name in result.subjects]
+    small = list(
+        dict.fromkeys(family(each) for result in whole if result.model == UNDERSTUDY for each in result.subjects)
+    )
     more = {"stock": [*_stock(flows)], "debates": [*_debates(found)], "scales": scales, "small": small}
     return render("speed", gains=gains, **more)
 
@@ -87,9 +90,13 @@ def _gain(flows: Iterable[Result], name: str, what: str) -> tuple[str, str]:
 
 
 def _least(flows: Iterable[Result], name: str, arm: str, what: str) -> Iterator[str]:
+    """Of each result that has it; all recorded workflows of one file together."""
     for result in flows:
-        there = [each for each in (name, name + UNNAMED) if result.values(each, arm, what)]
-        both = [result.ratio([each], BASELINE, arm, what) for each in there if result.values(each, BASELINE, what)]
+        there = [
+            each for each in result.chosen(BASELINE, arm) if family(each) == name and result.values(each, arm, what)
+        ]
+        kinds = [[each for each in there if each.endswith(UNNAMED) is unnamed] for unnamed in (False, True)]
+        both = [result.ratio(each, BASELINE, arm, what) for each in kinds if each]
         if both:
             yield min(both, key=lambda each: each.middle).shown()
 
@@ -100,9 +107,11 @@ def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
     said = {"same": "as good", "changed": "changed", "unknown": "not judged"}
 
     def of(arm: str) -> str:
-        own = (result.words(name, arm) for result in flows if result.has(name, arm))
-        known = (words for words in own if words != "unknown")
-        return said[next(known, elsewhere.get((name, arm), "unknown"))]
+        own = [
+            result.words(subject, arm) for result in flows for subject in result.chosen(arm) if family(subject) == name
+        ]
+        worst = next((words for words in ("changed", "same") if words in own), None)
+        return said[worst or elsewhere.get((name, arm), "unknown")]
 
     audit, enforce = of(AUDIT), of(ENFORCE)
     return audit if audit == enforce else f"`audit` {audit}, `enforce` {enforce}"
