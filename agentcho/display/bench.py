@@ -101,7 +101,7 @@ def _words(result: Result, subject: str, arm: str) -> tuple[str, str, str]:
 def targets(result: Result) -> Iterator[Sheet]:
     """What was asked for, what was reached, and whether that counts."""
     rows = tuple(
-        (each.what, asked(each), each.reached.shown(digits(each.bound)), each.verdict, each.note)
+        (each.what, asked(each), each.reached.shown(digits(each.bound)), result.verdict(each), each.note)
         for each in result.targets
     )
     if rows:

@@ -32,10 +32,14 @@ def sheets(found: JudgeResult) -> Iterator[Sheet]:
 def verdict(found: JudgeResult) -> str:
     """Whether there is a policy that keeps enough choices and encodes few enough tokens, in some sentences."""
     best, asked = found.target, f"{AGREE:.0%} of choices with at most {ANEW:.0%} of tokens encoded anew"
-    hard = f"Plain reuse keeps at most 80% in {', '.join(best.hard)}." if best.hard else "Reuse fails no task here."
+    hard = (
+        f"Plain reuse keeps at most 80% in {', '.join(best.hard)}."
+        if best.hard
+        else "Plain reuse keeps more than 80% in every task."
+    )
     if best.reached:
         return f"{best.way} keeps {asked}, on held-out choices. {hard}"
-    said = [f"No way that was measured keeps {asked} where reuse fails. {hard}"]
+    said = [f"No way that was measured keeps {asked}. {hard}"]
     if best.way is not None and best.misses:
         said.append(f"The cheapest that keeps so many choices is {best.way} ({'; '.join(best.misses)}).")
     if best.cheap is not None:

@@ -50,7 +50,13 @@ def peers(result: Result) -> Iterator[Sheet]:
         )
     if result.targets:
         lines = tuple(
-            (each.what, bound(each.bound, each.most), each.reached.shown(), verdict(each.met, each.verdict), each.note)
+            (
+                each.what,
+                bound(each.bound, each.most),
+                each.reached.shown(),
+                verdict(each.met, result.verdict(each)),
+                each.note,
+            )
             for each in result.targets
         )
         yield Sheet("asked for", ("", "asked", "reached", "", ""), lines)

@@ -227,6 +227,16 @@ def test_a_gpu_has_its_own(tmp_path: Path) -> None:
     assert "not been run" not in page(tmp_path)
 
 
+@pytest.mark.parametrize(("repeats", "said"), [(1, "met, in 1 repeat"), (4, "met, in 4 repeats"), (5, "met")])
+def test_what_is_met_in_few_repeats_says_so(repeats: int, said: str) -> None:
+    found = result(FIRST, stepwise=False).model_copy(update={"repeats": repeats})
+    met, missed = (Target(what="x", bound=1, reached=spread([each]), note="", words="same") for each in (2.0, 0.5))
+    assert found.verdict(met) == said
+    assert found.verdict(missed) == "missed by 50%"
+    shown = table(found.model_copy(update={"targets": (met,)}))
+    assert said in shown
+
+
 def test_the_table_says_all_and_the_file_is_read_again(tmp_path: Path) -> None:
     found = result({**FIRST, ("debate", "generate_batch"): {}}, stepwise=False)
     gone = found.figures[-1].model_copy(update={"unavailable": "no kernel"})

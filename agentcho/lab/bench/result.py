@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from agentcho.audit.measurement import Frozen
 from agentcho.config import Bits, KvDtype
 from agentcho.errors import RecordBroken, RecordNotFound
-from agentcho.lab.stats import Spread, spread
+from agentcho.lab.stats import FEW, Spread, spread
 from agentcho.lab.yardstick import Words, judged
 
 Kind = Literal[
@@ -147,6 +147,11 @@ class Result(Frozen):
         """What an arm makes of the baseline's words."""
         found = self.values(subject, arm, "kl")
         return judged(found[0] if found else None)
+
+    def verdict(self, target: Target) -> str:
+        """That of a target of this result; what is met in fewer than `FEW` repeats says in how many."""
+        few = target.verdict == "met" and self.repeats < FEW
+        return f"met, in {self.repeats} repeat{'s' if self.repeats > 1 else ''}" if few else target.verdict
 
     def why_not(self, subject: str, arm: str) -> str:
         """Why an arm has no figures."""
