@@ -467,6 +467,22 @@ KERNELS = (
         (f"{LIGHTER}::test_a_product_that_gives_something_else_is_not_taken",),
     ),
     Mutant(
+        "multiply many rows by the product of few",
+        "a prompt would take twice as long, and no result would be wrong: a merge undid it once, and nothing failed",
+        "agentcho/runner/products.py",
+        "return FEW.get(making) if has_bfloat16() else None",
+        "return None",
+        (f"{LIGHTER}::test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_quickly",),
+    ),
+    Mutant(
+        "leave the head whole beside weights in few bits",
+        "a third of what a small model reads for a token would stay as heavy as it was",
+        "agentcho/runner/lighter.py",
+        'every.append((head, "int8"))',
+        "pass",
+        (f"{LIGHTER}::test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded",),
+    ),
+    Mutant(
         "one key for a message in whatever bits the weights are",
         "keys and values of one model would be read by another that computes others",
         "agentcho/runner/model.py",
