@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge
+.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -87,6 +87,14 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
 	for page in societies memory; do $(BIN)/python -m tools.pages.sentences docs/results docs/how-to/$$page.md; done
+
+bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
+	$(BIN)/agentcho paper --export docs/results/paper.json
+	$(BIN)/python -m tools.pages.paper docs/results docs/paper.md
+
+bench-leaks: .venv/.tools          ## what a public sentence gives away to the strongest attacks, and its part of docs/leakage.md
+	$(BIN)/agentcho bench leaks --json docs/results/leaks.json
+	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
 bench-judge: .venv/.tools          ## whether judges pick the same over what is reused, and its part of docs/how-to/repair.md
 	$(BIN)/agentcho bench judge --json docs/results/judge.json

@@ -162,7 +162,7 @@ def plot_result(result: Result, file: Path) -> None:
     played = result.bench in ("workflows", "gpu")
     waits = result.bench == "stall" and any("prefill" in each.values for each in result.figures)
     figure = _ratios(flows, result.sweep is not None) if played else _waits(result) if waits else _values(result)
-    figure.suptitle(f"{result.model}, {result.numbers}, {result.repeats} repeats", fontsize=10)
+    figure.suptitle(f"{result.model}, {result.numbers}, {many(result.repeats, 'repeat')}", fontsize=10)
     save(figure, file)
 
 
@@ -219,21 +219,32 @@ class _Gain(NamedTuple):
 
 
 def _values(result: Result) -> Figure:
-    """Of the small benchmarks: the first thing that each subject measured, arm by arm."""
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    axis = figure.subplots()
+    """Of the small benchmarks: the first thing that each subject measured, arm by arm; of societies also memory."""
     usual = {"growth": "ttft", "roofline": "reached", "overhead": "share", "stall": "p95"}.get(result.bench, "seconds")
-    what = usual if any(usual in each.values for each in result.figures) else "seconds"
+    there = {name for each in result.figures for name in each.values}
+    society = {"memory": "bytes a message"} if {"memory", "peak"} <= there else {}
+    first = usual if usual in there else "seconds"
+    measured = {first: "seconds a message" if society else {"ttft": "seconds to the first token"}.get(first, first)}
+    measured |= society
+    figure = Figure(figsize=(6.4 if not society else 9.6, 3.8), layout="constrained")
+    for axis, (what, title) in zip(figure.subplots(1, len(measured), squeeze=False)[0], measured.items(), strict=True):
+        _by_subject(axis, result, what)
+        axis.set_title(title, fontsize=9)
+    return figure
+
+
+def _by_subject(axis: Axes, result: Result, what: str) -> None:
+    """One thing that was measured, a point a subject; arms are named where there are several."""
     for number, arm in enumerate(result.arms):
         subjects = [s for s in result.subjects if result.values(s, arm, what)]
         if subjects:
             at = [result.subjects.index(subject) for subject in subjects]
             _errorbar(axis, at, [result.spread(subject, arm, what) for subject in subjects], COLOURS[number], arm)
     axis.set_xticks(range(len(result.subjects)), result.subjects, fontsize=7)
-    axis.set_ylim(bottom=0)
-    axis.set_title("seconds to the first token" if what == "ttft" else what, fontsize=9)
-    axis.legend(fontsize=7)
-    return figure
+    axis.margins(x=0.1)
+    axis.set_ylim(0, 1.1 * axis.dataLim.y1)
+    if len(result.arms) > 1:
+        axis.legend(fontsize=7)
 
 
 def _waits(result: Result) -> Figure:

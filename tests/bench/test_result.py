@@ -326,6 +326,19 @@ def test_debates_without_names_have_a_dashed_line_beside_the_others(monkeypatch:
     assert [label.get_text() for label in axis.get_xticklabels()] == ["2 agents", "16 agents"]
 
 
+def test_of_societies_time_and_memory_are_drawn_and_no_point_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
+    found = {"seconds": [0.0133], "memory": [5e5], "peak": [1e9]}
+    values = {(subject, "enforce"): found for subject in ("100 agents", "1000 agents")}
+    plot_result(result(values, bench="growth", repeats=1), Path("x.png"))
+    assert [axis.get_title() for axis in drawn[0].axes] == ["seconds a message", "bytes a message"]
+    assert [axis.get_legend() for axis in drawn[0].axes] == [None, None]
+    assert [axis.get_ylim()[0] for axis in drawn[0].axes] == [0, 0]
+    assert [axis.get_ylim()[1] for axis in drawn[0].axes] == pytest.approx([0.01463, 5.5e5])
+    assert drawn[0].get_suptitle().endswith(", 1 repeat")
+
+
 def test_a_stall_is_beside_the_steps_right_around_it() -> None:
     """With the budget whose greater ratio is least; rows have longer contexts where a prefill took longer."""
     times = {

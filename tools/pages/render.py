@@ -9,11 +9,14 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from agentcho.audit.wording import many
+
 
 def render(name: str, **values: Any) -> str:
     """A page from its template beside this file; a template's line that ends in \\ is joined with the next one."""
     template = (Path(__file__).parent / f"{name}.md.jinja").read_text().replace("\\\n", "")
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # Markdown of our own, not HTML
+    environment.filters["many"] = many
     return environment.from_string(template).render(**values)
 
 

@@ -12,6 +12,7 @@ from agentcho.lab.paper.found import LoadedFound, PaperFound, RowFound, TableFou
 from agentcho.lab.paper.tables import NAMES, TABLES
 
 UNKNOWN = "-"
+BACK = ", brought back by tuning"
 AT_HAND = f"{UNKNOWN} beside a score: the paper's figure is not at hand"
 OTHER_MODEL = (
     "the paper's figures are of Llama-3.1-8B on its own tasks: beside another model only whether reuse hurts can be "
@@ -82,6 +83,10 @@ def _table(table: TableFound) -> Iterator[Grid]:
         yield Grid(
             f"{called}, game by game", ("", "score", "less", "difference, 95 %", "p", "Holm p"), tested, (), words=3
         )
+    back = tuple(_brought_back(table))
+    if back:
+        heads_ = ("", "score", "baseline", "reused", "tuned", "of what was lost")
+        yield Grid(table.title.partition(":")[0] + BACK, heads_, back, words=2)
     judged = tuple((row.label, *_preferred(row.preferred)) for row in table.rows if row.preferred)
     if judged:
         heads_ = ("", "wins", "losses", "ties", "wins of decided, 95 %", "p")
@@ -128,6 +133,27 @@ def _tested(table: TableFound, row: RowFound, name: str) -> Iterator[tuple[str, 
         say = _sayer(table, name, "+")
         told = f"{say(found.value)} ({found.span.shown(say)})"
         yield (row.label, name, row.against or "", told, _p(found.p), _p(found.holm))
+
+
+def _brought_back(table: TableFound) -> Iterator[tuple[str, ...]]:
+    """For each tuned row, by the first score: the baseline, the same way of reading before tuning, after it, and the
+    share of the loss that is made good; none where reuse lost nothing."""
+    name = table.scores[0]
+    say = _sayer(table, name)
+    scored = {row.label: row.scores[name].mean for row in table.rows if name in row.scores}
+    means = {label: mean.value for label, mean in scored.items() if mean.games}
+    for row in (each for each in table.rows if each.adapter == "tuned"):
+        before = next(each.label for each in table.rows if each.adapter == "none" and _alike(each, row))
+        if row.against is not None and {row.against, before, row.label} <= means.keys():
+            baseline, reused, tuned = means[row.against], means[before], means[row.label]
+            lost = baseline - reused
+            share = f"{(tuned - reused) / lost:.0%}" if lost > 0 else "nothing was lost"
+            yield (row.label, name, say(baseline), say(reused), say(tuned), share)
+
+
+def _alike(one: RowFound, other: RowFound) -> bool:
+    """Whether they are of the same games, read in the same way."""
+    return (one.scenario, one.options, one.mode) == (other.scenario, other.options, other.mode)
 
 
 def _p(value: float) -> str:
