@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,14 +23,28 @@ PLAIN = "AGENTCHO_TEST_PLAIN_PROCESSOR"
 """Set: torch answers that the processor has nothing for bfloat16."""
 
 
+MEMORY, ENOUGH = "/dev/shm", 4 << 30
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
     """Ctrl-C works even where the run was started in the background, which ignores it; and torch has one thread. What
     is imported stays: nothing of it is looked through for garbage, which took as long as importing it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads would only get in each other's way
     gc.disable()
+    if _in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
     if os.environ.get(PLAIN):
         _answer_no()
+
+
+def _in_memory() -> bool:
+    """Whether temporary folders of tests fit into memory: a disk takes milliseconds for each file that is synchronised
+    or removed, and tests make thousands. Some are programs, which have to be allowed there."""
+    if not os.access(MEMORY, os.R_OK | os.W_OK | os.X_OK):
+        return False
+    return shutil.disk_usage(MEMORY).free >= ENOUGH and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
 
 
 def pytest_collection_finish() -> None:
@@ -54,8 +69,11 @@ def pytest_runtest_call() -> None:
 
 
 def _same_coins() -> None:
+    """`torch.manual_seed` would write down who called it, for every kind of device that is not in use."""
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(0)
 
 
 def _answer_no() -> None:

@@ -159,6 +159,7 @@ def test_what_there_is_can_be_played_again(killed: Killed) -> None:
             assert engine.pages == 0
 
 
+@pytest.mark.slow
 def test_no_audit_of_it_is_clean(killed: Killed, tmp_path: Path) -> None:
     for run in killed.runs():
         report = audit_run(run)

@@ -57,7 +57,8 @@ def test_python_blocks_run(
     assert capsys.readouterr().out.strip()
 
 
-@pytest.mark.parametrize("trained", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", [False, True])
 def test_commands_run_in_order(
     trained: bool, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,6 +144,7 @@ def runnable(*languages: str) -> list[Path]:
     return [page for page in pages if any(block.language in languages for block in blocks(page))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", runnable("python", "console"), ids=lambda page: page.stem)
 def test_what_the_fake_can_play_works(
     page: Path, there: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +90,13 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
 def render(folder: Path, template: str, styles: Sequence[Path], **values: Any) -> str:
     """A page from a template of a folder. The template's values are `values`, `style` (the content of the style files)
     and `many`."""
-    environment = Environment(
+    style = Markup("".join(path.read_text(encoding="utf-8") for path in styles))
+    return _templates(folder).get_template(template).render(style=style, many=wording.many, **values)
+
+
+@cache
+def _templates(folder: Path) -> Environment:
+    return Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
@@ -97,8 +104,6 @@ def render(folder: Path, template: str, styles: Sequence[Path], **values: Any) -
         lstrip_blocks=True,
         finalize=wording.safe,
     )
-    style = Markup("".join(path.read_text(encoding="utf-8") for path in styles))
-    return environment.get_template(template).render(style=style, many=wording.many, **values)
 
 
 def grid(report: AuditReport) -> Grid:

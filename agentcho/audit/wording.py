@@ -173,7 +173,9 @@ def number(value: float) -> str:
 
 def legal(text: str) -> str:
     """The text with characters escaped that XML and HTML forbid or that change the direction of writing."""
-    return "".join(char if char in "\n\t" else _legal(char) for char in text)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else _legal(char) for char in text)
 
 
 def safe(value: Any) -> Any:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import sys
 from collections.abc import Iterator
-from importlib.metadata import entry_points
+from functools import cache, lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -61,11 +63,17 @@ def listing(section: Section) -> Iterator[Found | Unreadable]:
 def _files(section: Section) -> Iterator[tuple[Path, Origin, str | None]]:
     for path in _sources(Path(section)):
         yield path, "here", None
-    for entry in sorted(entry_points(group=f"agentcho.{section}"), key=lambda e: e.name):
+    for entry in _entries(section, tuple(sys.path)):
         if path_of := _module_file(entry.module):
             yield path_of, "entry point", entry.module
     for path in _sources(shipped(section)):
         yield path, "shipped", None
+
+
+@cache
+def _entries(section: Section, places: tuple[str, ...]) -> list[EntryPoint]:
+    """What packages bring that are installed in `places`; asked for once, since it goes through all that is there."""
+    return sorted(entry_points(group=f"agentcho.{section}"), key=lambda entry: entry.name)
 
 
 def _sources(folder: Path) -> list[Path]:
@@ -91,10 +99,17 @@ def broken(path: Path, line: int | None, what: str) -> ScenarioError:
     return ScenarioError(f"{path}:{line}: {what}" if line else f"{path}: {what}")
 
 
+@lru_cache(maxsize=256)
+def parsed(source: bytes) -> ast.Module:
+    """What is written in a source file; the same one for the same bytes, and nobody changes it. `SyntaxError`,
+    `ValueError`: it cannot be parsed."""
+    return ast.parse(source)
+
+
 def read(section: Section, path: Path, origin: Origin = "path", module: str | None = None) -> list[Found]:
     """The scenarios or agents that a file defines, by its source alone. `ScenarioError` if it does not parse."""
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        tree = parsed(path.read_bytes())
     except SyntaxError as error:
         raise broken(path, error.lineno, f"does not parse: {error.msg}") from None
     except (ValueError, OSError) as error:
@@ -213,7 +228,7 @@ class Setting(NamedTuple):
 
 def details(found: Found) -> tuple[str, list[Setting]]:
     """The whole docstring of a class, and the options it declares (`class Options`). Executes nothing."""
-    tree = ast.parse(found.path.read_bytes())
+    tree = parsed(found.path.read_bytes())
     node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == found.cls)
     nested = [n for n in node.body if isinstance(n, ast.ClassDef) and n.name == "Options"]
     lines = [line for options in nested for line in options.body if isinstance(line, ast.AnnAssign)]

@@ -22,7 +22,7 @@ from agentcho.agent import Agent
 from agentcho.arena.names import is_arena
 from agentcho.calls.call_site import shown_path
 from agentcho.errors import AgentchoError
-from agentcho.games.discovery import Found, broken, find
+from agentcho.games.discovery import Found, broken, find, parsed
 from agentcho.games.faults import FILE, words
 from agentcho.scenario import Scenario
 
@@ -108,7 +108,7 @@ def casts(scenario: Scenario) -> list[str]:
     """The agents that a scenario casts by a literal name in its source, or by its options, so that a broken one fails
     early."""
     file = inspect.getsourcefile(type(scenario))
-    tree = ast.parse(Path(file).read_bytes()) if file else ast.Module([], [])
+    tree = parsed(Path(file).read_bytes()) if file else ast.Module([], [])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
     named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
     literal = (arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str))

@@ -102,10 +102,12 @@ def speculate(config: RunConfig, loaded: Loaded, recorded: Mapping[str, Costs] =
 
 def give_up(loaded: Loaded) -> None:
     """Close the engines of a run's models, and leave their memory to whoever loads next."""
-    for engine in {id(each): each for each in (loaded.engine, *loaded.others.values())}.values():
-        if (close := getattr(engine, "close", None)) is not None:
-            close()
-    gc.collect()
+    engines = {id(each): each for each in (loaded.engine, *loaded.others.values())}.values()
+    closing = [close for engine in engines if (close := getattr(engine, "close", None)) is not None]
+    for close in closing:
+        close()
+    if closing:
+        gc.collect()
     if (torch := sys.modules.get("torch")) is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 

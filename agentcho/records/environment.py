@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -22,28 +23,35 @@ SHIPPED = "_library"
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide what a model says."""
-    found = {"python": platform.python_version()}
-    for package in ("agentcho", "torch", "transformers", "llguidance"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "none"
-    return found
+    packages = ("agentcho", "torch", "transformers", "llguidance")
+    return {"python": platform.python_version()} | {package: _version(package) for package in packages}
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
 
 
 def machine() -> dict[str, str]:
     """Processor, cores and system; the commit of the checkout that runs, where it is one, with "-dirty" after it where
-    a file of that commit has been changed since."""
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
-    try:
-        asked = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        asked = ""
+    a file of that commit had been changed when it was first asked for: what a process has loaded stays as it was."""
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "system": platform.system(),
-        "commit": asked or "none",
+        "commit": _commit() or "none",
     }
+
+
+@cache
+def _commit() -> str:
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 def sources() -> dict[str, str]:

@@ -62,18 +62,25 @@ def _data(shown: Shown) -> dict[str, Any]:
 
 
 def _render(head: dict[str, Any], data: dict[str, Any], live: bool = False) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     made, blocks = parts(), {name: Markup(block(value)) for name, value in data.items()}
-    return environment.get_template("view.html.jinja").render(
-        head=head,
-        live=live,
-        blocks=blocks,
-        style=Markup(made.style),
-        script=Markup(made.script),
-        policy=policy(made, live),
+    return (
+        _templates()
+        .get_template("view.html.jinja")
+        .render(
+            head=head,
+            live=live,
+            blocks=blocks,
+            style=Markup(made.style),
+            script=Markup(made.script),
+            policy=policy(made, live),
+        )
     )
+
+
+@cache
+def _templates() -> Environment:
+    loader = FileSystemLoader(PAGE)
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
 def policy(made: Parts, live: bool) -> str:

@@ -24,6 +24,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return int(end.value.code or 0)
 
 
+@pytest.mark.slow
 def test_what_was_found_is_printed_and_written(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

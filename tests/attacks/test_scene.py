@@ -120,6 +120,7 @@ def asked(*attacks: str, names: Sequence[str] = ("author", "audience", "text"), 
     return Asked(("codes",), tuple(ways(names)), attacks, n, "forced", 0, 1, 1, Effort(50, 1, 4))
 
 
+@pytest.mark.slow
 def test_what_was_kept_is_not_measured_again(engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, file, wanted = engines(), tmp_path / "leaks.json", asked("linear", "asked", n=20)
     kept = Kept.begin(file, False, wanted.settings)

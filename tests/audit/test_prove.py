@@ -207,6 +207,7 @@ def _check(proof: Proof, workflows: int) -> None:
     assert not [one for one in proof.skipped if one.owner is None]
 
 
+@pytest.mark.slow
 @office
 def test_office_workflows_of_five_production_models(understudy: Engine) -> None:
     """The shortest two; words for the swaps come from each other."""

@@ -148,6 +148,7 @@ def test_a_guess_changes_no_word_and_is_judged_once(
     assert found[guessing(BASELINE)] == {"seconds": (1.0,)}
 
 
+@pytest.mark.slow
 def test_one_command_takes_traces_and_workflows_and_says_what_was_asked(
     engine: Engine, tree: Workflow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

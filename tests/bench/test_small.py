@@ -36,6 +36,7 @@ def quiet(what: str, done: int, of: int) -> None:
     """Nobody hears of progress."""
 
 
+@pytest.mark.slow
 def test_steps_of_both_are_timed_over_the_same_context(engine: Engine) -> None:
     found = {(each.subject, each.arm): each.values["seconds"] for each in step(engine, 40, 2, 1)}
     both = {(rows, arm) for rows in ("1 row", "8 rows") for arm in ("agentcho", "deterministic", "stock")}
@@ -57,6 +58,7 @@ def test_growth_times_one_reader_of_each_size(engine: Engine) -> None:
     assert all(each.values["ttft"][0] > 0 for each in found)
 
 
+@pytest.mark.slow
 def test_a_society_is_timed_by_its_messages_and_reads_eight_of_them(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +199,7 @@ def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
     assert png.is_file()
 
 
+@pytest.mark.slow
 def test_societies_grow_in_a_store_of_the_size_that_is_asked_for(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,6 +275,7 @@ def test_the_table_of_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch, capsys
     assert "no device 'cuda' on this machine; give auto or cpu" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_safety_costs_is_measured_in_four_arms_and_stands_on_the_page(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

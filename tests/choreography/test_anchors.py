@@ -150,6 +150,7 @@ class Cut(News):
         return outcome
 
 
+@pytest.mark.slow
 def test_a_game_that_is_gone_on_with_has_the_same_anchors_and_words(engine: Engine, tmp_path: Path) -> None:
     """Bit by bit, so that the coins draw the same; messages after the end of what is on record are drawn anew."""
     config = RunConfig(repair="kvcomm:1.0", deterministic=True, max_tokens=6)
@@ -175,6 +176,7 @@ def engine(engines: Engines) -> Engine:
     return engines.understudy()
 
 
+@pytest.mark.slow
 def test_on_a_model_it_is_between_reuse_and_encoding_anew_and_feeds_less(engine: Engine) -> None:
     entries = played(News(), engine, mode="baseline", max_tokens=6)
     workflow = exported("news", "x", {}, (), entries, engine.fingerprint["tokenizer"])

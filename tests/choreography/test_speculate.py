@@ -45,6 +45,7 @@ def test_a_run_says_the_same_in_fewer_steps(llama: Engine, tmp_path: Path, how: 
     assert quick.steps < plain.steps
 
 
+@pytest.mark.slow
 def test_the_table_is_on_record_and_a_run_that_goes_on_goes_by_it(llama: Engine, tmp_path: Path) -> None:
     saved = SavedRun(game(llama, tmp_path, CHEAP).record or tmp_path)
     assert saved.info.costs == {"default": CHEAP}
@@ -76,6 +77,7 @@ def test_what_was_measured_is_a_table_and_leaves_nothing(llama: Engine, monkeypa
     llama.check_integrity()
 
 
+@pytest.mark.slow
 def test_costs_are_measured_in_a_thread_that_ends_with_it(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch keeps a pool of compute threads for each thread that calls it, and a second one slows the first down."""
     threads = set[threading.Thread]()

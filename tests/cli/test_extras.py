@@ -97,6 +97,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Ran]]:
     return folder, without_lab(folder, *PLAYING, *REFUSED)
 
 
+@pytest.mark.slow
 def test_games_are_played_shown_sampled_and_audited(played: tuple[Path, list[Ran]]) -> None:
     codes = [ran.code for ran in played[1][: len(PLAYING)]]
     assert codes == [0, 0, 0, 0, 0, 0, 0, 0, 1, 1], played[1]  # the two audits find what `audit` leaks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -39,9 +38,14 @@ def entry_point(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """A distribution `coins` with one scenario in a subpackage."""
     write(folder / "site/coins_for_test/__init__.py", "raise RuntimeError('a parent was imported')")
     write(folder / "site/coins_for_test/toss.py", name="toss")
+    write(
+        folder / "site/coins_for_test-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: coins_for_test\nVersion: 1\n"
+    )
+    write(
+        folder / "site/coins_for_test-1.dist-info/entry_points.txt",
+        "[agentcho.scenarios]\ntoss = coins_for_test.toss:Coin\n",
+    )
     monkeypatch.syspath_prepend(folder / "site")
-    entries = [EntryPoint("toss", "coins_for_test.toss:Coin", "agentcho.scenarios")]
-    monkeypatch.setattr(discovery, "entry_points", lambda group: entries if group == "agentcho.scenarios" else [])
 
 
 def test_the_shipped_ones_are_there_under_their_names(here: Path) -> None:

@@ -44,6 +44,7 @@ def test_a_table_has_the_papers_rows_and_columns_beside_its_figures(agentcho: Co
     assert [phase.name for phase in exported().phases] == [f"table 1: {row.label}" for row in played]
 
 
+@pytest.mark.slow
 def test_all_tables_are_played_and_the_file_is_whole(agentcho: Command, here: Path) -> None:
     ran = agentcho(*FAKE, "-n", "1", "--export", "p.json", "--html", "p.html")
     assert ran.code == 0, ran.err
@@ -74,11 +75,13 @@ def test_all_tables_are_played_and_the_file_is_whole(agentcho: Command, here: Pa
     assert agentcho("paper", "--check", "p.json").code == 0
 
 
+@pytest.mark.slow
 def test_the_words_of_a_task_are_thirty(agentcho: Command, here: Path) -> None:
     agentcho(*FAKE, "--table", "2", "--export", "p.json")
     assert {row.tasks for row in exported().tables[0].rows if row.left_out is None} == {"concepts:size=30"}
 
 
+@pytest.mark.slow
 def test_nothing_is_played_twice_and_more_games_are_added(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,9 +294,10 @@ LOADERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "workflows", "name", "rows"),
-    [pytest.param(*each, id=each[2], marks=[pytest.mark.slow] if each[2] == "math" else []) for each in LOADERS],
+    [pytest.param(*each, id=each[2]) for each in LOADERS],
 )
 def test_each_published_set_is_played_from_end_to_end(
     agentcho: Command, here: Path, table: str, workflows: str, name: str, rows: list[dict[str, Any]]

@@ -36,6 +36,7 @@ def found(folder: Path, open_: Any) -> PaperFound:
     return Reproduction(world, REQUEST, Phases(folder / "phases.jsonl", None)).run()
 
 
+@pytest.mark.slow
 def test_rows_are_played_by_workers_as_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 

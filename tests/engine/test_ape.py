@@ -91,6 +91,7 @@ def test_a_prefill_weighs_too_and_what_reads_it_beside_others_has_all_of_them_be
     assert read.gap(id, [one, two, both, three]) < 1e-4
 
 
+@pytest.mark.slow
 def test_rows_that_weigh_and_rows_that_do_not_go_together(engines: Engines) -> None:
     """One step feeds rows of two kinds and none, and parts of slots that have moved to a wider pool."""
     family = next(family for family in families() if family.name == "llama")

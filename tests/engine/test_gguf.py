@@ -81,6 +81,7 @@ def test_in_8_bits_it_is_near_what_it_was_made_from_and_not_that(tmp_path: Path)
     assert 1e-3 < gap < 0.5
 
 
+@pytest.mark.slow
 def test_the_doctor_the_fingerprint_and_the_origin_say_what_it_was_and_which_file(tmp_path: Path) -> None:
     file, _ = made(tmp_path, numbers="Q8_0")
     with Engine.load(file, "cpu", "bfloat16") as engine:

@@ -71,6 +71,7 @@ def test_rows_that_come_and_go_say_the_same(kind: Family, seed: int, engines: En
     assert not len(there.debug.slots)
 
 
+@pytest.mark.slow
 def test_captured_steps_read_in_place_too(llama: Engine, by_copies: None) -> None:
     there, traced = stored(llama.adapted(None)), Traced()
     there._runner.graphs = Graphs(there._model, there._runner.layers, traced)
@@ -116,6 +117,7 @@ def test_what_is_read_stays_where_it_is_until_the_row_ends(engines: Engines, by_
     assert torch.allclose(engine.logits(id), plain.logits(expected), atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", [False, True])
 def test_a_row_that_guesses_reads_all_of_its_context(
     llama: Engine, kernels: bool, monkeypatch: pytest.MonkeyPatch, by_copies: None

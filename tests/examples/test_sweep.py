@@ -13,6 +13,7 @@ from agentcho.cli import main
 FILE = Path(__file__).parents[2] / "examples" / "sweep.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_command_line")
 def test_the_example_is_planned_and_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -29,6 +29,7 @@ def asked(n: int, *names: str, tasks: tuple[str, ...] = ("votes",)) -> Asked:
     return Asked.of(tasks, names, n, 1, "audit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["votes", "merges"])
 def test_the_baseline_picks_as_one_who_encodes_the_prompt_by_itself(engine: Engine, task: str) -> None:
     cases = [drawn(task, number, 1) for number in range(3)]
@@ -108,6 +109,7 @@ def test_the_cheapest_that_keeps_enough_is_chosen_and_judged_on_the_other_half()
     assert (easy.hard, easy.reached) == ((), False)
 
 
+@pytest.mark.slow
 def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentcho.lab.judging.measured.TOGETHER", 2)
     file, few = tmp_path / "judge.json", asked(3, "full")
@@ -160,6 +162,7 @@ def test_the_command_prints_and_writes(
     assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
 
 
+@pytest.mark.slow
 def test_more_choices_than_were_asked_for_before_are_all_played(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_second_look_says_what_it_costs_where_wrong_picks_are_sure() -> None:
     assert found.cost == pytest.approx(0.1 + 0.99)
 
 
+@pytest.mark.slow
 def test_without_a_whole_second_look_there_is_none(engine: Engine) -> None:
     few = asked(4, "ends:0,8")
     kept = Kept.begin(None, False, few.settings)

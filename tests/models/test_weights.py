@@ -40,6 +40,7 @@ def staying(game: Game) -> Any:
     return talk(game, moving=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [{"mode": "baseline"}, {"mode": "baseline", "deterministic": True}])
 def test_in_baseline_two_engines_say_the_words_of_one(two: tuple[Engine, Engine], way: dict[str, Any]) -> None:
     own, other = two

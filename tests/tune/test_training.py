@@ -141,6 +141,7 @@ def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp
     assert [json.loads(line)["step"] for line in logs[0].splitlines() if "dev" in line] == [0, 4, 8, 12]
 
 
+@pytest.mark.slow
 def test_all_that_it_computes_is_computed_in_threads_that_end(
     engine: Engine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

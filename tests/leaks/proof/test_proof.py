@@ -29,6 +29,7 @@ def found() -> dict[str, Any]:
     return {**steps(), **report(done(share, 0, tie=6) for share in shares())}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_shares_come_to_the_whole_and_none_is_done_twice() -> None:
     assert max(Counter(share.name for share in shares()).values()) == 1
@@ -41,6 +42,7 @@ def test_shares_come_to_the_whole_and_none_is_done_twice() -> None:
     assert kept["tie"]["workflows"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_whatever_is_wrong_or_lacking_is_no_success() -> None:
     kept = found()
@@ -72,6 +74,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not runner.Kept(file, "abc", 1).parts
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_no_share_is_begun_after_its_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert runner.main(["--seconds", "0", "--json", str(tmp_path / "proof.json")]) == 3
