@@ -46,7 +46,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "mutants": ("leakage.md", ("agentcho", "tests/mutants")),
     "interference": ("leakage.md", ("agentcho", "tests/leaks")),
     "proof": ("leakage.md", ("agentcho/flow", "tests/leaks")),
-    "paper": ("how-to/paper.md", (*CORE, *PLAYED, "agentcho/lab/paper")),
+    "paper": ("paper.md", (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": ("agentleak.md", (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
     "kv": ("how-to/memory.md", (*CORE, "tools/bench/kv.py")),
     "stream": ("how-to/societies.md", (*CORE, "tools/bench/stream.py")),

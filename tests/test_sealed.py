@@ -86,6 +86,7 @@ def test_what_stands_in_many_contexts_is_read_into_one_object(tmp_path: Path) ->
     assert len(pieces) > len(set(pieces)) == len(set(map(id, pieces)))
 
 
+@pytest.mark.slow
 def test_twice_as_long_a_chain_takes_twice_the_room(tmp_path: Path) -> None:
     once, twice = (size(chain(tmp_path / str(length), length)[0]) for length in (4 * LISTED, 8 * LISTED))
     assert twice < 2.1 * once

@@ -58,6 +58,7 @@ def test_what_is_the_same_behind_every_secret_tells_nothing_and_breaks_nothing(a
     assert recovered(found.logq.tolist(), found.entropy, 1).middle == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", LEARNED)
 def test_samples_of_several_lengths_are_attacked_too(attack: Attack) -> None:
     mixed = case(3.0)

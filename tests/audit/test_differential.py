@@ -130,6 +130,7 @@ def test_the_same_games_measure_the_same_as_traces_and_as_transcripts(three: Eng
     assert line.headed == len(three.framing.content.encode("To Bob: "))
 
 
+@pytest.mark.slow
 def test_a_direct_reading_is_measured_and_enforcement_of_it_is_not(three: Engine) -> None:
     found = measure(talks(2, direct=True), three, parts={"differential"})
     effects = arms(found, BOB, "same-length")
@@ -159,6 +160,7 @@ def test_a_score_of_a_direct_reading_is_refused_under_enforcement(three: Engine,
         stage.rows("reply")
 
 
+@pytest.mark.slow
 def test_progress_ends_at_all_and_everything_that_was_encoded_is_given_up(three: Engine) -> None:
     heard, before = list[tuple[int, int]](), three.fullness
     measure(talks(2), three, tell=lambda what, done, of: heard.append((done, of)))

@@ -145,6 +145,7 @@ def test_every_reading_of_the_game_is_drawn_and_leaks_in_red() -> None:
     assert "could not be drawn" not in page.words
 
 
+@pytest.mark.slow
 def test_a_leak_of_what_is_in_no_transcript_is_said() -> None:
     lost = sample.edges()[0].model_copy(update={"message": "#12", "path": (), "verdict": "unlabelled"})
     assert "1 leaking reading could not be drawn" in Page(html(sample.report(edges=(*sample.edges(), lost)))).words
@@ -237,6 +238,7 @@ def test_boxes_stand_apart_in_the_columns_of_their_authors_and_time_runs_down() 
     assert all(x >= 0 and x + BOX_WIDTH <= drawing.width for x, _ in boxes(drawing))
 
 
+@pytest.mark.slow
 def test_a_plot_shows_zero_as_zero_and_takes_the_colour_of_the_page() -> None:
     measurement = sample.measurement()
     first, *_ = pairs(measurement, plot_effects)

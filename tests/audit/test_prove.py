@@ -61,6 +61,7 @@ def test_a_digest_is_of_all_rows_of_all_that_the_reader_says_in_order(three: Eng
     assert one.audit.before != one.audit.after
 
 
+@pytest.mark.slow
 def test_the_same_bits_whichever_strides_others_prove_in(three: Engine) -> None:
     one, other = (prove(talks(2), three, stride=stride, of="alice") for stride in (8, 64))
     assert {proof.conclusion for proof in (one, other)} == {"holds"}
@@ -124,6 +125,7 @@ def test_a_secret_of_one_token_without_another_game_has_no_other_words(three: En
     assert prove([game], three, of="ada", swap="absent").conclusion == "holds"
 
 
+@pytest.mark.slow
 def test_what_enforcement_refuses_or_the_context_cannot_hold_is_skipped_and_the_rest_goes_on(three: Engine) -> None:
     direct, long = talk(0, direct=True), talk(1, secret="figs " * 4000)
     proof = prove([direct, long, *talks(2)], three, of="alice")

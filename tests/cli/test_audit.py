@@ -202,6 +202,7 @@ def test_repair_is_audited_as_played_and_as_planned(agentcho: Command) -> None:
         assert f"--repair {repair}" in report("played.json").subject.environment["played by"]
 
 
+@pytest.mark.slow
 def test_a_way_of_reading_is_audited_as_played_and_as_planned(agentcho: Command) -> None:
     for leakage, code in (("audit", 1), ("enforce", 0)):
         for way in ("in-place", "ape:0.9,0.8"):

@@ -93,6 +93,7 @@ def test_nohup_stays(here: Path) -> None:
     assert last().status == "done"
 
 
+@pytest.mark.slow
 def test_a_killed_run_has_died(agentcho: Command, here: Path) -> None:
     path = chain(here, "os.kill(os.getpid(), signal.SIGKILL)")
     assert ran("run", path, "--model", "fake", "--games", "3", "--at-once", "1").returncode == -signal.SIGKILL
@@ -161,6 +162,7 @@ def test_a_second_writer_is_refused_and_told_of_the_first(here: Path, claim: str
     assert "is being written by process " in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_is_one_line_and_what_was_over_stays(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_full_standard_output_is_one_line(here: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_told_and_nothing_is_lost(here: Path) -> None:
     words = [sys.executable, "-c", MAIN, *PLAY, "--games", "20", "--at-once", "1"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
@@ -206,6 +209,7 @@ def test_a_reader_that_goes_away_is_told_and_nothing_is_lost(here: Path) -> None
     assert last().finished()
 
 
+@pytest.mark.slow
 def test_a_reader_that_reads_no_further_is_no_failure_to_tell_of(agentcho: Command, here: Path) -> None:
     agentcho(*PLAY)
     command = [sys.executable, "-c", MAIN, "show", "last"]

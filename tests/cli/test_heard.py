@@ -144,6 +144,7 @@ def test_a_line_that_is_gone_is_no_traceback(agentcho: Command, here: Path) -> N
         assert exported.code == 0 or "parents must stand earlier" in one_line(exported)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (weights_path() / "model.safetensors").is_file(), reason="there are no weights")
 @pytest.mark.parametrize("leakage", ["audit", "enforce"])
 def test_on_the_understudy_itself(agentcho: Command, here: Path, leakage: str) -> None:

@@ -104,6 +104,7 @@ def test_nothing_is_played_twice_and_more_games_are_added(
     assert {row.games for table in exported().tables for row in table.rows} == {4}
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_used_up_leaves_the_rest_for_the_same_command(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_budget_that_is_used_up_leaves_the_rest_for_the_same_command(
 CHOREOGRAPHED = ("choreographed, serial", "choreographed, parallel")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     say, count = Agent.say, list[int]()
 

@@ -81,6 +81,7 @@ def test_a_sweep_is_planned_played_printed_and_written(agentcho: Command, here: 
     assert more.err.startswith("new in the grid: strategy=none seed=1 temperature=1; ")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bare")
 def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(agentcho: Command, here: Path) -> None:
     (here / "f.yaml").write_text(FILE)
@@ -205,6 +206,7 @@ key_env = "FAR"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bare")
 def test_models_behind_apis_stand_in_a_file_and_their_keys_nowhere(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch

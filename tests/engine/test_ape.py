@@ -79,6 +79,7 @@ def test_a_decode_weighs_as_the_definition_has_it(family: Family, engines: Engin
     assert read.gap(after, read.ids[1:]) < 1e-4
 
 
+@pytest.mark.slow
 @kinds
 def test_a_prefill_weighs_too_and_what_reads_it_beside_others_has_all_of_them_beside_it(
     family: Family, engines: Engines

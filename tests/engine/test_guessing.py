@@ -263,6 +263,7 @@ def test_a_stop_string_ends_it_where_it_would_have(llama: Engine, stop: tuple[st
     llama.release(prompt)
 
 
+@pytest.mark.slow
 def test_rows_that_keep_logits_or_ask_how_likely_they_are_go_one_by_one(llama: Engine) -> None:
     forced = tuple(llama.framing.content.encode(TEXT))
     for asked in ({"logits": True}, {"logprobs": 0}):

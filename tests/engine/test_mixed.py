@@ -122,6 +122,7 @@ def played(side: Side, exact: bool = False) -> list[float]:
     return [side.gap(id, name) for id, name in zip(ids, (*names, "one"), strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", named("llama", "qwen3", "gemma2", "phi3", "gpt_neox", "cohere2", quick="llama"))
 @pytest.mark.parametrize("exact", [False, True], ids=["fast", "exact"])
 def test_each_says_what_it_says_alone_through_pefts_own_forward(
@@ -246,6 +247,7 @@ def test_what_is_no_plain_lora_is_refused_beside_others(
     assert torch.equal(base.score("so it is"), before)
 
 
+@pytest.mark.slow
 def test_exact_bits_do_not_depend_on_the_adapters_beside(base: Engine, tmp_path: Path) -> None:
     one, two = (base.mix(llama(tmp_path, seed)) for seed in (1, 2))
 

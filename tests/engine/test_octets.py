@@ -166,6 +166,7 @@ def gaps(stage: Stage) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [cell for cell in each(*QUICK) if cell.id not in EXPERTS])
 def test_what_is_said_is_what_the_oracle_says_that_rounds_by_hand(family: Family, engines: Engines) -> None:
     """But for a number here and there that lies between two of 8 bits, and may become either."""
@@ -257,6 +258,7 @@ def story(engine: Engine) -> list[EncodingId]:
     return ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["host", "disk", "dropped"])
 def test_what_left_the_store_comes_back_to_the_bit_and_the_same_is_said(
     fresh: Fresh, tmp_path: Path, where: str
@@ -286,6 +288,7 @@ def test_in_the_deterministic_profile_no_bit_depends_on_who_is_beside(fresh: Fre
     assert torch.equal(said(beside), said(0))
 
 
+@pytest.mark.slow
 def test_guessed_words_are_the_same_words(engines: Engines) -> None:
     """Of a model that is seldom in two minds: which of two numbers of 8 bits one becomes depends on the forward."""
     engine = engines.understudy(kv_dtype="int8")

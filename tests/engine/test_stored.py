@@ -178,6 +178,7 @@ def test_after_a_refusal_new_rows_have_copies(llama: Engine, monkeypatch: pytest
     engine.cancel(row.id for row in engine.debug.calls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("refused", "result", "detail"),
     [

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_debate_prints_its_spans() -> None:
     example = Path(__file__).parents[2] / "examples" / "telemetry.py"
     ran = subprocess.run([sys.executable, str(example)], capture_output=True, text=True)

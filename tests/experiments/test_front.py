@@ -82,6 +82,7 @@ def test_columns_that_only_reuse_have_no_such_table() -> None:
     assert "fidelity against cost" not in told
 
 
+@pytest.mark.slow
 def test_a_picture_of_it_is_written_the_same_each_time(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("one.png", "two.png", "other.png")]
     for file in files[:2]:

@@ -168,6 +168,7 @@ def test_no_story_and_no_set_of_words_that_is_compared_on_is_in_the_corpus(tmp_p
     assert [text for text in facts if text in whole]
 
 
+@pytest.mark.slow
 def test_a_judge_is_asked_once_and_what_it_said_is_kept(tmp_path: Path) -> None:
     chosen = sets("generators", tmp_path, {}, PUBLISHED)
     request = PaperRequest(("2",), 2, True, "generators", chosen, "agentcho paper")
@@ -249,6 +250,7 @@ def work_of(folder: Path, tables: tuple[Any, ...], games: int, quick: bool, fake
     return Reproduction(world(folder, fake=fake, max_tokens=8), request, Phases(folder / "phases.jsonl", None))
 
 
+@pytest.mark.slow
 def test_all_of_it_takes_hours_and_what_is_quick_minutes(tmp_path: Path) -> None:
     parts = estimated(work_of(tmp_path, NAMES, FULL, quick=False))
     assert [part.what for part in parts] == ["games", "adapters", "times"]
@@ -284,12 +286,13 @@ def test_it_is_said_where_the_gain_is_reached_where_not_and_why() -> None:
     rows = [timed("2 branches", "baseline", 1, 0.2), timed("2 branches", "choreographed:audit", 1.2, 0.1)]
     rows += [timed("16 branches", "baseline", 1, 0.75), timed("16 branches", "choreographed:audit", 2.5, 0.1)]
     (told,) = reached(rows)
-    assert "2.2 times sooner end to end 16 branches (2.50), and not at the other 1 points" in told
+    assert "2.2 times sooner end to end at 16 branches (2.50), and not at 2 branches (1.20); " in told
     assert "25% of its time" in told
     assert "4.00 times" in told
     (told,) = reached(rows[:2])
-    assert "nowhere, and not at any of 1 points" in told
+    assert "2.2 times sooner end to end nowhere: not at 2 branches (1.20); " in told
     assert "80% of its time" in told
+    assert "2.2 times sooner end to end at 16 branches (2.50); " in reached(rows[2:])[0]
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def test_every_cell_plays_the_same_games_and_differences_are_paired(tmp_path: Pa
     assert (more.span.low, more.span.high, more.games) == (1, 1, 5), "paired, so nothing is left of the tasks"
 
 
+@pytest.mark.slow
 def test_each_option_by_itself_counts_each_game_once(tmp_path: Path) -> None:
     found = sweep(tmp_path, {"plus": [0, 1, 3], "top_p": [0.5, 1.0], "run.seed": [1, 2]}, games=3)
     effects = {(each.axis, each.value): each.found for each in found.effects if each.metric == "score"}
@@ -94,6 +95,7 @@ def stop(monkeypatch: pytest.MonkeyPatch, out: Path, left: int) -> None:
             sweep(out, {"plus": [0, 1]}, games=4, at_once=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 5])
 def test_a_sweep_that_was_stopped_goes_on_and_repeats_nothing(
     tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +125,7 @@ def test_what_was_said_in_a_game_that_was_stopped_is_said_again(
     assert {e.attempt for e in second.games()[2]} == {2}
 
 
+@pytest.mark.slow
 def test_more_games_and_more_values_play_only_what_lacks(tmp_path: Path) -> None:
     sweep(tmp_path, {"plus": [0, 1]}, games=2)
     engine = Counts()
@@ -133,6 +136,7 @@ def test_more_games_and_more_values_play_only_what_lacks(tmp_path: Path) -> None
     assert [cell.over for cell in few.cells] == [1]
 
 
+@pytest.mark.slow
 def test_a_changed_grid_is_told(tmp_path: Path) -> None:
     def change(grid: dict[str, list[Any]], **more: Any) -> Any:
         found = prepared(asked(tmp_path, grid, games=1, **more))
@@ -175,6 +179,7 @@ def test_a_source_that_has_changed_is_told_before_anything_is_played(
         sweep(tmp_path, {"plus": [0]}, games=2, engine=Counts(0))
 
 
+@pytest.mark.slow
 def test_a_game_that_fails_is_counted_and_leaves_the_others_alone(tmp_path: Path) -> None:
     found = sweep(tmp_path, {"fails": [[], [1, 2]]}, games=4)
     assert [cell.over for cell in found.cells] == [4, 2]

@@ -155,6 +155,7 @@ def config(engines: Engines, folders: dict[str, Path], **more: Any) -> RunConfig
     return RunConfig(**given, models=models, **more)
 
 
+@pytest.mark.slow
 def test_adapters_of_one_base_are_one_engine_and_others_have_their_own(
     folders: dict[str, Path], engines: Engines, tmp_path: Path
 ) -> None:

@@ -206,6 +206,7 @@ def test_models_are_loaded_beside_the_event_loop(loop: Callable[..., Any], monke
     assert ticks == [1]
 
 
+@pytest.mark.slow
 def test_at_once_is_of_each_run(loop: Callable[..., Any], tmp_path: Path) -> None:
     engine = FakeEngine()
 

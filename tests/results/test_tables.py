@@ -139,6 +139,7 @@ def test_threads_read_and_give_up_side_by_side() -> None:
     assert len(arrow.KEPT) <= 5
 
 
+@pytest.mark.slow
 def test_a_process_ends_well_with_tables_in_every_hand() -> None:
     code = (
         "import polars, pyarrow; from agentcho.results.table import Table, column;"

@@ -503,6 +503,7 @@ def test_what_is_read_again_and_again_outlives_what_came_after_it() -> None:
     play(body)
 
 
+@pytest.mark.slow
 def test_what_nobody_reads_is_not_made_ready_for_others_without_end(tmp_path: Path) -> None:
     def put_off(at: Asked) -> int:
         return len(at.engine.debug.deferred)

@@ -6,7 +6,7 @@ Does not know: what is said, how times are shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -72,13 +72,17 @@ def reached(rows: Sequence[Timed]) -> tuple[str, ...]:
     found = []
     for arm in dict.fromkeys(row.arm for row in rows if row.arm != BASELINE):
         own = [row for row in rows if row.arm == arm]
-        there = [row for row in own if row.seconds_ratio.middle >= GAIN]
         best = max(own, key=lambda row: row.seconds_ratio.middle)
-        where = ", ".join(f"{row.subject} ({row.seconds_ratio.middle:.2f})" for row in there) or "nowhere"
-        short = len(own) - len(there)
-        rest = "" if not short else f", and not at {'the other ' if there else 'any of '}{short} points"
+        there = _points(row for row in own if row.seconds_ratio.middle >= GAIN)
+        short = _points(row for row in own if row.seconds_ratio.middle < GAIN)
+        where = f"at {there}{', and' if short else ''}" if there else "nowhere:"
+        rest = f" not at {short}" if short else ""
         found.append(f"{arm}: {GAIN} times sooner end to end {where}{rest}; {_why(baseline[best.subject], best)}")
     return tuple(found)
+
+
+def _points(rows: Iterable[Timed]) -> str:
+    return ", ".join(f"{row.subject} ({row.seconds_ratio.middle:.2f})" for row in rows)
 
 
 def _why(baseline: Timed, best: Timed) -> str:

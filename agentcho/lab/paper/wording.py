@@ -137,17 +137,17 @@ def _tested(table: TableFound, row: RowFound, name: str) -> Iterator[tuple[str, 
 
 def _brought_back(table: TableFound) -> Iterator[tuple[str, ...]]:
     """For each tuned row, by the first score: the baseline, the same way of reading before tuning, after it, and the
-    share of the loss that is made good; none where reuse lost nothing."""
+    share of the loss that is made good; none where the interval of the loss has no loss in it too."""
     name = table.scores[0]
-    say = _sayer(table, name)
-    scored = {row.label: row.scores[name].mean for row in table.rows if name in row.scores}
-    means = {label: mean.value for label, mean in scored.items() if mean.games}
+    say, scored = _sayer(table, name), {row.label: row.scores[name] for row in table.rows if name in row.scores}
+    there = {label: score for label, score in scored.items() if score.mean.games}
     for row in (each for each in table.rows if each.adapter == "tuned"):
         before = next(each.label for each in table.rows if each.adapter == "none" and _alike(each, row))
-        if row.against is not None and {row.against, before, row.label} <= means.keys():
-            baseline, reused, tuned = means[row.against], means[before], means[row.label]
-            lost = baseline - reused
-            share = f"{(tuned - reused) / lost:.0%}" if lost > 0 else "nothing was lost"
+        if row.against is not None and {row.against, before, row.label} <= there.keys():
+            baseline, reused, tuned = (there[label].mean.value for label in (row.against, before, row.label))
+            found = there[before].difference
+            lost = found is not None and found.span.high < 0
+            share = f"{(tuned - reused) / (baseline - reused):.0%}" if lost else "no loss is shown"
             yield (row.label, name, say(baseline), say(reused), say(tuned), share)
 
 

@@ -65,6 +65,7 @@ def test_no_reader_can_tell_by_a_bit_in_eight(models: Models) -> None:
     assert result.compared == BITWISE
 
 
+@pytest.mark.slow
 def test_with_nothing_enforced_the_same_pairs_tell() -> None:
     """Else the comparison would be blind."""
     result = compared(40, count(3_000_000), sets, ("roomy",), leakage="audit", most=1000)

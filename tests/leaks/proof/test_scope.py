@@ -74,6 +74,7 @@ def test_three_kinds_of_audiences() -> None:
     assert all(who.everyone or who.readers.bit_count() <= 2 for who in kinds)
 
 
+@pytest.mark.slow
 def test_beginnings_come_to_the_whole() -> None:
     scope = Scope(3, 3, "three kinds", ordered=False)
     explorer, parts = Explorer(scope), Found()
@@ -90,6 +91,7 @@ def explored(scope: Scope, way: str = "auto") -> Found:
     return Explorer(scope, way).explore((), scope.renamings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_leaks_in_two_agents_three_messages(way: str) -> None:
     found = explored(Scope(2, 3), way)

@@ -94,6 +94,7 @@ def _asked(rules: Rules, one: object, other: object) -> list[Truth]:
     return [*over, *serves, cone, rules.public(one, other), rules.refused(one), rules.repaired(one)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rule_is_to_the_solver_what_it_is_when_it_is_computed(seed: int) -> None:
     said = told(played(Random(seed), 3, WAYS[0]))
