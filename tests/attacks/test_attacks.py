@@ -22,6 +22,7 @@ from .planted import case, p_of
 LEARNED = [linear, mlp, pytest.param(inversion, marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", LEARNED)
 def test_a_planted_secret_is_found_and_told_in_bits(attack: Attack) -> None:
     planted = case(3.0)

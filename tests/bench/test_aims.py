@@ -109,6 +109,7 @@ def quoting() -> Workflow:
     return workflow(head | {"messages": [told, first, quote]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [BASELINE, ENFORCE])
 def test_forced_words_are_guessed_as_spoken_ones_are(engine: Engine, way: str) -> None:
     """What is quoted takes fewer forwards, and what was never said before takes one a token; the words, and the tokens

@@ -50,6 +50,7 @@ def finish(bench: Bench) -> None:
         bench.engine.step(deterministic=True)
 
 
+@pytest.mark.slow
 def test_each_attack_gets_one_error_of_ours_and_hurts_nobody(bench: Bench, ids: tuple[EncodingId, ...]) -> None:
     [alone] = bench.engine.submit([GOOD])
     finish(bench)

@@ -39,6 +39,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> list[Threads]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("display", ["plain", "none"])
 def test_a_run_on_a_cluster_is_shown_and_recorded_as_one_here(
     agentcho: Command, pool: list[Threads], display: str

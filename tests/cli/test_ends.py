@@ -72,6 +72,7 @@ def test_a_signal_ends_a_run_as_ctrl_c_does(here: Path, name: str, before: str) 
     assert not (run.path / "writer.json").exists()
 
 
+@pytest.mark.slow
 def test_a_library_call_leaves_signals_alone(here: Path) -> None:
     code = (
         "import signal, agentcho; from agentcho.testing import FakeEngine; before = signal.getsignal(signal.SIGTERM)\n"

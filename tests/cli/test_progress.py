@@ -243,6 +243,7 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("late", "loading")
 @pytest.mark.parametrize("command", PLAYING)
 def test_a_command_that_plays_says_how_far_it_is(agentcho: Command, command: str) -> None:
@@ -256,6 +257,7 @@ def test_a_command_that_plays_says_how_far_it_is(agentcho: Command, command: str
     assert "games/" not in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loading")
 @pytest.mark.parametrize("command", PLAYING)
 def test_a_short_command_says_nothing_of_it(agentcho: Command, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,6 +340,7 @@ def tables(agentcho: Command) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_tables_are_printed_off_a_terminal_too(tables: dict[str, str]) -> None:
     assert "outcomes of 3 games" in tables["games"]
     for out in (tables["run"], tables["games"]):

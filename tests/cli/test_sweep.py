@@ -328,6 +328,7 @@ class Fails(agentcho.Scenario):
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bare")
 def test_games_that_fail_are_in_the_table_and_the_exit_code_is_1(agentcho: Command, here: Path) -> None:
     (here / "fails.py").write_text(FAILS)

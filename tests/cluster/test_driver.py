@@ -83,6 +83,7 @@ def test_whoever_plays_it_is_the_same_run(tmp_path: Path, workers: int, at_once:
     assert SavedRun(played.record or tmp_path).status == "done"
 
 
+@pytest.mark.slow
 def test_the_record_says_what_one_process_would_say(tmp_path: Path) -> None:
     with threads() as pool:
         mine, other = (SavedRun(run.record or tmp_path) for run in (there(pool, tmp_path), here(tmp_path)))

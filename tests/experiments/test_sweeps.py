@@ -260,6 +260,7 @@ def test_a_disk_that_is_full_ends_the_whole_sweep(tmp_path: Path, monkeypatch: p
         sweep(tmp_path, {"plus": [0, 1]})
 
 
+@pytest.mark.slow
 def test_without_the_library_there_are_means_and_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tested = sweep(tmp_path, {"plus": [0, 1]}, games=3)
     monkeypatch.setattr("agentcho.lab.sweep.figures.find_spec", lambda name: None)
@@ -272,6 +273,7 @@ def test_without_the_library_there_are_means_and_differences(tmp_path: Path, mon
     assert not any("p" in row for row in bare.figures())
 
 
+@pytest.mark.slow
 def test_all_of_it_is_written(tmp_path: Path) -> None:
     found = sweep(tmp_path, TWO, games=2)
     assert read_result(tmp_path / "sweep.json") == found

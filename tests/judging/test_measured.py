@@ -142,6 +142,7 @@ def test_ways_are_known_by_name() -> None:
             asked(10, *names, tasks=tasks)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_command_line")
 def test_the_command_prints_and_writes(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -109,6 +109,7 @@ def reader(record: EncodingRecord, authors: dict[str, str | None]) -> str | None
     return authors[record.message] if record.recipe == "author" else record.caller
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts)

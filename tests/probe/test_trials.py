@@ -65,6 +65,7 @@ def test_a_count_that_every_prompt_has_is_no_reuse() -> None:
     assert report.conclusion == "not seen"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["nothing", "hides"])
 def test_without_a_hit_that_can_be_seen_nothing_is_clean(how: str) -> None:
     report = probed(Simulated("key", "salt", **{how: True}))

@@ -60,6 +60,7 @@ def words(played: agentcho.Played) -> list[tuple[str, ...]]:
     return [tuple(sorted(f"{m.id} {m.text}" for m in game.messages())) for game in played.games]
 
 
+@pytest.mark.slow
 def test_runs_at_once_on_one_engine_share_its_steps_and_say_what_they_say_alone(loop: Callable[..., Any]) -> None:
     engine = FakeEngine()
     alone = {seed: agentcho.run(DILEMMA, engine=engine, games=2, seed=seed, display="none") for seed in range(3)}
