@@ -236,14 +236,6 @@ SHARED = (
         (f"{SLOTS}::test_of_a_longer_slot_nothing_stays_behind_a_shorter_one_that_takes_its_place",),
     ),
     Mutant(
-        "go on with the parts of a call that was cancelled",
-        "an equal call would leave out the tokens that the cancelled one encoded into pages that are given up",
-        "agentcho/engine/scheduler.py",
-        "            call.own.written = 0  # another call that needs it begins from its first token\n",
-        "",
-        (f"{SCHEDULING}::test_equal_prefills_share_the_parts_and_one_may_be_cancelled_in_between",),
-    ),
-    Mutant(
         "out with the oldest and not with the least used",
         "what is read again and again would leave the store first, and be made again and again",
         "agentcho/engine/cache.py",
@@ -403,8 +395,8 @@ ENDINGS = (
         "feed a sampled stop token twice",
         "it is the first of the closing already: who reads the message would read it twice",
         "agentcho/engine/generation.py",
-        'self._end("stop", ())',
-        'self._end("stop", (token,))',
+        "            self.feed = self._closing\n",
+        "            self.feed = (self._closing[0], *self._closing)\n",
         (f"{ENGINE_TESTS}::test_a_sampled_stop_token_is_the_first_of_the_closing",),
     ),
     Mutant(
