@@ -16,6 +16,7 @@ from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
 from agentcho.lab.bench.result import read_result
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.leaks.result import read_leaks
 from agentcho.tasks import task_set
 from agentcho.tasks.formats import formats
 from agentcho.tasks.sets import TaskSet, generators
@@ -158,3 +159,18 @@ def _enforcing(file: str) -> list[float]:
     first = {(one.subject, one.arm): median(one.values["ttft"]) for one in figures}
     arms = "choreographed:enforce", "choreographed:audit"
     return [took / first[subject, arms[1]] for (subject, arm), took in first.items() if arm == arms[0]]
+
+
+def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
+    """As many as it says, in each kind and by each way of reusing what authors encoded; no more of the rest."""
+    rows = read_leaks(DOCS / "results" / "leaks.json").rows
+    told = " ".join((DOCS.parent / "README.md").read_text().split())
+    linear = [row for row in rows if row.attack == "linear" and row.way not in ("audience", "text")]
+    assert {(row.exact, row.tested) for row in linear} == {(500, 500)}
+    assert "a linear probe wrote out all of 500 codes, names, plans or preferences" in told
+    assert {row.kind for row in linear} == {"codes", "names", "plans", "preferences"}
+    assert any("+" in row.way for row in linear), "repaired or not"
+    attacks = {row.attack for row in rows if row.way == "audience" and row.verdict == "no more than the text"}
+    assert {row.verdict for row in rows if row.way == "audience" and row.attack in attacks} == {"no more than the text"}
+    assert len(attacks) == 4
+    assert "none of four attacks told more than the sentence's text" in told

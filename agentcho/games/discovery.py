@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -63,17 +64,26 @@ def listing(section: Section) -> Iterator[Found | Unreadable]:
 def _files(section: Section) -> Iterator[tuple[Path, Origin, str | None]]:
     for path in _sources(Path(section)):
         yield path, "here", None
-    for entry in _entries(section, tuple(sys.path)):
+    for entry in _entries(section, tuple((place, _changed(place)) for place in sys.path)):
         if path_of := _module_file(entry.module):
             yield path_of, "entry point", entry.module
     for path in _sources(shipped(section)):
         yield path, "shipped", None
 
 
-@cache
-def _entries(section: Section, places: tuple[str, ...]) -> list[EntryPoint]:
-    """What packages bring that are installed in `places`; asked for once, since it goes through all that is there."""
+@lru_cache(maxsize=8)
+def _entries(section: Section, places: tuple[tuple[str, int], ...]) -> list[EntryPoint]:
+    """What packages bring that are installed in `places`, each with when it was changed: it goes through all that is
+    there, and is asked for again where something was installed or removed."""
     return sorted(entry_points(group=f"agentcho.{section}"), key=lambda entry: entry.name)
+
+
+def _changed(place: str) -> int:
+    """When something was last put there or taken away; 0 where there is nothing."""
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _sources(folder: Path) -> list[Path]:

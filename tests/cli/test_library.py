@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_here_comes_before_entry_points_and_these_before_shipped(here: Path, mon
     assert discovery.find("scenarios", "toss").path.resolve() == mine
     assert discovery.find("scenarios", "debate").origin == "here"
     assert "coins_for_test" not in sys.modules
+
+
+def test_a_package_that_is_installed_while_the_process_runs_is_found(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that was removed is not any more: what is kept is kept for folders as they are."""
+    (here / "site").mkdir()
+    monkeypatch.syspath_prepend(here / "site")
+    with pytest.raises(ScenarioNotFound):
+        discovery.find("scenarios", "toss")
+    entry_point(monkeypatch, here)
+    assert discovery.find("scenarios", "toss").origin == "entry point"
+    rmtree(here / "site/coins_for_test-1.dist-info")
+    with pytest.raises(ScenarioNotFound):
+        discovery.find("scenarios", "toss")
 
 
 def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:

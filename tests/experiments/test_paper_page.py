@@ -77,6 +77,16 @@ def test_nothing_is_said_of_rows_without_a_game() -> None:
     assert back(ALL, games=0) == ()
 
 
+def test_of_a_tuned_row_that_has_no_fellow_nothing_is_said() -> None:
+    """In a file that somebody else wrote, say."""
+    table = found(ALL).tables[0]
+    alone = table.model_copy(update={"rows": tuple(row for row in table.rows if row.adapter == "tuned")})
+    for changed in (alone, table.model_copy(update={"scores": ()})):
+        assert not any(
+            grid.title.endswith(BACK) for grid in grids(found(ALL).model_copy(update={"tables": (changed,)}))
+        )
+
+
 def test_the_page_begins_with_what_tuning_brings_back_and_has_every_table() -> None:
     made = text(found(ALL))
     told = "all right 90.0% in the baseline, 10.0% reused, 70.0% tuned (75% of what was lost)"

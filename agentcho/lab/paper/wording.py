@@ -138,15 +138,15 @@ def _tested(table: TableFound, row: RowFound, name: str) -> Iterator[tuple[str, 
 def _brought_back(table: TableFound) -> Iterator[tuple[str, ...]]:
     """For each tuned row, by the first score: the baseline, the same way of reading before tuning, after it, and the
     share of the loss that is made good; none where the interval of the loss has no loss in it too."""
-    name = table.scores[0]
+    name = next(iter(table.scores), "")
     say, scored = _sayer(table, name), {row.label: row.scores[name] for row in table.rows if name in row.scores}
     there = {label: score for label, score in scored.items() if score.mean.games}
     for row in (each for each in table.rows if each.adapter == "tuned"):
-        before = next(each.label for each in table.rows if each.adapter == "none" and _alike(each, row))
+        before = next((each.label for each in table.rows if each.adapter == "none" and _alike(each, row)), "")
         if row.against is not None and {row.against, before, row.label} <= there.keys():
             baseline, reused, tuned = (there[label].mean.value for label in (row.against, before, row.label))
             found = there[before].difference
-            lost = found is not None and found.span.high < 0
+            lost = found is not None and found.span.high < 0 and reused < baseline
             share = f"{(tuned - reused) / (baseline - reused):.0%}" if lost else "no loss is shown"
             yield (row.label, name, say(baseline), say(reused), say(tuned), share)
 
