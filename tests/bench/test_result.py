@@ -227,8 +227,10 @@ def test_a_gpu_has_its_own(tmp_path: Path) -> None:
     assert "not been run" not in page(tmp_path)
 
 
-@pytest.mark.parametrize(("repeats", "said"), [(1, "met, in 1 repeat"), (4, "met, in 4 repeats"), (5, "met")])
-def test_what_is_met_in_few_repeats_says_so(repeats: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("repeats", "said"), [(1, "reached, in 1 of 5 repeats"), (4, "reached, in 4 of 5 repeats"), (5, "met")]
+)
+def test_nothing_is_called_met_in_fewer_than_five_repeats(repeats: int, said: str) -> None:
     found = result(FIRST, stepwise=False).model_copy(update={"repeats": repeats})
     met, missed = (Target(what="x", bound=1, reached=spread([each]), note="", words="same") for each in (2.0, 0.5))
     assert found.verdict(met) == said

@@ -44,20 +44,30 @@ def test_a_crowd_reads_its_prompt_the_document_and_the_last_words() -> None:
     assert len({message.text for message in briefs}) == 2 * GROUP
 
 
+def test_a_crowd_whose_prompts_begin_alike_says_the_same_words() -> None:
+    apart, alike = crowd(GROUP, 20, 1), crowd(GROUP, 20, 1, shared_first=True)
+    assert alike.messages[-1].parents == ("document", "brief agent7", "agent7 1")
+    assert [message.text for message in alike.messages] == [message.text for message in apart.messages]
+
+
 def test_each_arm_is_asked_for_its_own_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With times by which the baseline is late from 17 agents on, and the others from 41."""
+    """With times by which the baseline is late from 17 agents on, where prompts begin alike from 33 on, and the others
+    from 41 on."""
 
     def taken(engine: Engine, trace: Workflow, arm: str) -> float:
-        agents = len(trace.agents)
-        return 9.0 if agents > (16 if arm == BASELINE else 40) else 1.0
+        alike = trace.messages[-1].parents[0] == "document"
+        return 9.0 if len(trace.agents) > (40 if arm != BASELINE else 32 if alike else 16) else 1.0
 
     monkeypatch.setattr("tools.bench.room.first_token", taken)
     monkeypatch.setattr("tools.bench.room.with_words", judged)
-    found = {each.arm: each.values for each in room(engine, [AUDIT, BASELINE], 10, None, 2, 1, quiet)}
-    assert found[AUDIT]["agents"] == (40, 40)
-    assert found[BASELINE]["agents"] == (16, 16)
-    assert found[AUDIT]["limit"] == (2.0, 2.0)
-    assert found[AUDIT]["kl"] == (0.5,)
+    figures = room(engine, [AUDIT, BASELINE], 10, None, 2, 1, quiet)
+    assert [(each.subject, each.arm, each.values["agents"]) for each in figures] == [
+        ("a document of 10 words", AUDIT, (40, 40)),
+        ("a document of 10 words", BASELINE, (16, 16)),
+        ("a document of 10 words, which stands first", AUDIT, (40, 40)),
+        ("a document of 10 words, which stands first", BASELINE, (32, 32)),
+    ]
+    assert {(each.values["limit"], each.values["kl"]) for each in figures} == {((2.0, 2.0), (0.5,))}
 
 
 def test_the_target_is_of_agents_and_counts_equal_words_alone(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """How many agents a store of keys and values has room for, so that their first tokens come in time.
 
-Every agent has a private prompt of its own, which stands first, then one document that all of them read, then the last
-words of another. They speak in groups, round by round. Does not know: how engines work.
+Every agent has a private prompt of its own, one document that all of them read, and the last words of another. They
+speak in groups, round by round. Where the private prompt stands first, as system prompts do, a cache of prefixes shares
+nothing; where the document does, it shares that, so both orders are measured. Does not know: how engines work.
 """
 
 from __future__ import annotations
@@ -30,8 +31,13 @@ MOST = 1024
 """Agents at most."""
 
 
-def crowd(agents: int, words: int, seed: int) -> Workflow:
-    """So many agents over a document of so many words; who speaks reads the last words of the group before."""
+ORDERS = {"": False, ", which stands first": True}
+"""Whether a prompt begins with the document that all read, by what is added to the name."""
+
+
+def crowd(agents: int, words: int, seed: int, shared_first: bool = False) -> Workflow:
+    """So many agents over a document of so many words; who speaks reads the last words of the group before.
+    `shared_first`: each prompt begins with the document."""
     dice = Random(seed)
     names = [f"agent{number}" for number in range(agents)]
     lines = [line("document", names[0], [], random_words(dice, words))]
@@ -44,11 +50,16 @@ def crowd(agents: int, words: int, seed: int) -> Workflow:
             group = names[first : first + GROUP]
             ids = [f"{name} {number}" for name in group]
             lines += [
-                spoken(id, name, [f"brief {name}", "document", *last], random_words(dice, SAID))
+                spoken(id, name, [*opening(name, shared_first), *last], random_words(dice, SAID))
                 for id, name in zip(ids, group, strict=True)
             ]
             last = ids[-1:]
     return whole("crowd", seed, names, lines)
+
+
+def opening(name: str, shared_first: bool) -> list[str]:
+    """What a prompt of this agent begins with."""
+    return ["document", f"brief {name}"] if shared_first else [f"brief {name}", "document"]
 
 
 def first_token(engine: Any, trace: Workflow, arm: str) -> float:
@@ -76,22 +87,29 @@ def most(fits: Callable[[int], bool], step: int = GROUP, cap: int = MOST) -> int
 def room(
     engine: Any, arms: Sequence[str], words: int, limit: float | None, repeats: int, seed: int, tell: Tell
 ) -> list[Figures]:
-    """Of each arm the "agents" that have their first tokens within the "limit" in seconds (None: `TWICE`), in the store
-    of this engine, of "tokens"; and how near their words are."""
-    subject = f"a document of {words} words"
-    few = crowd(2 * GROUP, words, seed)
-    first_token(engine, few, BASELINE)  # warm
-    within = limit or TWICE * median(first_token(engine, few, BASELINE) for _ in range(3))
-    found: dict[str, list[dict[str, float]]] = {arm: [] for arm in arms}
-    for number in range(repeats):
-        for place, arm in enumerate(turns(list(arms), number)):
-            done = number * len(arms) + place
+    """Of each order of a prompt and each arm the "agents" that have their first tokens within the "limit" in seconds
+    (None: `TWICE`), in the store of this engine, of "tokens"; and how near their words are."""
+    few = {order: crowd(2 * GROUP, words, seed, first) for order, first in ORDERS.items()}
+    first_token(engine, few[""], BASELINE)  # warm
+    within = {
+        order: limit or TWICE * median(first_token(engine, few[order], BASELINE) for _ in range(3)) for order in few
+    }
+    runs = [(order, arm, number) for number in range(repeats) for order in ORDERS for arm in turns(list(arms), number)]
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for done, (order, arm, number) in enumerate(runs):
 
-            def fits(agents: int, arm: str = arm, seed: int = seed + number, done: int = done) -> bool:
-                tell(f"runs ({arm}, {agents} agents)", done, repeats * len(arms))
-                return first_token(engine, crowd(agents, words, seed), arm) <= within
+        def fits(agents: int, order: str = order, arm: str = arm, seed: int = seed + number, done: int = done) -> bool:
+            tell(f"runs ({arm}{order}, {agents} agents)", done, len(runs))
+            return first_token(engine, crowd(agents, words, seed, ORDERS[order]), arm) <= within[order]
 
-            taken = {"agents": float(most(fits)), "limit": within, "tokens": float(engine.room[0])}
-            found[arm].append(taken)
-    figures = [Figures.of(subject, arm, found[arm]) for arm in arms]
-    return with_words(engine, few, figures)
+        taken = {"agents": float(most(fits)), "limit": within[order], "tokens": float(engine.room[0])}
+        found.setdefault((order, arm), []).append(taken)
+    return [
+        figures
+        for order in ORDERS
+        for figures in with_words(
+            engine,
+            few[order],
+            [Figures.of(f"a document of {words} words{order}", arm, found[order, arm]) for arm in arms],
+        )
+    ]

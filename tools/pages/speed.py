@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from agentcho.display.peers import ABOUT, heads_of, told
 from agentcho.display.peers import row as peer_row
 from agentcho.lab.bench.aims import family, pairs
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
-from agentcho.lab.bench.plans import UNNAMED
+from agentcho.lab.bench.plans import TRACE, UNNAMED
 from agentcho.lab.bench.result import Kind, Result, read_result
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.plots import plot_result
@@ -50,8 +50,11 @@ BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
 """The marks around a sentence of the README."""
 
 
-UNDERSTUDY = "understudy"
 STOCK = {GENERATE: "stock `generate` with caches kept by hand", CONTINUOUS: "transformers' continuous batching"}
+
+
+NOWHERE = ("", "")
+"""A gain that was not measured."""
 
 
 class Gain(NamedTuple):
@@ -66,31 +69,41 @@ class Gain(NamedTuple):
 def summary(results: Path) -> str:
     """The text of the page in short, from the same files."""
     found, elsewhere = list(_read(results).values()), known(results)
+    swept = [result for result in found if result.sweep is not None]
     flows = [result for result in found if result.bench == "workflows" and result.sweep is None]
-    # first tokens at full lengths before those at a tenth, and of several recorded workflows before those of one
-    flows.sort(key=lambda result: (result.stepwise, -len(result.subjects)))
+    flows.sort(key=lambda result: result.stepwise)
     whole = [result for result in flows if result.stepwise]
-    names = dict.fromkeys(family(subject) for result in flows for subject in result.subjects)
+    first = [result for result in flows if not result.stepwise]  # of texts at full length
+    found_in = dict.fromkeys(family(subject) for result in flows for subject in result.subjects)
+    names = sorted(found_in, key=lambda name: name.startswith(TRACE))
     gains = [
-        Gain(name, _gain(flows, name, "ttft"), _gain(whole, name, "seconds"), _said(name, flows, elsewhere))
+        Gain(
+            name,
+            _gain(first, name, "ttft") or _gain(whole, name, "ttft") or NOWHERE,
+            _gain(whole, name, "seconds") or NOWHERE,
+            _said(name, flows, elsewhere),
+        )
         for name in names
     ]
-    scales = sorted({result.scale for result in whole})
-    small = list(
-        dict.fromkeys(family(each) for result in whole if result.model == UNDERSTUDY for each in result.subjects)
-    )
-    more = {"stock": [*_stock(flows)], "debates": [*_debates(found)], "scales": scales, "small": small}
+    measured = [
+        f"{result.model.removeprefix('shape:')} over texts {result.scale:g} times as long"
+        for result in whole
+        if any(_gain([result], name, "seconds") for name in names if not name.startswith(TRACE))
+    ]
+    small = [name for name in names if name.startswith(TRACE)]
+    more = {"stock": [*_stock(flows)], "debates": [*_debates(swept)], "whole": measured, "small": small}
     return render("speed", gains=gains, **more)
 
 
-def _gain(flows: Iterable[Result], name: str, what: str) -> tuple[str, str]:
-    """Baseline over both of our ways, on the lesser of the two kinds of prompts; empty: not measured."""
-    audit, enforce = (next(_least(flows, name, arm, what), "") for arm in (AUDIT, ENFORCE))
-    return audit, enforce
+def _gain(flows: Sequence[Result], name: str, what: str) -> tuple[str, str] | None:
+    """Baseline over both of our ways, in the result in which it is least; None: not measured."""
+    audit, enforce = ([*_least(flows, name, arm, what)] for arm in (AUDIT, ENFORCE))
+    return (_lesser(audit).shown(), _lesser(enforce).shown()) if audit and enforce else None
 
 
-def _least(flows: Iterable[Result], name: str, arm: str, what: str) -> Iterator[str]:
-    """Of each result that has it; all recorded workflows of one file together."""
+def _least(flows: Iterable[Result], name: str, arm: str, what: str) -> Iterator[Spread]:
+    """Of each result that has it, on the lesser of the two kinds of prompts; all recorded workflows of one file
+    together."""
     for result in flows:
         there = [
             each for each in result.chosen(BASELINE, arm) if family(each) == name and result.values(each, arm, what)
@@ -98,35 +111,47 @@ def _least(flows: Iterable[Result], name: str, arm: str, what: str) -> Iterator[
         kinds = [[each for each in there if each.endswith(UNNAMED) is unnamed] for unnamed in (False, True)]
         both = [result.ratio(each, BASELINE, arm, what) for each in kinds if each]
         if both:
-            yield min(both, key=lambda each: each.middle).shown()
+            yield _lesser(both)
+
+
+def _lesser(ratios: Sequence[Spread]) -> Spread:
+    return min(ratios, key=lambda each: each.middle)
 
 
 def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
-    """What becomes of a workflow's words in both ways, by a result that has judged them itself, or else by the
-    comparison of that workflow."""
+    """What becomes of a workflow's words in both ways: by its comparison, where words mean something, or else by a
+    result that has judged them itself."""
     said = {"same": "as good", "changed": "changed", "unknown": "not judged"}
 
     def of(arm: str) -> str:
         own = [
             result.words(subject, arm) for result in flows for subject in result.chosen(arm) if family(subject) == name
         ]
-        worst = next((words for words in ("changed", "same") if words in own), None)
-        return said[worst or elsewhere.get((name, arm), "unknown")]
+        worst = next((words for words in ("changed", "same") if words in own), "unknown")
+        return said[elsewhere.get((name, arm), worst)]
 
     audit, enforce = of(AUDIT), of(ENFORCE)
     return audit if audit == enforce else f"`audit` {audit}, `enforce` {enforce}"
 
 
 def _stock(flows: Iterable[Result]) -> Iterator[str]:
-    """How the baseline stands beside each way of others, over all workflows that both have played to the end."""
+    """How the baseline stands beside each way of others, over all workflows of a result that both have played to the
+    end; of several results the least and the most."""
+    measured = [result for result in flows if result.stepwise]
     for arm, name in STOCK.items():
-        for result in flows:
-            if result.stepwise and (both := result.chosen(BASELINE, arm)):
-                first, whole = (result.ratio(both, arm, BASELINE, what).shown() for what in ("ttft", "seconds"))
-                yield (
-                    f"Beside {name} its first tokens come {first} times as soon, "
-                    f"and workflows end {whole} times as soon."
-                )
+        found = [(result, both) for result in measured if (both := result.chosen(BASELINE, arm))]
+        if found:
+            first, whole = (
+                _from_to([result.ratio(both, arm, BASELINE, what) for result, both in found])
+                for what in ("ttft", "seconds")
+            )
+            yield f"Beside {name} its first tokens come {first} times as soon, and workflows end {whole} times as soon."
+
+
+def _from_to(ratios: Sequence[Spread]) -> str:
+    """The least and the most of several medians; of one its interval too."""
+    middles = [each.middle for each in ratios]
+    return ratios[0].shown() if len(ratios) == 1 else f"{min(middles):.2f} to {max(middles):.2f}"
 
 
 def page(results: Path) -> str:

@@ -149,9 +149,9 @@ class Result(Frozen):
         return judged(found[0] if found else None)
 
     def verdict(self, target: Target) -> str:
-        """That of a target of this result; what is met in fewer than `FEW` repeats says in how many."""
+        """That of a target of this result; nothing is called met in fewer than `FEW` repeats."""
         few = target.verdict == "met" and self.repeats < FEW
-        return f"met, in {self.repeats} repeat{'s' if self.repeats > 1 else ''}" if few else target.verdict
+        return f"reached, in {self.repeats} of {FEW} repeats" if few else target.verdict
 
     def why_not(self, subject: str, arm: str) -> str:
         """Why an arm has no figures."""
