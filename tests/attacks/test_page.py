@@ -55,3 +55,20 @@ def test_the_page_has_a_section_where_there_is_a_file_and_is_as_it_was_where_the
     assert "\n\n\n" not in made[begin:end]
     kept = made[:begin] + made[made.index("no finding of statistics.\n") + len("no finding of statistics.\n") :]
     assert kept.split() == without.split()
+
+
+def test_a_run_after_earlier_sentences_has_a_section_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "leaks.json").write_text(result().model_dump_json())
+    alone = page(tmp_path)
+    later = result().model_copy(update={"earlier": 3})
+    (tmp_path / "leaks-earlier.json").write_text(later.model_dump_json())
+    both = page(tmp_path)
+    headings = [line for line in both.splitlines() if line.startswith(("## What a public", "### Codes"))]
+    assert [line.split(":")[0] for line in headings] == [
+        "## What a public sentence gives away",
+        "### Codes",
+        "## What a public sentence gives away, after 3 others",
+        "### Codes, after 3 others",
+    ]
+    assert both.count("which a repair may learn from.") == 1
+    assert "may learn from" not in alone

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
-from agentcho.lab.leaks.result import LCGUARD, LeaksResult, read_leaks
+from agentcho.lab.leaks.result import LCGUARD, read_leaks
 from agentcho.lab.stats import ratios
 from tools.pages.render import render, write
 
@@ -28,7 +28,8 @@ TUNED = tuple(
 )
 """Audits of a model, and of the same one trained to say what the baseline says."""
 ARMS = ("reuse", "enforce", "plain")
-GIVEN = "leaks.json"
+GIVEN = ("leaks.json", "leaks-earlier.json")
+"""What a public sentence gives away: alone, and after others, by which some ways of reading learn."""
 BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
 
 
@@ -42,7 +43,7 @@ def page(results: Path) -> str:
         tuned=list(_tuned(results)),
         rules=RULES.values(),
         benches=benches,
-        given=_given(results / GIVEN),
+        attacked=[read_leaks(results / file) for file in GIVEN if (results / file).is_file()],
         lcguard=LCGUARD,
         small=_small,
         mutants=mutants and mutants["mutants"],
@@ -56,10 +57,6 @@ def page(results: Path) -> str:
         ratio=_ratio,
         median=median,
     )
-
-
-def _given(file: Path) -> LeaksResult | None:
-    return read_leaks(file) if file.is_file() else None
 
 
 def _audits(results: Path) -> Iterator[tuple[str, str, AuditReport]]:
