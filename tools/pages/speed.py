@@ -91,7 +91,13 @@ def summary(results: Path) -> str:
         if any(_gain([result], name, "seconds") for name in names if not name.startswith(TRACE))
     ]
     small = [name for name in names if name.startswith(TRACE)]
-    more = {"stock": [*_stock(flows)], "debates": [*_debates(swept)], "whole": measured, "small": small}
+    rooms = [
+        result.ratio([subject], ENFORCE, BASELINE, "agents").shown()
+        for result in found
+        if result.bench == "room"
+        for subject in result.chosen(ENFORCE, BASELINE)
+    ]
+    more = {"stock": [*_stock(flows)], "rooms": rooms, "debates": [*_debates(swept)], "whole": measured, "small": small}
     return render("speed", gains=gains, **more)
 
 
