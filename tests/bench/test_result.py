@@ -351,3 +351,14 @@ def test_a_stall_is_beside_the_steps_right_around_it() -> None:
     }
     targets = result({("8 rows", arm): values for arm, values in times.items()}, bench="stall", repeats=1).targets
     assert [each.reached.middle for each in targets] == pytest.approx([3.0, 1.2])
+
+
+def test_of_two_results_the_page_shows_the_lesser_gain_and_all_of_stock(tmp_path: Path) -> None:
+    """One in which the workflow gains twofold and stock ends later, and one in which neither is so."""
+    for name, ours, stock in (("bench-a", 2.0, 6.0), ("bench-b", 4.0, 3.0)):
+        seconds = {BASELINE: 4.0, "generate": stock, AUDIT: ours, ENFORCE: ours}
+        values = {("debate", arm): whole(each) for arm, each in seconds.items()}
+        (tmp_path / f"{name}.json").write_text(result(values, repeats=1).model_dump_json())
+    said = summary(tmp_path)
+    assert "| debate | 1.00 | 1.00 | 1.00 | 1.00 | not judged |" in said
+    assert "workflows end 0.75 to 1.50 times as soon. Below 1, `generate` or" in said
