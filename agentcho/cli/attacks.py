@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 WAY = (
     "One or more of author, reuse, in-place, audience, text, and reuse+REPAIR, as reuse+top-k:0.15; default: author, "
-    "reuse, two that repair, audience, text."
+    "reuse, reuse+cacheblend:0.15, reuse+kvcomm:1, reuse+first-k:16, audience, text."
 )
 ATTACK = "One or more of linear, mlp, inversion, collision, asked; default: all."
 KIND = "One or more of codes, names, plans, preferences; default: all."
 SENTENCE = "Alice's public words: the same whatever the secret, or what the model says with the secret before it."
-EARLIER = "So many other public sentences of Alice stand before the one that is attacked."
+EARLIER = "So many other public sentences of Alice stand before the one that is attacked; reuse+kvcomm learns from these."
 CANDIDATES = "For how many secrets a collision search encodes the sentence; at least all that are tested."
 TEMPLATES = "How many questions the model is asked; the best one on secrets that are not tested is kept."
 AGAIN = "Go on where the benchmark of --json FILE was stopped, by what is kept in FILE.part."
@@ -48,7 +48,7 @@ def leaks(
     ] = 2000,
     candidates: Annotated[int, typer.Option(help=CANDIDATES, min=2)] = 2048,
     templates: Annotated[int, typer.Option(help=TEMPLATES, min=1, max=20)] = 20,
-    earlier: Annotated[int, typer.Option(help=EARLIER, min=0, max=8)] = 0,
+    earlier: Annotated[int, typer.Option(help=EARLIER, min=0, max=8)] = 3,
     repeats: speed.Repeats = 3,
     seed: speed.Seed = 1,
     json_: speed.Json = None,

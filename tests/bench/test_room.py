@@ -70,6 +70,20 @@ def test_each_arm_is_asked_for_its_own_number(engine: Engine, monkeypatch: pytes
     assert {(each.values["limit"], each.values["kl"]) for each in figures} == {((2.0, 2.0), (0.5,))}
 
 
+def test_one_run_that_comes_late_does_not_end_the_search(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[tuple[int, str]] = []
+
+    def late_at_first(engine: Engine, trace: Workflow, arm: str) -> float:
+        runs.append((len(trace.agents), arm))
+        return 9.0 if len(trace.agents) > 40 or (arm == AUDIT and runs.count(runs[-1]) == 1) else 1.0
+
+    monkeypatch.setattr("tools.bench.room.ORDERS", {"": False})
+    monkeypatch.setattr("tools.bench.room.first_token", late_at_first)
+    monkeypatch.setattr("tools.bench.room.with_words", judged)
+    figures = room(engine, [AUDIT], 10, None, 1, 1, quiet)
+    assert figures[0].values["agents"] == (40,)
+
+
 def test_the_target_is_of_agents_and_counts_equal_words_alone(tmp_path: Path) -> None:
     values: dict[tuple[str, str], dict[str, list[float]]] = {
         ("d", BASELINE): {"agents": [16.0]},

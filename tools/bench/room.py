@@ -29,6 +29,9 @@ TWICE = 2.0
 """A first token is in time within so many times what it takes the baseline with two groups, who have room."""
 MOST = 1024
 """Agents at most."""
+TRIES = 2
+"""A number of agents fits if their first tokens come in time in one of so many runs: what else a machine does for a
+moment makes those of a whole group late, and would end the search."""
 
 
 ORDERS = {"": False, ", which stands first": True}
@@ -100,7 +103,8 @@ def room(
 
         def fits(agents: int, order: str = order, arm: str = arm, seed: int = seed + number, done: int = done) -> bool:
             tell(f"runs ({arm}{order}, {agents} agents)", done, len(runs))
-            return first_token(engine, crowd(agents, words, seed, ORDERS[order]), arm) <= within[order]
+            trace = crowd(agents, words, seed, ORDERS[order])
+            return any(first_token(engine, trace, arm) <= within[order] for _ in range(TRIES))
 
         taken = {"agents": float(most(fits)), "limit": within[order], "tokens": float(engine.room[0])}
         found.setdefault((order, arm), []).append(taken)

@@ -29,8 +29,10 @@ MEANING = {
     AUDIENCE: "the encoding for the audience, made from what it may read (enforce)",
     TEXT: "what an adversary with the text alone encodes itself",
 }
-USUAL = (AUTHOR, REUSE, f"{REUSE}+top-k:0.15", f"{REUSE}+first-k:16", AUDIENCE, TEXT)
-"""What is measured where no way is named; top-k is CacheBlend's choice of tokens (arXiv 2405.16444)."""
+REPAIRED = tuple(f"{REUSE}+{repair}" for repair in ("cacheblend:0.15", "kvcomm:1", "first-k:16"))
+USUAL = (AUTHOR, REUSE, *REPAIRED, AUDIENCE, TEXT)
+"""What is measured where no way is named: CacheBlend (arXiv 2405.16444) and KVCOMM (arXiv 2510.12872) among others, the
+latter at a threshold by which it takes what anchors there are."""
 
 
 class Way(NamedTuple):
@@ -51,7 +53,7 @@ def way(name: str) -> Way:
     """A way by its name; `reuse+top-k:0.15` and `audience+first-k:16` repair. `ConfigError`: there is none."""
     plain, repairs, repair = name.partition("+")
     if plain not in PLAIN or (repairs and plain not in (REUSE, AUDIENCE)):
-        raise ConfigError(f"no way {name!r}; give one of {', '.join(PLAIN)}, or {REUSE}+REPAIR, as {USUAL[2]}")
+        raise ConfigError(f"no way {name!r}; give one of {', '.join(PLAIN)}, or {REUSE}+REPAIR, as {REPAIRED[0]}")
     try:
         policy = PLAIN[plain]._replace(repair=parsed_repair(repair) if repairs else None)
     except ValueError as error:
