@@ -93,7 +93,8 @@ bench-paper: .venv/.tools          ## all tables of the paper on the understudy,
 	$(BIN)/python -m tools.pages.paper docs/results docs/paper.md
 
 bench-leaks: .venv/.tools          ## what a public sentence gives away to the strongest attacks, and its part of docs/leakage.md
-	$(BIN)/agentcho bench leaks --json docs/results/leaks.json
+	$(BIN)/agentcho bench leaks --repeats 5 --earlier 0 --json docs/results/leaks.json
+	$(BIN)/agentcho bench leaks --repeats 5 --json docs/results/leaks-earlier.json
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
 bench-judge: .venv/.tools          ## whether judges pick the same over what is reused, and its part of docs/how-to/repair.md

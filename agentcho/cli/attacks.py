@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 WAY = (
     "One or more of author, reuse, in-place, audience, text, and reuse+REPAIR, as reuse+top-k:0.15; default: author, "
-    "reuse, reuse+cacheblend:0.15, reuse+kvcomm:1, reuse+first-k:16, audience, text."
+    "reuse, reuse+cacheblend:0.15, reuse+kvcomm:1 (not with --earlier 0), reuse+first-k:16, audience, text."
 )
 ATTACK = "One or more of linear, mlp, inversion, collision, asked; default: all."
 KIND = "One or more of codes, names, plans, preferences; default: all."
 SENTENCE = "Alice's public words: the same whatever the secret, or what the model says with the secret before it."
-EARLIER = "So many other public sentences of Alice stand before the one that is attacked; reuse+kvcomm learns from these."
+EARLIER = (
+    "So many other public sentences of Alice stand before the one that is attacked; reuse+kvcomm learns from these."
+)
 CANDIDATES = "For how many secrets a collision search encodes the sentence; at least all that are tested."
 TEMPLATES = "How many questions the model is asked; the best one on secrets that are not tested is kept."
 AGAIN = "Go on where the benchmark of --json FILE was stopped, by what is kept in FILE.part."
@@ -59,11 +61,11 @@ def leaks(
     from agentcho.lab.leaks.guesses import Effort
     from agentcho.lab.leaks.measured import ATTACKS, Asked
     from agentcho.lab.leaks.secrets import KINDS
-    from agentcho.lab.leaks.ways import USUAL, ways
+    from agentcho.lab.leaks.ways import usual, ways
 
     kinds, attacks = (tuple(dict.fromkeys(given)) for given in (kind or KINDS, attack or ATTACKS))
     effort = Effort(candidates, templates)
-    asked = Asked(kinds, tuple(ways(way or USUAL)), attacks, n, sentence, earlier, seed, repeats, effort)
+    asked = Asked(kinds, tuple(ways(way or usual(earlier))), attacks, n, sentence, earlier, seed, repeats, effort)
     asked.check()
     found = _measured(model, dtype, asked, json_, resume)
     from agentcho.display.attacks import sheets

@@ -21,7 +21,7 @@ from agentcho.lab.leaks.measured import Asked, Kept, measure
 from agentcho.lab.leaks.scene import SAID, natural, scene
 from agentcho.lab.leaks.secrets import drawn, kind, split
 from agentcho.lab.leaks.seen import Seen, seen
-from agentcho.lab.leaks.ways import MEANING, PLAIN, USUAL, way, ways
+from agentcho.lab.leaks.ways import MEANING, PLAIN, USUAL, usual, way, ways
 from agentcho.progress import unheard
 from tests.engines import Engines
 
@@ -114,6 +114,17 @@ def test_ways_are_named_and_what_is_none_says_what_there_is() -> None:
     for name, why in (("writer", "no way 'writer'"), ("text+first-k:2", "no way"), ("reuse+some:2", "none of first-k")):
         with pytest.raises(ConfigError, match=why):
             way(name)
+
+
+def test_what_learns_from_earlier_sentences_is_measured_after_some_alone() -> None:
+    """Without any it encodes all anew, and its row would say of it what is true of the text."""
+    assert usual(3) == USUAL
+    assert set(usual(3)) - set(usual(0)) == {"reuse+kvcomm:1"}
+    for name in ("reuse+kvcomm", "reuse+kvcomm:1", "audience+kvcomm"):
+        wrong = asked("linear", names=("author", name))
+        with pytest.raises(ConfigError, match="learns from what was read before, and nothing was"):
+            wrong.check()
+        wrong._replace(earlier=1).check()
 
 
 def asked(*attacks: str, names: Sequence[str] = ("author", "audience", "text"), n: int = 40) -> Asked:

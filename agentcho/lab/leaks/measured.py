@@ -64,10 +64,17 @@ class Asked(NamedTuple):
     effort: Effort
 
     def check(self) -> None:
-        """`ConfigError`: there is no such attack or kind, or there are not so many secrets."""
+        """`ConfigError`: there is no such attack or kind, there are not so many secrets, or a way has nothing to learn
+        from."""
         for attack in self.attacks:
             if attack not in ATTACKS:
                 raise ConfigError(f"no attack {attack!r}; give one of {', '.join(ATTACKS)}")
+        for each_way in self.ways:
+            if each_way.learns and not self.earlier:
+                raise ConfigError(
+                    f"{each_way.name} learns from what was read before, and nothing was: it would encode all anew, as "
+                    "the text is; give --earlier 1 or more, or leave it out"
+                )
         for each in self.kinds:
             drawn(kind(each), self.n, self.seed)
         split(self.n, self.seed)

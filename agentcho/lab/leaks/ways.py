@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentcho.calls.reuse import parsed_repair
+from agentcho.calls.reuse import Anchored, parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 
@@ -31,8 +31,8 @@ MEANING = {
 }
 REPAIRED = tuple(f"{REUSE}+{repair}" for repair in ("cacheblend:0.15", "kvcomm:1", "first-k:16"))
 USUAL = (AUTHOR, REUSE, *REPAIRED, AUDIENCE, TEXT)
-"""What is measured where no way is named: CacheBlend (arXiv 2405.16444) and KVCOMM (arXiv 2510.12872) among others, the
-latter at a threshold by which it takes what anchors there are."""
+"""Ways of the field: CacheBlend (arXiv 2405.16444) and KVCOMM (arXiv 2510.12872) among them, the latter at a threshold
+by which it takes what anchors there are."""
 
 
 class Way(NamedTuple):
@@ -41,6 +41,11 @@ class Way(NamedTuple):
     name: str
     policy: ReusePolicy
     turned: bool = True
+
+    @property
+    def learns(self) -> bool:
+        """Whether what was read before decides how this is read: without any, all is encoded anew."""
+        return isinstance(self.policy.repair, Anchored)
 
     @property
     def meaning(self) -> str:
@@ -59,6 +64,11 @@ def way(name: str) -> Way:
     except ValueError as error:
         raise ConfigError(f"no way {name!r}: {error}") from None
     return Way(name, policy, turned=plain not in (AUTHOR, IN_PLACE))
+
+
+def usual(earlier: int) -> tuple[str, ...]:
+    """What is measured where no way is named, after so many earlier sentences."""
+    return tuple(name for name in USUAL if earlier or not way(name).learns)
 
 
 def ways(names: Sequence[str]) -> list[Way]:
