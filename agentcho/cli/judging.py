@@ -57,7 +57,7 @@ def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: b
     from agentcho.lab.judging.measured import Kept, digest, measure, rows, target
     from agentcho.lab.judging.result import JudgeResult
     from agentcho.lab.judging.second import seconds
-    from agentcho.records.environment import machine, versions
+    from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
 
     kept = Kept.begin(file, resume, asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions())
@@ -70,7 +70,7 @@ def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: b
         dtype=engine.fingerprint["dtype"],
         device=engine.fingerprint["device"],
         digest=digest(),
-        machine=machine() | versions(),
+        machine=machine() | versions() | sources(),
         command=_command(),
         seed=asked.seed,
         leakage=asked.settings["leakage"],

@@ -27,7 +27,7 @@ from agentcho.config import RunConfig
 from agentcho.events import Over
 from agentcho.games import library
 from agentcho.games.runtime import play
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
@@ -165,6 +165,7 @@ def main() -> int:
         "format": "agentcho-textarena/1",
         **machine(),
         "versions": versions(),
+        **sources(),
         "textarena": textarena_version(),
         "seed": SEED,
         "most moves": MOST,

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, source_digest, versions
 
 from .mutant import Mutant
 from .table import MUTANTS
@@ -124,18 +124,26 @@ def run_all(names: Iterable[str] = ()) -> Iterator[Fate]:
 
 def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
     """The results as they are kept; `where` they were found is asked before, for it names the commit."""
-    rows = [
-        {
-            "name": fate.mutant.name,
-            "why": fate.mutant.why,
-            "file": fate.mutant.file,
-            "killed_by": fate.killer and fate.killer.test,
-            "said": fate.killer and fate.killer.said[:160],
-            "seconds": round(fate.seconds, 1),
-        }
-        for fate in fates
-    ]
-    return {"format": "agentcho-mutants/1", **where, "versions": versions(), "mutants": rows}
+    rows, broken = [], set[str]()
+    for fate in fates:
+        broken.add(_unit(fate.mutant.file))
+        rows.append(
+            {
+                "name": fate.mutant.name,
+                "why": fate.mutant.why,
+                "file": fate.mutant.file,
+                "killed_by": fate.killer and fate.killer.test,
+                "said": fate.killer and fate.killer.said[:160],
+                "seconds": round(fate.seconds, 1),
+            }
+        )
+    digests = " ".join(f"{name}:{source_digest(ROOT, name)}" for name in sorted(broken))
+    return {"format": "agentcho-mutants/1", **where, "versions": versions(), "modules": digests, "mutants": rows}
+
+
+def _unit(file: str) -> str:
+    """By which name digests are kept of the code that a file belongs to."""
+    return Path(file).parent.as_posix() if file.startswith("agentcho/") else file
 
 
 def main(names: list[str]) -> int:

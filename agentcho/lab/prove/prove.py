@@ -14,7 +14,7 @@ from agentcho.lab.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secret
 from agentcho.lab.prove.playing import Played, Unplayable, played
 from agentcho.lab.prove.proof import Compared, Digests, Proof, Skipped, Swapped, Waits
 from agentcho.progress import Tell, counted, unheard
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from agentcho.records.trace import Workflow
 
 STRIDE = 64
@@ -55,7 +55,7 @@ def prove(
         compared=tuple(work.compared),
         skipped=tuple(work.skipped),
         waits=tuple(work.waits),
-        environment=versions() | machine() | {"weights": engine.fingerprint.get("weights", "unknown")},
+        environment=versions() | machine() | sources() | {"weights": engine.fingerprint.get("weights", "unknown")},
         unfinished=tuple(workflow.id for workflow in workflows if workflow.unfinished),
     )
 

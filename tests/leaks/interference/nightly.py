@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import torch
 
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 
 from ...engines import Engines
 from .engines import Models, fake, sets
@@ -91,6 +91,7 @@ def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) 
         "format": "agentcho-interference/1",
         **where,
         "versions": versions(),
+        **sources(),
         "seed": seed,
         "seconds": round(seconds, 1),
         "engines": engines,

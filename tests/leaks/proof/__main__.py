@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 
 from .shares import Done, Share, done, report, shares, sound, steps
 
@@ -101,7 +101,7 @@ def main(words: list[str]) -> int:
         return 3
     taken = {"seed": asked.seed, "workers": asked.workers, "seconds": round(kept.seconds, 1)}
     with_solver = {**versions(), "z3-solver": version("z3-solver")}
-    found = {"format": "agentcho-proof/1", **where, "versions": with_solver, **taken, **proved}
+    found = {"format": "agentcho-proof/1", **where, "versions": with_solver, **sources(), **taken, **proved}
     found |= report(kept.parts[share.name] for share in every)
     asked.json.write_text(json.dumps(found, indent=2) + "\n")
     print(f"{found['seconds']} s, written to {asked.json}")

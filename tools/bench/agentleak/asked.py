@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentcho.errors import ConfigError
 from agentcho.progress import Tell
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine, sources, versions
 from agentcho.records.trace import read_traces
 from tools.bench.agentleak.kept import Kept
 from tools.bench.agentleak.result import AgentLeakResult, Office
@@ -64,7 +64,7 @@ def measured(asked: Asked, kept: Kept, program: str, tell: Tell) -> AgentLeakRes
         repeats=asked.repeats,
         threads=torch.get_num_threads(),
         seconds=kept.seconds,
-        environment=versions() | machine(),
+        environment=versions() | machine() | sources(),
         workflows=tuple(kept.offices[id] for id in order if id in kept.offices),
         skipped={id: kept.skipped[id] for id in order if id in kept.skipped},
     )
