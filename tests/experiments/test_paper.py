@@ -20,6 +20,7 @@ from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.games import library
 from agentcho.lab.collect import Playing
+from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.paper import rows as rows_of
 from agentcho.lab.paper.adapters import seen
 from agentcho.lab.paper.check import faults
@@ -39,6 +40,7 @@ from agentcho.progress import unheard
 from agentcho.scenario import Scenario
 from agentcho.tasks import Concepts, Problem, task_set
 from agentcho.testing import FakeEngine
+from tools.understudy.corpus import SCHOOL
 from tools.understudy.corpus import workflow as corpus_of
 
 from ..engines import Engines
@@ -129,6 +131,19 @@ def test_no_task_that_is_compared_on_is_one_that_is_trained_on(
         assert not set(compared) & set(trained), row.label
 
 
+@pytest.mark.parametrize("name", ["direct", "debate", "parallel-debate", "tree-of-thoughts", "branch-solve-merge"])
+def test_no_task_of_a_comparison_is_one_of_300_games_that_its_adapters_were_traced_on(name: str) -> None:
+    """Which `agentcho trace` draws by seed 1."""
+    file = ROOT / "docs" / "results" / f"compare-{name}.json"
+    asked = Comparison.model_validate_json(file.read_bytes()).request
+    scenario = library.scenario(name)(**asked.options)
+    assert asked.tasks is not None
+    compared = texts(task_set(asked.tasks, scenario.kind, asked.seed), asked.games * scenario.draws())
+    trained = texts(task_set(asked.tasks, scenario.kind, 1), 300 * scenario.draws())
+    assert asked.seed != 1
+    assert len(set(compared) - set(trained)) == len(set(compared)) > 190
+
+
 def test_of_a_published_set_the_tasks_behind_are_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_of, "ENOUGH", 3)
     lines = (json.dumps({"question": f"Who is {n}?", "answer": {"value": f"P{n}", "aliases": []}}) for n in range(20))
@@ -154,10 +169,25 @@ def test_words_that_a_game_was_told_are_found_and_words_that_were_said_are_not(t
     assert seen([max(said, key=len)], traces[:0]) == 0
 
 
+def stages() -> list[int]:
+    """The first workflow of each stage of the understudy's training, as its measured card says."""
+    training = json.loads((ROOT / "docs" / "results" / "understudy.json").read_bytes())["training"]
+    firsts = []
+    while training:
+        firsts.append(training["recipe"].get("first", 0))
+        training = training.get("before")
+    return firsts
+
+
 @pytest.mark.slow
 def test_no_story_and_no_set_of_words_that_is_compared_on_is_in_the_corpus(tmp_path: Path) -> None:
-    """In the views of the first workflows of the understudy's training; facts are there, as in any pretraining."""
-    told = {turn.text for number in range(3000) for sample in corpus_of("train", 0, number) for turn in sample.turns}
+    """In the views of the first workflows of each stage of the understudy's training, of which the oldest begins
+    without debates; facts are there, as in any pretraining."""
+    numbers = [first + number for first in (*stages(), SCHOOL) for number in range(1500)]
+    assert len(set(numbers)) == len(numbers) >= 9000
+    samples = [sample for number in numbers for sample in corpus_of("train", 0, number)]
+    assert {sample.kind for sample in samples} >= {"debate", "discussion", "thoughts", "sums", "merging"}
+    told = {turn.text for sample in samples for turn in sample.turns}
     whole = "\n".join(told)
     chosen = sets("generators", tmp_path, {}, PUBLISHED)
     for name, kind in (("debate", Problem), ("branch-solve-merge", Concepts)):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from agentcho.audit.measurement import Interval
-from agentcho.lab.compare.comparison import Difference, Mean
+from agentcho.lab.compare.comparison import Difference, Mean, Preference
 from agentcho.lab.paper.found import PaperFound, RowFound, Score, TableFound
 from agentcho.lab.paper.tables import table_named
-from agentcho.lab.paper.wording import BACK, grids
+from agentcho.lab.paper.wording import BACK, NO_JUDGE, grids
 from tools.pages.paper import page, text
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -85,6 +85,16 @@ def test_of_a_tuned_row_that_has_no_fellow_nothing_is_said() -> None:
         assert not any(
             grid.title.endswith(BACK) for grid in grids(found(ALL).model_copy(update={"tables": (changed,)}))
         )
+
+
+def test_that_nobody_judged_is_said_of_the_table_that_has_wins_in_the_paper() -> None:
+    first = found(ALL).tables[0]
+    second = first.model_copy(update={"name": "2"})
+    told = Preference(games=2, wins=1, losses=0, ties=1, share=1, span=Interval(low=0, high=1, method="exact"), p=1)
+    judged = second.model_copy(update={"rows": (second.rows[0].model_copy(update={"preferred": told}),)})
+    for table, lacks in ((first, False), (second, True), (judged, False)):
+        shown = grids(found(ALL).model_copy(update={"tables": (table,)}))
+        assert (NO_JUDGE in shown[0].notes) == lacks
 
 
 def test_the_page_begins_with_what_tuning_brings_back_and_has_every_table() -> None:

@@ -14,6 +14,10 @@ from agentcho.lab.paper.tables import NAMES, TABLES
 UNKNOWN = "-"
 BACK = ", brought back by tuning"
 AT_HAND = f"{UNKNOWN} beside a score: the paper's figure is not at hand"
+NO_JUDGE = (
+    "the paper has wins here too, by a model that judges: none judged, and the understudy is no judge; --judge MODEL "
+    "asks one, in both orders"
+)
 OTHER_MODEL = (
     "the paper's figures are of Llama-3.1-8B on its own tasks: beside another model only whether reuse hurts can be "
     "compared, and where"
@@ -76,7 +80,9 @@ def _table(table: TableFound) -> Iterator[Grid]:
     for name in table.scores:
         heads += [name, "paper"] if name in told else [name]
     rows = tuple(_row(table, row, told) for row in table.rows)
-    yield Grid(table.title, tuple(heads), rows, (*table.notes, *_left_out(table), *_held_out(table)))
+    judged = tuple((row.label, *_preferred(row.preferred)) for row in table.rows if row.preferred)
+    unjudged = () if judged or table.name != "2" else (NO_JUDGE,)
+    yield Grid(table.title, tuple(heads), rows, (*table.notes, *_left_out(table), *unjudged, *_held_out(table)))
     tested = tuple(each for name in table.scores for row in table.rows for each in _tested(table, row, name))
     if tested:
         called = table.title.partition(":")[0]
@@ -87,7 +93,6 @@ def _table(table: TableFound) -> Iterator[Grid]:
     if back:
         heads_ = ("", "score", "baseline", "reused", "tuned", "of what was lost")
         yield Grid(table.title.partition(":")[0] + BACK, heads_, back, words=2)
-    judged = tuple((row.label, *_preferred(row.preferred)) for row in table.rows if row.preferred)
     if judged:
         heads_ = ("", "wins", "losses", "ties", "wins of decided, 95 %", "p")
         yield Grid(f"{table.title.partition(':')[0]}, preferred by the judge to the first row's", heads_, judged)
