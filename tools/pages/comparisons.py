@@ -25,6 +25,9 @@ PAPER = {
     "direct": "18.8% right (Table 4).",
 }
 
+PICTURES = "fronts"
+"""The folder beside the results' that has the pictures of `agentcho compare --plot`, by the names of result files."""
+
 
 def page(results: Path) -> str:
     """The text of the page, from the files `compare-*.json` in `results`."""
@@ -40,12 +43,14 @@ def page(results: Path) -> str:
     )
 
 
-def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None]]:
-    """In the order of the paper's tables; several of one workflow by the names of their files."""
-    found = [read_comparison(file) for file in sorted(results.glob("compare-*.json"))]
+def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | None]]:
+    """In the order of the paper's tables, each with the paper's figures and its picture, where there are any; several of
+    one workflow by the names of their files."""
+    found = [(read_comparison(file), file) for file in sorted(results.glob("compare-*.json"))]
     order = list(PAPER)
-    for each in sorted(found, key=lambda one: order.index(one.request.scenario)):
-        yield each, PAPER.get(each.request.scenario)
+    for each, file in sorted(found, key=lambda one: order.index(one[0].request.scenario)):
+        picture = Path(PICTURES) / f"{file.stem}.png"
+        yield each, PAPER.get(each.request.scenario), picture.as_posix() if (results.parent / picture).exists() else None
 
 
 def _trained(results: Path) -> list[Trained]:
