@@ -163,13 +163,15 @@ def _enforcing(file: str) -> list[float]:
 
 def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
     """As many as it says, in each kind and by each way of reusing what authors encoded; no more of the rest."""
-    rows = read_leaks(DOCS / "results" / "leaks.json").rows
+    found = [read_leaks(DOCS / "results" / file) for file in ("leaks.json", "leaks-earlier.json")]
+    rows = [row for each in found for row in each.rows]
     told = " ".join((DOCS.parent / "README.md").read_text().split())
     linear = [row for row in rows if row.attack == "linear" and row.way not in ("audience", "text")]
-    assert {(row.exact, row.tested) for row in linear} == {(500, 500)}
-    assert "a linear probe wrote out all of 500 codes, names, plans or preferences" in told
+    assert {row.tested for row in linear} == {500}
+    least = min(row.exact for row in linear)
+    assert f"a linear probe wrote out at least {least} of 500 codes, names, plans or preferences" in told
     assert {row.kind for row in linear} == {"codes", "names", "plans", "preferences"}
-    assert any("+" in row.way for row in linear), "repaired or not"
+    assert {"reuse+cacheblend:0.15", "reuse+kvcomm:1"} <= {row.way for row in linear}
     attacks = {row.attack for row in rows if row.way == "audience" and row.verdict == "no more than the text"}
     assert {row.verdict for row in rows if row.way == "audience" and row.attack in attacks} == {"no more than the text"}
     assert len(attacks) == 4
