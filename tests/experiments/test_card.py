@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.calls.reuse import REPAIRS, WAYS
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
 from agentcho.lab.compare.compare import read_comparison
@@ -23,7 +24,8 @@ def test_every_result_says_where_it_was_found_and_of_which_games() -> None:
     found = [read_comparison(file) for file in RESULTS]
     assert {each.request.scenario for each in found} == set(PAPER)
     for each in found:
-        assert each.request.games >= 200
+        every = len(each.methods) == len(REPAIRS) + len(WAYS) - 1
+        assert each.request.games >= (20 if every else 200), "of every way of reuse there is a column, so fewer games"
         assert each.machine["commit"] != "none"
         assert set(each.machine) >= {"machine", "python", "torch", "transformers", "agentcho"}
         assert each.command.startswith(f"agentcho compare {each.request.scenario} ")
@@ -33,6 +35,18 @@ def test_every_scenario_of_the_paper_has_its_figures() -> None:
     """Two are of others: AgentLeak's and PrivacyLens's."""
     shipped = {found.name for found in listing("scenarios") if isinstance(found, Found)}
     assert {*PAPER, "agentleak", "privacylens"} == shipped
+
+
+def test_a_picture_and_the_front_stand_where_the_picture_lies_beside_the_results(tmp_path: Path) -> None:
+    name, results = "compare-tree-of-thoughts-repair", tmp_path / "results"
+    results.mkdir()
+    (results / f"{name}.json").write_bytes((ROOT / "docs" / "results" / f"{name}.json").read_bytes())
+    assert "Pareto" not in page(results)
+    (tmp_path / "fronts").mkdir()
+    (tmp_path / "fronts" / f"{name}.png").touch()
+    (line,) = (line for line in page(results).splitlines() if "Pareto" in line)
+    assert line.endswith(f": {', '.join(read_comparison(results / f'{name}.json').front)}.")
+    assert f"](fronts/{name}.png)" in page(results)
 
 
 def test_without_results_only_the_words_are_left(tmp_path: Path) -> None:
