@@ -44,13 +44,14 @@ def page(results: Path) -> str:
 
 
 def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | None]]:
-    """In the order of the paper's tables, each with the paper's figures and its picture, where there are any; several of
-    one workflow by the names of their files."""
+    """In the order of the paper's tables, each with the paper's figures and its picture, where there are any; several
+    of one workflow by the names of their files."""
     found = [(read_comparison(file), file) for file in sorted(results.glob("compare-*.json"))]
     order = list(PAPER)
     for each, file in sorted(found, key=lambda one: order.index(one[0].request.scenario)):
-        picture = Path(PICTURES) / f"{file.stem}.png"
-        yield each, PAPER.get(each.request.scenario), picture.as_posix() if (results.parent / picture).exists() else None
+        picture = f"{PICTURES}/{file.stem}.png"
+        there = (results.parent / picture).exists()
+        yield each, PAPER.get(each.request.scenario), picture if there else None
 
 
 def _trained(results: Path) -> list[Trained]:

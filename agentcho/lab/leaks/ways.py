@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentcho.calls.reuse import Anchored, parsed_repair
+from agentcho.calls.anchored import Anchored
+from agentcho.calls.reuse import parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 
