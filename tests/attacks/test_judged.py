@@ -51,6 +51,16 @@ def test_a_leak_is_shown_and_the_rest_is_no_more_than_the_text() -> None:
     assert "13.0 of 13.0 bits of codes, 200 of 200 whole" in found[0].sentence
 
 
+def test_a_way_that_learnt_nothing_and_encoded_all_anew_is_not_cleared() -> None:
+    """Its row is the text's then, which says nothing of what it gives away where it reuses."""
+    anew, other = outcome("reuse+kvcomm", NONE), outcome("reuse+kvcomm", NONE, told=-12.0)
+    for given, verdict in ((anew, "inconclusive"), (other, "no more than the text")):
+        rows = verdicts(outcome("author", ALL), given, outcome("audience", NONE), outcome("text", NONE))
+        assert rows["reuse+kvcomm"].verdict == verdict
+        assert rows["audience"].verdict == rows["text"].verdict == "no more than the text"
+        assert claims(list(rows.values()))[1].verdict == verdict
+
+
 def test_an_attack_that_does_not_succeed_on_the_author_clears_nobody() -> None:
     rows = verdicts(outcome("author", NONE), outcome("audience", NONE), outcome("text", NONE))
     assert rows["audience"].verdict == rows["author"].verdict == "inconclusive"

@@ -119,7 +119,14 @@ def leaks(row: Row) -> bool:
 
 def _with_verdict(row: Row, rows: dict[Key, Row]) -> Row:
     verdict, why = _verdict(row, rows.get((row.kind, AUTHOR, row.attack)))
+    text = rows.get((row.kind, TEXT, row.attack))
+    if verdict == "no more than the text" and way(row.way).learns and text and _found(row) == _found(text):
+        verdict, why = "inconclusive", "it equals the text: here it found nothing to learn from and encoded all anew"
     return row.model_copy(update={"verdict": verdict, "why": why})
+
+
+def _found(row: Row) -> tuple[int, int, float]:
+    return row.exact, row.symbols, row.bits
 
 
 def _verdict(row: Row, author: Row | None) -> tuple[Verdict, str]:
