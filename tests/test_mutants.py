@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agentcho.records.environment import source_digest
 from tests.mutants.mutant import Mutant
-from tests.mutants.run import ROOT, copy, fate, once
+from tests.mutants.run import ROOT, Fate, copy, fate, once, report
 from tests.mutants.table import ENFORCEMENT, MUTANTS
 
 
@@ -27,6 +28,14 @@ def test_what_a_mutant_breaks_is_there_exactly_once(mutant: Mutant) -> None:
     assert once(mutant)
     assert mutant.old != mutant.new
     compile((ROOT / mutant.file).read_text().replace(mutant.old, mutant.new), mutant.file, "exec")
+
+
+def test_a_result_holds_digests_of_the_code_that_mutants_break() -> None:
+    files = {mutant.file for mutant in MUTANTS}
+    units = {file if file.startswith(("agents/", "scenarios/")) else file.rpartition("/")[0] for file in files}
+    named = str(report([Fate(mutant, None, 1.0) for mutant in MUTANTS], {})["modules"]).split()
+    assert named == [f"{unit}:{source_digest(ROOT, unit)}" for unit in sorted(units)]
+    assert not any(each.endswith(":gone") for each in named)
 
 
 @pytest.fixture(scope="module")

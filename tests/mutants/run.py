@@ -143,7 +143,7 @@ def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
 
 def _unit(file: str) -> str:
     """By which name digests are kept of the code that a file belongs to."""
-    return Path(file).parent.as_posix() if file.startswith("agentcho/") else file
+    return file if file.startswith(("agents/", "scenarios/")) else Path(file).parent.as_posix()
 
 
 def main(names: list[str]) -> int:
