@@ -14,53 +14,9 @@ import pytest
 from tests.ratchets import committed, flows, lowered, verdict, verdicts, write
 from tests.ratchets.__main__ import main
 from tests.ratchets.flows import INLINED, Flows, Function, Recorder
-from tests.ratchets.source import code_lines, counts, kept_lines, upward
+from tests.ratchets.source import counts, kept_lines, upward
 
 from .test_layout import LAYERS
-
-CODE = '''"""What it is for."""
-
-import os  # a comment after code
-
-LEAST = 64
-"""What a name is
-for."""
-
-
-class Thing:
-    """What a thing is → that."""
-
-    def words(self) -> str:
-        """Says them."""
-        # a line of its own
-        return f"""
-            {os.name}
-
-        """.strip(
-        )
-'''
-BARE = '''import os
-LEAST = 64
-class Thing:
-    def words(self) -> str:
-        return f"""
-            {os.name}
-
-        """.strip(
-        )
-'''
-
-
-def test_lines_of_code_are_those_with_code_on_them() -> None:
-    assert code_lines(CODE) == code_lines(BARE) == len(BARE.splitlines()) == 9
-    assert code_lines("") == code_lines('"""Nothing → but this."""\n') == code_lines("# nothing\n\n") == 0
-    assert code_lines('def f():\n    """A docstring\n    of two lines."""\n') == code_lines("def f(): ...\n") == 1
-    assert code_lines('"""One.""" ; a = 1\n') == 1
-
-
-@pytest.mark.parametrize("more", ["a = 1\n", "'''no'''.strip()\n", "pass\n", "x = '''\n'''\n", "if a:\n    pass\n"])
-def test_more_code_is_more_lines(more: str) -> None:
-    assert code_lines(CODE + more) == code_lines(CODE) + len(more.splitlines())
 
 
 def test_lines_kept_from_the_formatter_are_counted_by_their_comments() -> None:
@@ -113,7 +69,6 @@ def test_a_checkout_is_counted_as_a_whole(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert counts(tmp_path, (("low",), ("high",))) == {
-        "code lines": 3,
         "root files": 2,
         "fmt: skip": 1,
         "fmt: skip in agents and scenarios": 2,
@@ -188,17 +143,13 @@ def test_every_kind_of_frame_of_the_folder_is_seen_in_every_thread(hooked: Modul
     assert recorder.flow("all") == [*some, Function("hooked.py", 12, "Thing.name")]
 
 
-def test_files_and_functions_are_counted_flow_by_flow() -> None:
+def test_files_are_counted_flow_by_flow() -> None:
     three = [Function("a.py", 1, "<lambda>"), Function("a.py", 1, "<lambda>"), Function("b.py", 1, "f")]
     assert flows.counts(Flows([three, three[:1]], three[:1], [], three)) == {
         "decode step: files": 2,
-        "decode step: functions": 3,
         "decode step and all between two: files": 1,
-        "decode step and all between two: functions": 1,
         "say to its first token: files": 0,
-        "say to its first token: functions": 0,
         "say to its end: files": 2,
-        "say to its end: functions": 3,
     }
 
 
@@ -237,8 +188,8 @@ def test_what_is_gone_through_is_what_is_committed(played: list[Flows], tmp_path
 
 def test_the_figures_are_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["ratchets", "--figures"])
-    monkeypatch.setattr("tests.ratchets.source.counts", lambda root, layers: {"code lines": 12345})
+    monkeypatch.setattr("tests.ratchets.source.counts", lambda root, layers: {"root files": 12345})
     main()
     lines = [line.rsplit(None, 1) for line in capsys.readouterr().out.splitlines()]
     assert [name for name, number in lines if int(number.replace(",", "")) >= 0] == list(committed())
-    assert lines[0] == ["code lines", "12,345"]
+    assert lines[0] == ["root files", "12,345"]

@@ -1,4 +1,4 @@
-"""What is counted of source files: lines of code, lines kept from the formatter, imports that do not run down.
+"""What is counted of source files: lines kept from the formatter, imports that do not run down.
 
 Does not know: which layers there are, how many of anything there may be.
 """
@@ -12,11 +12,10 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL
+from tokenize import COMMENT
 
 from . import Counts
 
-NO_CODE = {COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL}
 KEPT = re.compile(r"#\s*(fmt:\s*(skip|off)|yapf:\s*disable)\b")
 """Every way to keep lines from `ruff format`."""
 Layers = Sequence[Sequence[str]]
@@ -29,23 +28,12 @@ def counts(root: Path, layers: Layers) -> Counts:
     users = [path.read_text() for folder in ("agents", "scenarios") for path in sorted((root / folder).rglob("*.py"))]
     tests = [path.read_text() for path in sorted((root / "tests").rglob("*.py"))]
     return {
-        "code lines": sum(map(code_lines, files.values())),
         "root files": sum(len(parts) == 2 for parts in files),
         "fmt: skip": sum(map(kept_lines, files.values())),
         "fmt: skip in agents and scenarios": sum(map(kept_lines, users)),
         "fmt: skip in tests": sum(map(kept_lines, tests)),
         "upward imports": sum(len(upward(source, parts, layers)) for parts, source in files.items()),
     }
-
-
-def code_lines(source: str) -> int:
-    """Lines with code on them: not those that are blank, or have nothing but a comment or a docstring, be it of a
-    module, a class, a function or a name."""
-    lines = set[int]()
-    for token in _tokens(_without_docstrings(source)):
-        if token.type not in NO_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines)
 
 
 def kept_lines(source: str) -> int:
@@ -86,18 +74,3 @@ def _imports(source: str, package: tuple[str, ...]) -> Iterator[str]:
 
 def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
     return tokenize.generate_tokens(io.StringIO(source).readline)
-
-
-def _without_docstrings(source: str) -> str:
-    """The same source with blanks for each string that is a statement of its own."""
-    lines = source.encode().split(b"\n")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            assert node.end_lineno is not None
-            assert node.end_col_offset is not None
-            for number in range(node.lineno, node.end_lineno + 1):
-                line = lines[number - 1]
-                start = node.col_offset if number == node.lineno else 0
-                stop = node.end_col_offset if number == node.end_lineno else len(line)
-                lines[number - 1] = line[:start] + b" " * (stop - start) + line[stop:]
-    return b"\n".join(lines).decode()
