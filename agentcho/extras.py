@@ -37,7 +37,12 @@ LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "peers": {"gguf": "gguf"},
     "people": {"jsonschema": "jsonschema", "prompt_toolkit": "prompt-toolkit"},
     "ray": {"ray": "ray"},
-    "serve": {"prometheus_client": "prometheus-client", "starlette": "starlette", "uvicorn": "uvicorn"},
+    "serve": {
+        "jsonschema": "jsonschema",
+        "prometheus_client": "prometheus-client",
+        "starlette": "starlette",
+        "uvicorn": "uvicorn",
+    },
     "textarena": {"textarena": "textarena"},
     "tune": {"peft": "peft"},
 }

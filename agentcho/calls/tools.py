@@ -41,9 +41,10 @@ Written = tuple[str, tuple[int, ...]]
 class ToolsPort(Protocol):
     """How a framing writes functions, their calls and the results of these, and reads the calls that a model wrote.
 
-    `auto`: the chat template has a format for calls, so that the model knows it, and may be let free to call or not.
-    Without one, a call is asked for as bare JSON. `opening`: the text by which a call begins. Every text given is
-    the words of a user: none becomes a special token. `RequestError`: the tokenizer cannot write it.
+    `auto`: the chat template has a format for calls, so that the model knows how to begin one. Without it, a call is
+    asked for in plain words, as bare JSON. `opening`: the text by which a call begins ("{" where it is bare JSON).
+    Every text given is the words of a user: none becomes a special token. `RequestError`: the tokenizer cannot write
+    it.
     """
 
     @property

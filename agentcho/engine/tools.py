@@ -25,6 +25,8 @@ _MIDDLE = re.compile(r'"\s*,\s*"(arguments|parameters)"\s*:\s*')
 _MARK = re.compile(r"[<\[|]")
 _NAME = r'\s*([^\s{}\[\]<>|"]+)'
 _SPACE = re.compile(r"[ \t\r\n]*")
+_FENCED = re.compile(r"```(?:json|tool_call)?\s*\n(.*?)\n?\s*```", re.DOTALL | re.IGNORECASE)
+_TAG, _UNTAG = "<tool_call>", re.compile(r"\s*</tool_call>\s*")
 
 
 class JsonStyle(NamedTuple):
@@ -105,7 +107,9 @@ class Weaver(Protocol):
 class ToolFormat:
     """See `ToolsPort`, whose methods these are. Made of pieces as they stand in the template.
 
-    `read` reads a call as the template writes it, and one that is bare JSON.
+    `read` reads a call as the template writes it, and one that is bare JSON. Without a format of the template's own it
+    also reads JSON in a code fence, where that is the whole answer, and JSON in `<tool_call>` tags at its end: models
+    write calls so that were trained on other templates.
     """
 
     def __init__(
@@ -162,7 +166,10 @@ class ToolFormat:
 
     def read(self, text: str) -> tuple[str, tuple[ToolCall, ...]]:
         """The text before the first call, and the calls. What is no whole JSON object with a name and arguments is no
-        call, but text. What is said after the first call and is none is left out."""
+        call, but text. What is said after the first call and is none is left out; without a format of the template's
+        own there is no call then, for the JSON may be quoted."""
+        if not self.auto:
+            return _read_plain(text)
         calls, end = _objects(text, 0)
         if calls and text.lstrip().startswith("{") and not text[end:].strip():
             return "", calls
@@ -288,6 +295,26 @@ def _objects(text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
     if listed and text.startswith("]", _past(text, end)):
         end = _past(text, end) + 1
     return tuple(calls), end
+
+
+def _read_plain(text: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """The calls of an answer to a listing in plain words; see `ToolFormat`. Anything else said after them makes the
+    whole answer a text."""
+    fenced = _FENCED.fullmatch(text.strip())
+    whole = (fenced[1] if fenced else text).strip()
+    calls, end = _objects(whole, 0)
+    if calls and end == len(whole):
+        return "", calls
+    first = at = text.find(_TAG)
+    tagged = list[ToolCall]()
+    while first >= 0 and text.startswith(_TAG, at):
+        calls, end = _objects(text, at + len(_TAG))
+        closed = _UNTAG.match(text, end)
+        if not calls or closed is None:
+            break
+        tagged += calls
+        at = closed.end()
+    return (text[:first].rstrip(), tuple(tagged)) if tagged and at == len(text) else (text, ())
 
 
 def _call(text: str, at: int) -> tuple[ToolCall, int] | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.api import chat, responses
-from agentcho.serve.api.held import Held
+from agentcho.serve.api.held import WHOLE, Held
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answer, ChatRequest
 
@@ -190,17 +190,22 @@ FORMATS = {
 
 def visible(text: str, opening: str) -> str:
     """The beginning of an unfinished text that stays before its first call, however the text goes on."""
-    if text.lstrip().startswith("{") or not text.strip():
+    squeezed = "".join(text.split())
+    ways = WHOLE if opening == "{" else ("{",)
+    if squeezed.startswith(ways) or any(way.startswith(squeezed) for way in ways):
         return ""
-    if opening == "{":
-        return text
+    opening = "<tool_call>" if opening == "{" else opening
     ends = (size for size in range(len(opening), 0, -1) if text.endswith(opening[:size]))
     at = text.find(opening)
     return (text[:at] if at >= 0 else text[: len(text) - next(ends, 0)]).rstrip()
 
 
 @settings(deadline=None)
-@given(st.text("<cal>{ x", max_size=30), st.lists(st.integers(0, 30), max_size=6), st.sampled_from(sorted(FORMATS)))
+@given(
+    st.text("<cal>{ x", max_size=30) | st.text("`json{[ <tool_call>", max_size=30),
+    st.lists(st.integers(0, 30), max_size=6),
+    st.sampled_from(sorted(FORMATS)),
+)
 def test_as_much_is_shown_as_cannot_become_a_call(text: str, cuts: list[int], opening: str) -> None:
     assert FORMATS[opening].opening == opening
     held, places = Held(opening), sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
@@ -208,6 +213,8 @@ def test_as_much_is_shown_as_cannot_become_a_call(text: str, cuts: list[int], op
     assert shown == visible(text, opening)
     assert shown + held.rest(Answer("", text, "stop")) == text
     whole = text + '<call>{"name": "f", "arguments": {}}</call>'
+    if opening == "{":
+        whole = whole.replace("call>", "tool_call>")
     before, calls = FORMATS[opening].read(whole)
     assert shown + held.rest(Answer("", whole, "stop", calls=calls, before=before)) == before
 

@@ -11,7 +11,6 @@ from jsonschema import Draft202012Validator
 from agentcho.backends.words import FakeFraming
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
-from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
 from agentcho.serve.sharing.prompt import calls_in, forms_of, prompt_of, samplings, speaker
 from agentcho.testing import FakeEngine
@@ -46,11 +45,88 @@ def test_a_call_that_must_be_or_may_be_is_json_that_is_read(form: ToolFormat) ->
     assert taken(form, "none", None) is None
 
 
-def test_a_call_is_left_to_the_model_where_it_has_a_format() -> None:
-    assert taken(OWN, "auto", None) is None
-    with pytest.raises(ApiError, match="no format for functions") as caught:
-        taken(PLAIN, "auto", None)
-    assert (caught.value.status, caught.value.param) == (400, "tool_choice")
+@pytest.mark.parametrize("form", [PLAIN, OWN])
+def test_a_call_is_left_to_the_model_whether_or_not_its_template_has_a_format(form: ToolFormat) -> None:
+    assert taken(form, "auto", None) is None
+
+
+GOOD = '{"name": "weather", "arguments": {"city": "Bern"}}'
+WEATHER = Tool("weather", "", ANSWER)
+
+
+def found(text: str, form: ToolFormat = PLAIN, tool: Tool = WEATHER) -> tuple[str, list[str]]:
+    """The text that is left of an answer, and the arguments of its calls."""
+    frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=form)))
+    before, calls = calls_in(text, Tools((tool, Tool("time")), "auto"), frames)
+    return before, [call.arguments for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        (GOOD, ""),
+        (f"\n {GOOD}\n", ""),
+        (f"```json\n{GOOD}\n```", ""),
+        (f"```\n{GOOD}```\n", ""),
+        (f"<tool_call>\n{GOOD}\n</tool_call>", ""),
+        (f"Let me see.\n<tool_call>{GOOD}</tool_call> ", "Let me see."),
+    ],
+)
+def test_what_is_a_call_as_a_whole_is_one_where_the_template_has_no_format(text: str, before: str) -> None:
+    assert found(text) == (before, ['{"city": "Bern"}'])
+    twice = {GOOD: f"{GOOD}\n{GOOD}", f"[{GOOD}]": f"[{GOOD}, {GOOD}]"}.get(text)
+    assert twice is None or found(twice) == ("", ['{"city": "Bern"}'] * 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Such as {GOOD}",
+        f'You could say: "{GOOD}"',
+        f"Write `<tool_call>{GOOD}</tool_call>`",
+        f"{GOOD} is how one asks.",
+        f"For example:\n```json\n{GOOD}\n```",
+        f"<tool_call>{GOOD}</tool_call> is how one asks.",
+        GOOD.replace("Bern", "Bern")[:-1],
+        GOOD.replace("weather", "climate"),
+        GOOD.replace('"Bern"', "5"),
+        GOOD.replace("city", "town"),
+        f"{GOOD}\n{GOOD.replace('weather', 'climate')}",
+        '{"name": "time", "arguments": {"zone": "CET"}}',
+        '"weather"',
+        "",
+    ],
+)
+def test_quoted_json_and_calls_that_fit_no_function_are_text(text: str) -> None:
+    assert found(text) == (text, [])
+
+
+def test_a_template_with_a_format_leaves_arguments_to_the_client() -> None:
+    wrong = '{"name": "weather", "arguments": {"city": 5}}'
+    assert found(f"<call>{wrong}</call>", OWN) == ("", ['{"city": 5}'])
+
+
+DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)} | {"a40": {}}
+
+
+@pytest.mark.parametrize(
+    ("city", "fits"),
+    [
+        ({"pattern": "^B"}, True),
+        ({"pattern": "^(a+)+$"}, False),
+        ({"enum": ["Rome"]}, False),
+        ({"format": "of-its-own"}, True),
+        ({"$ref": "https://example.org/city.json"}, True),
+        ({"$ref": "#/$defs/a0"}, True),
+        ({"$ref": "#/properties/city"}, True),
+        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
+        ({"pattern": "(?<=x)y"}, True),
+    ],
+)
+def test_a_schema_is_evaluated_in_bounds_and_what_cannot_be_excludes_nothing(city: Any, fits: bool) -> None:
+    tool = WEATHER._replace(parameters={"type": "object", "properties": {"city": city}, "$defs": DOUBLED})
+    said = GOOD.replace("Bern", "a" * 60 + "!") if "(a+)+" in str(city) else GOOD
+    assert bool(found(said, tool=tool)[1]) is fits
 
 
 @pytest.mark.parametrize("style", calling())

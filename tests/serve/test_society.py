@@ -630,18 +630,27 @@ def test_a_call_of_a_function_comes_back_as_what_was_said_and_its_result_is_its_
     assert [(message.author, message.audience.to_json()) for message in results] == [("ann", ["ann"])]
 
 
-def test_a_call_is_left_to_the_model_where_its_template_has_a_format_and_refused_where_not() -> None:
-    engine = FakeEngine(reply=lambda call, prompt: engine.framing.tools.spoken("Let me see.", [ToolCall(*CALL)])[0])
+@pytest.mark.parametrize("who", [Caller(), ANN], ids=["no society", "society"])
+def test_a_call_is_left_to_the_model_whether_or_not_its_template_has_a_format(who: Caller) -> None:
+    said = ["Let me see."]
+    engine = FakeEngine(reply=lambda call, prompt: said[0])
+    offered = Tools((WEATHER,), "auto")
 
     async def body() -> None:
         async with served(engine=engine) as at:
-            called = await at.ask(user("is it cold"), who=ANN, tools=Tools((WEATHER,), "auto"))
-            [answer] = called.answers
+            said[0] = engine.framing.tools.spoken("Let me see.", [ToolCall(*CALL)])[0]
+            [answer] = (await at.ask(user("is it cold"), who=who, tools=offered)).answers
             assert answer.before == "Let me see."
             assert [call[:2] for call in answer.calls] == [CALL]
             engine.framing.tools = ToolFormat(engine.framing.content)
-            with pytest.raises(ApiError, match="tool_choice"):
-                await at.ask(user("is it cold"), who=ANN, tools=Tools((WEATHER,), "auto"))
+            said[0] = engine.framing.tools.spoken("", [ToolCall(*CALL)])[0]
+            [answer] = (await at.ask(user("is it cold"), who=who, tools=offered)).answers
+            assert [call[:2] for call in answer.calls] == [CALL]
+            quoted = Quoted("assistant", "", None, answer.id, (answer.calls[0]._replace(id="c"),))
+            talk, said[0] = (user("is it cold"), quoted, Quoted("tool", "rain", None, None, (), "c")), "It rains."
+            after = await at.ask(*talk, who=who, tools=offered)
+            assert (after.answers[0].text, after.answers[0].calls) == ("It rains.", ())
+            assert after.usage.exact + after.usage.reused > 0
 
     play(body)
 

@@ -9,13 +9,17 @@ from agentcho.serve.request import Answer
 
 BARE = "{"
 """How a call begins that has nothing around it."""
+TAG = "<tool_call>"
+"""How a call may also begin where bare JSON is what is asked for; see `ToolsPort.read`."""
+WHOLE = (BARE, "[{", *(f"```{kind}{json}" for kind in ("", "json", "tool_call") for json in (BARE, "[{")))
+"""How an answer may begin, without its white space, that is a call as a whole, where bare JSON is what is asked for."""
 
 
 class Held:
     """Follows one answer while it is said. A call begins with `opening`: from there on nothing is shown before the
     answer has ended, and no letters that may become an opening, or white space before one. An answer that is JSON from
-    its first letter may be a call in every format (see `ToolsPort.read`), and where that is all of the opening, no
-    other is. An empty opening holds everything, None nothing."""
+    its first letter may be a call in every format (see `ToolsPort.read`); where that is the format, so may one that is
+    JSON in a code fence, and what begins with `TAG`. An empty opening holds everything, None nothing."""
 
     def __init__(self, opening: str | None) -> None:
         self._opening, self._waiting, self._shown = opening, "", 0
@@ -45,11 +49,12 @@ class Held:
         waiting = self._waiting
         if opening is None:
             return len(waiting)
-        if not self._shown and waiting.lstrip().startswith(BARE):
-            self._open = True
-            return 0
-        if opening == BARE:
-            return len(waiting) if self._shown or waiting.strip() else 0
+        if not self._shown:
+            squeezed, ways = "".join(waiting.split()).lower(), WHOLE if opening == BARE else (BARE,)
+            self._open = squeezed.startswith(ways)
+            if self._open or any(way.startswith(squeezed) for way in ways):
+                return 0
+        opening = TAG if opening == BARE else opening
         if (start := waiting.find(opening)) >= 0:
             self._open = True
             return len(waiting[:start].rstrip())

@@ -17,16 +17,10 @@ from agentcho.calls.tools import AnswerForm
 from agentcho.errors import ContextOverflow
 from agentcho.message import Role, Words
 from agentcho.serve.beside import beside
-from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, ToolCall, Tools
+from agentcho.serve.sharing.arguments import fits
 
 T = TypeVar("T")
-
-NO_FORMAT = (
-    "the chat template of this model has no format for functions, so it cannot be left to the model whether to call "
-    'one ("auto"); give tool_choice "required", a named function, or "none", or serve a model whose template has one, '
-    "as those of Qwen 2.5 and 3, Hermes, Llama 3.1 and later, Mistral and DeepSeek"
-)
 
 
 class Framed(NamedTuple):
@@ -84,12 +78,17 @@ def _framed(quoted: Quoted, function: str, frames: FramePort) -> Framed:
 
 
 def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
-    """The text before the first call of a function, and the calls. A request without functions gets text alone."""
+    """The text before the first call of a function, and the calls. A request without functions gets text alone. Where
+    the template has no format for calls, the model was told of one in plain words, and what does not fit the schema of
+    a function is no call, but text."""
     if tools is None or tools.choice == "none":
         return text, ()
-    before, calls = frames.framing.tools.read(text)
-    offered = {tool.name for tool in tools.tools}
+    known = frames.framing.tools
+    before, calls = known.read(text)
+    offered = {tool.name: tool for tool in tools.tools}
     if not calls or any(call.name not in offered for call in calls):
+        return text, ()
+    if not known.auto and not all(fits(offered[call.name], call.arguments) for call in calls):
         return text, ()
     return before, calls
 
@@ -151,11 +150,7 @@ def forms_of(request: ChatRequest, frames: FramePort) -> tuple[AnswerForm, ...]:
     known, answer = frames.framing.tools, request.options.get("json_schema")
     if tools.choice == "auto" and answer is not None:
         return known.forms(tools.tools, None, answer)
-    if tools.choice != "auto":
-        return known.forms(tools.tools, tools.named)
-    if known.auto:
-        return ()
-    raise ApiError(400, NO_FORMAT, "tool_choice")
+    return () if tools.choice == "auto" else known.forms(tools.tools, tools.named)
 
 
 def _seed(seed: int, choice: int) -> int:

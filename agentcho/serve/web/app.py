@@ -157,8 +157,7 @@ class Generate:
 
     async def _answer(self, channel: Channel, asked: Asked, shape: Shape) -> None:
         if shape.stream:
-            tools = asked.model.frames.framing.tools
-            events = self._api.stream(shape, tools.opening if tools.auto else None)
+            events = self._api.stream(shape, asked.model.frames.framing.tools.opening)
             answers = await channel.attended(lambda: channel.stream(asked.answer, events))
         else:
             answers = await channel.attended(lambda: asked.answer(lambda delta: None))

@@ -1,0 +1,52 @@
+"""What clients send by default, or often, asked of a real server of the understudy through the client of `openai`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from .bodies import CHAT_TOOL, RESPONSES_TOOL, user
+from .test_process import server
+
+pytestmark = pytest.mark.server
+ASKED = {"model": "understudy", "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server."""
+    with server(tmp_path_factory.mktemp("serve")) as (_, client):
+        yield str(client.base_url).rstrip("/")
+
+
+@pytest.fixture(params=["/v1", "/s/talk/ann/v1"], ids=["no society", "society"])
+def asked(root: str, request: pytest.FixtureRequest) -> Any:
+    """A client; newer versions of `openai` have types that tests do not name."""
+    return openai.OpenAI(base_url=root + request.param, api_key="none", max_retries=0)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_tools_without_a_choice_are_answered(asked: Any, stream: bool) -> None:
+    more: Any = {"stream": True} if stream else {}
+    chat = asked.chat.completions.create(messages=[user("hi")], tools=[CHAT_TOOL], max_tokens=16, **ASKED, **more)
+    response = asked.responses.create(input="hi", tools=[RESPONSES_TOOL], max_output_tokens=16, **ASKED, **more)
+    if stream:
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chat)
+        assert any(event.type == "response.output_text.delta" and event.delta for event in response)
+    else:
+        assert chat.choices[0].message.content
+        assert response.output_text
+
+
+def test_a_call_that_was_required_is_followed_by_what_is_left_to_the_model(asked: Any) -> None:
+    chat, tools = asked.chat.completions, [CHAT_TOOL]
+    first = chat.create(messages=[user("hi")], tools=tools, tool_choice="required", max_tokens=64, **ASKED)
+    message = first.choices[0].message
+    [call] = message.tool_calls
+    result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+    after = chat.create(messages=[user("hi"), message, result], tools=tools, max_tokens=16, **ASKED)
+    assert after.choices[0].message.content
+    assert after.usage.prompt_tokens > first.usage.prompt_tokens
