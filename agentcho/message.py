@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator
 
@@ -22,6 +22,9 @@ from agentcho.errors import AudienceError
 Kind = Literal["prefill", "decode"]
 Role = Literal["system", "user", "assistant", "tool"]
 """Who a message is from, for the model: "tool" is the result of a function that it called."""
+Part = Literal["part", "system-begin", "system-end", "user-begin", "user-end", "assistant-begin", "assistant-end"]
+"""A piece of a message that is encoded in several: "user-begin" has the framing of a user's message before its words
+and none after them, "user-end" has it after them alone, and "part" has none. A server cuts prompts so; games do not."""
 MANY = 1 << 17
 """Names that an audience may have."""
 EVERYBODY = "everyone"
@@ -70,6 +73,14 @@ def _counted(digits: str) -> tuple[int, str]:
     """A number of any length: the longer one is the larger."""
     bare = digits.lstrip("0")
     return len(bare), bare
+
+
+def framed_as(role: str) -> tuple[str, bool, bool]:
+    """The role whose framing a message of `role` has, whether it has the opening, and whether it has the closing."""
+    whole, _, end = role.rpartition("-")
+    if role == "part":
+        return "user", False, False
+    return (whole, end == "begin", end == "end") if role in get_args(Part) else (role, True, True)
 
 
 def called(cls: str) -> str:
@@ -156,7 +167,7 @@ class Metadata(NamedTuple):
 
     id: str
     kind: Kind
-    role: Role
+    role: Role | Part
     author: str | None
     audience: Audience
     parents: tuple[str, ...]
@@ -193,7 +204,7 @@ class Message:
     id: str
     game: int
     kind: Kind
-    role: Role
+    role: Role | Part
     author: str | None
     audience: Audience
     parents: tuple[str, ...]

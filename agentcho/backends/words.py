@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.errors import RequestError
+from agentcho.message import framed_as
 
 BOS, START, MESSAGE, END = range(4)
 ROLES = {"system": 4, "user": 5, "assistant": 6, "tool": 7}
@@ -106,10 +107,11 @@ class FakeFraming:
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:
         """Ids before the content."""
-        if role not in ROLES:
+        whole, opens, _ = framed_as(role)
+        if whole not in ROLES:
             raise RequestError(f"unknown role {role!r}; roles are {', '.join(ROLES)}")
-        return (START, ROLES[role], *self.content.encode(name or ""), MESSAGE)
+        return (START, ROLES[whole], *self.content.encode(name or ""), MESSAGE) if opens else ()
 
     def closing(self, role: str) -> tuple[int, ...]:
         """Ids after it."""
-        return (END,)
+        return (END,) if framed_as(role)[2] else ()

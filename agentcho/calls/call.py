@@ -144,7 +144,8 @@ class Prefill:
       preceding parent, the first right after BOS. "made": each where it was made, so that no key is turned.
     - `new_offset` is the position of the message's own first framing token. None: right after the last parent, with
       "made" right after the rightmost.
-    - `role` is "system", "user", "assistant" or "tool"; `name` is framed where the chat template can.
+    - `role` is "system", "user", "assistant" or "tool", or a piece of one that is encoded in pieces (see
+      `message.Part`); `name` is framed where the chat template can.
     - `tokens`, where given, are the token ids of the content, and win over `text`.
     - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
       gathered.

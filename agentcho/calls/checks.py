@@ -6,7 +6,7 @@ of the caller's own reaches a step. Does not know: what is stored, which ids exi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from typing import Any, NamedTuple, TypeGuard, cast, get_args
@@ -20,9 +20,9 @@ from agentcho.calls.reuse import Ape, Blend, Choose, Ends, First, Most
 from agentcho.calls.tools import AnswerForm
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
 from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown
-from agentcho.message import Role
+from agentcho.message import Part, Role
 
-ROLES = get_args(Role)
+ROLES, PARTS = get_args(Role), get_args(Part)
 MOST_LIKELY = 20
 """How many of the likeliest tokens may be asked for beside the one that is said."""
 
@@ -89,10 +89,14 @@ def ask_guard(guard: Guard | None, id: EncodingId, context: list[EncodingId]) ->
 
 def checked_role(role: object) -> Role:
     """The value as the role of a message. `RequestError`: there is no such role."""
+    return cast(Role, _role(role, ROLES))
+
+
+def _role(role: object, known_roles: Collection[str]) -> Role | Part:
     known = text(role, "role")
-    if known not in ROLES:
+    if known not in known_roles:
         raise RequestError(f"unknown role {shown(known)}; roles are {', '.join(ROLES)}")
-    return cast(Role, known)
+    return cast("Role | Part", known)
 
 
 @contextmanager
@@ -124,7 +128,7 @@ def _call(call: Any, copies: Mapping[int, Call], bounds: Bounds) -> Call:
 
 def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefill:
     shared, content = _shared(call, copies), text(call.text, "the text")
-    role, name, ids = checked_role(call.role), _name(call.name), call.tokens
+    role, name, ids = _role(call.role, (*ROLES, *PARTS)), _name(call.name), call.tokens
     tokens = None if ids is None else numbers(ids, "tokens", bounds.vocabulary)
     extends = None if call.extends is None else checked_id(call.extends)
     return Prefill(

@@ -111,6 +111,7 @@ def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
         societies=limits.tenant_societies,
         deterministic=config.deterministic,
         prefill_budget=config.prefill_budget,
+        user_messages=config.user_messages,
         records=None if config.folder is None else most_records(len(config.adapters) + 1),
     )
 

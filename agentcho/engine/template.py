@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agentcho.engine.tool_template import Found, found_tools
 from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import RequestError, UnsupportedModel
+from agentcho.message import framed_as
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -79,16 +80,22 @@ class Framing:
         return sorted(control.union(range(known, vocabulary)))
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:
-        """Ids before a message's content. A name the template cannot frame is left to the header."""
-        frame = self.frame(role)
+        """Ids before a message's content; none for what is no message's beginning (see `Part`). A name the template
+        cannot frame is left to the header."""
+        whole, opens, _ = framed_as(role)
+        frame = self.frame(whole)
+        if not opens:
+            return ()
         if not name or frame.named is None:
             return self.ids[frame.opening]
         before, after = frame.named
         return (*self.ids[before], *self.content.encode(name), *self.ids[after])
 
     def closing(self, role: str) -> tuple[int, ...]:
-        """Ids after a message's content."""
-        return self.ids[self.frame(role).closing]
+        """Ids after a message's content; none for what is no message's end (see `Part`)."""
+        whole, _, closes = framed_as(role)
+        closing = self.ids[self.frame(whole).closing]
+        return closing if closes else ()
 
     def frame(self, role: str) -> Frame:
         """The frame of a role, that of its alias where it has none."""

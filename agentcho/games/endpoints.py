@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping
+from typing import cast
 
 from agentcho.calls.call import Sampling
 from agentcho.calls.texts import Quoted, TextCall, TextPort
@@ -15,7 +16,7 @@ from agentcho.errors import LeakageError
 from agentcho.flow.draft import Draft
 from agentcho.flow.salts import cache_salts
 from agentcho.flow.views import ReadSet
-from agentcho.message import EVERYONE
+from agentcho.message import EVERYONE, Role
 
 Ports = Mapping[str | None, TextPort]
 """Models behind APIs by name; None is the run's own model."""
@@ -69,5 +70,5 @@ class Endpoints:
         said, role = draft.message, draft.metadata.role
         assert said is not None
         own = role == "assistant" and draft.metadata.author == reader
-        quoted = "user" if role == "assistant" and draft.metadata.author is not None and not own else role
+        quoted = "user" if role == "assistant" and draft.metadata.author is not None and not own else cast(Role, role)
         return Quoted(quoted, None if own else draft.name, said.header + said.text, own)

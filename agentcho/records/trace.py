@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agentcho.errors import TRACE, RecordBroken, RecordNotFound
 from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.views import Read, ReadSet, ReuseFor, absolute_positions
-from agentcho.message import AgentName, Audience, Kind, Message, Role, audience, exact
+from agentcho.message import AgentName, Audience, Kind, Message, Part, Role, audience, exact
 from agentcho.records.files import read_lines, replace_whole
 from agentcho.records.transcript import Entry, own_records
 
@@ -44,7 +44,7 @@ class TraceMessage(BaseModel):
 
     id: Name
     kind: Kind
-    role: Role
+    role: Role | Part
     author: AgentName | None
     audience: Literal["everyone"] | tuple[AgentName, ...]
     parents: tuple[Name, ...]

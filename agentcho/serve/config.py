@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, WEIGHED, Bits, KvDtype
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.models import Target, read
+from agentcho.serve.request import Sharing
 
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -91,6 +92,10 @@ class ServeConfig(BaseModel):
         json_schema_extra={"metavar": "FILE"},
     )
     leakage: Literal["audit", "enforce"] = Field(default="enforce", description="What societies do about leaks.")
+    user_messages: Sharing = Field(
+        default="shared",
+        description="Whether user messages are a society's, or the agent's alone that brings them.",
+    )
     deterministic: bool = Field(
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
     )

@@ -7,8 +7,9 @@ know: keys, sockets, encodings.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from agentcho.calls.call import SamplingOptions
@@ -19,6 +20,9 @@ ChatRole = Literal["system", "user", "assistant", "tool"]
 ServedMode = Literal["baseline", "audit", "enforce"]
 """How a society reads: "baseline" is exact, the two others are choreographed."""
 
+
+Sharing = Literal["shared", "private"]
+"""Whether messages are for a society, or for the agent alone that brings them."""
 
 SHORT = 1 << 14
 """So many letters are tokenised in a moment."""
@@ -56,6 +60,8 @@ class ChatRequest:
     - `logprobs`: with each token come so many of the likeliest, after itself (None: no logarithms at all).
     - `audience` are the names of the agents that may read the messages that this request brings, and its answers, its
       own agent always among them (None: everyone in the society).
+    - `user_messages`: whose the user messages are that it brings (None: as the server has it). `history`: whose the
+      answers are that it quotes, and that no model said in this society.
     - `priority`: a higher one is served first. `cache_salt`: requests share encodings only where theirs is the same.
     - `ids` are the ids that its answers get, one for each of `choices` (none given: they are drawn). They are known
       before the first token because the first event of a stream of /v1/responses already names its message.
@@ -72,6 +78,8 @@ class ChatRequest:
     priority: int = 0
     cache_salt: str = ""
     ids: tuple[str, ...] = ()
+    user_messages: Sharing | None = None
+    history: Sharing = "private"
 
     @property
     def texts(self) -> Iterator[str]:
@@ -126,12 +134,15 @@ class Usage(NamedTuple):
     """Tokens of a request, framing included. `prompt` are all that were read. Of these `exact` were reused as they
     would have been encoded anew, but for rounding: what the prompt begins with, each message encoded over just those
     before it; `reused` through encodings of messages, all others that were not encoded for this request. What requests
-    that come together have in common is new to one of them. `completion` were generated."""
+    that come together have in common is new to one of them. `completion` were generated. `missed`: tokens of messages
+    that the society did not have yet, by why (see `index.Miss`); more than were encoded, where requests come together.
+    """
 
     prompt: int = 0
     completion: int = 0
     exact: int = 0
     reused: int = 0
+    missed: Mapping[str, int] = MappingProxyType({})
 
 
 class Answer(NamedTuple):

@@ -64,6 +64,22 @@ def test_a_message_is_framed_as_its_template_says(load: Load, style: str, role: 
     assert list(engine.message(id).tokens[: len(framing)]) == framing
 
 
+@pytest.mark.parametrize("role", ["system", "user", "assistant"])
+@pytest.mark.parametrize("style", FRAMED)
+def test_a_message_in_pieces_has_the_framing_of_the_whole_one(load: Load, style: str, role: str) -> None:
+    engine = load(style)
+    whole = engine.frame(role, "Ann", "It rains, and I stay.")
+    start, stop = whole.content
+    cut = (start + stop) // 2
+    pieces = [engine.frame(f"{role}-begin", "Ann", "", whole.tokens[start:cut])]
+    pieces.append(engine.frame("part", None, "", whole.tokens[cut : cut + 1]))
+    pieces.append(engine.frame(f"{role}-end", None, "", whole.tokens[cut + 1 : stop]))
+    assert sum((piece.tokens for piece in pieces), ()) == whole.tokens
+    assert (
+        engine.message(engine.prefill("", role="part", tokens=whole.tokens[cut : cut + 1])).tokens == pieces[1].tokens
+    )
+
+
 @pytest.mark.parametrize("style", FRAMED)
 def test_bos_is_found_where_the_conversation_begins_with_it(load: Load, style: str) -> None:
     engine = load(style)

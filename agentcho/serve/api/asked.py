@@ -52,6 +52,8 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
         -given.priority,
         given.cache_salt or "",
         tuple(ids.drawn() for _ in range(asked.choices)),
+        user_messages=given.agentcho.user_messages,
+        history=given.agentcho.history or "private",
     )
 
 

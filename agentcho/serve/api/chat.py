@@ -233,6 +233,6 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": found.prompt,
         "completion_tokens": found.completion,
         "total_tokens": found.prompt + found.completion,
-        "prompt_tokens_details": {"cached_tokens": found.cached, "message_reused_tokens": found.reused},
+        "prompt_tokens_details": found.details,
         "completion_tokens_details": {"reasoning_tokens": 0},
     }

@@ -18,6 +18,7 @@ from agentcho.serve.api import models
 from agentcho.serve.api.body import Body, Several, single, within
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
+from agentcho.serve.request import Sharing
 
 IGNORED = frozenset(
     {
@@ -79,13 +80,16 @@ MACHINE = 1 << 31
 
 
 class Extras(Body):
-    """What a request says to agentcho: the society and the agent that it is of, and who may read it besides."""
+    """What a request says to agentcho: the society and the agent that it is of, and who may read it besides; whose user
+    messages are, and answers that no model said here."""
 
     within = "agentcho."
 
     society: str | None = None
     agent: str | None = None
     audience: Any = None
+    user_messages: Sharing | None = None
+    history: Sharing | None = None
 
 
 class Structured(Body):

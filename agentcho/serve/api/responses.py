@@ -308,11 +308,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
     found = counts(usage)
     return {
         "input_tokens": found.prompt,
-        "input_tokens_details": {
-            "cached_tokens": found.cached,
-            "cache_write_tokens": 0,
-            "message_reused_tokens": found.reused,
-        },
+        "input_tokens_details": {**found.details, "cache_write_tokens": 0},
         "output_tokens": found.completion,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": found.prompt + found.completion,

@@ -46,12 +46,20 @@ class Counts(NamedTuple):
     completion: int
     cached: int
     reused: int
+    unmatched: Mapping[str, int] = {}
+
+    @property
+    def details(self) -> dict[str, int]:
+        """What is told of the prompt, each count a number of its own: clients add them up."""
+        told = {"cached_tokens": self.cached, "message_reused_tokens": self.reused}
+        return told | {f"unmatched_{why}_tokens": tokens for why, tokens in self.unmatched.items()}
 
 
 def counts(usage: Usage) -> Counts:
     """Counts that fit together, whatever was counted."""
     cached = min(usage.exact, usage.prompt)
-    return Counts(usage.prompt, usage.completion, cached, min(usage.reused, usage.prompt - cached))
+    reused = min(usage.reused, usage.prompt - cached)
+    return Counts(usage.prompt, usage.completion, cached, reused, usage.missed)
 
 
 def logprob(likely: Likely) -> dict[str, Any]:

@@ -1,25 +1,55 @@
 """Which message of a society a client means when it quotes one.
 
 A client sends its whole prompt anew with each request, in its own words and roles. A message of it is one that is
-known where its id says so, or its text, and the agent that sends it may read that one; otherwise it is new. A text that
-equals somebody else's private message is new like any other, so that no answer, count or time tells that it was there.
-Does not know: encodings, where messages are kept.
+known where its id says so, or its text, and the agent that sends it may read that one; otherwise it is new. Of what is
+new, `restyled` and `inside` find the answers that it repeats with other blanks or a name before them, or among other
+words.
+
+Each agent looks on shelves of its own: one of what everyone may read, and one of what it may read besides. What is kept
+from it is on neither, so a text that equals somebody else's private message is looked for, and missed, just as one that
+nobody has. Does not know: encodings, where messages are kept.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
+from typing import Literal, NamedTuple, get_args
 
-from agentcho.message import Audience, Role
+from agentcho.message import Audience, Part, Role
 from agentcho.serve.request import ToolCall
 from agentcho.serve.sharing.prompt import Framed, same_calls
 
 MOST = 256
 """Of so many messages with one text that a reader may read, at most, the right one is looked for: the latest."""
+ANCHOR = 4
+"""By so many token ids one after the other the place is found where an answer stands among other words."""
+WORK = 64
+"""For each token of a text, so many tokens of answers are compared with it at most."""
+LEAST = 8
+"""So many tokens of an answer have to stand there: fewer are not worth an encoding of their own."""
+EDGE = 2
+"""So many tokens at either end of an answer may be others: a blank, or a letter that grew together with what is around
+it."""
+NAMED = re.compile(r"\s*[*_\[(<\"']*(?P<name>[^\n:*_\[\]()<>\"']{1,128}?)[*_\])>\"']*(?: said| says)?:[*_]*\s+")
+"""A name before what its bearer said, as frameworks write it: `ann: `, `**ann**: `, `[ann]: `, `ann said: `."""
+Miss = Literal["first_sent", "not_said_here", "changed", "other_role", "other_prompt", "restyled", "inside"]
+"""Why a message of a prompt is new, as far as its sender may know:
+
+- first_sent: a system, user or tool message with words that this agent has not met.
+- not_said_here: an assistant message with words that no model said here, in this agent's hearing.
+- changed: it has the id of an answer, and other words.
+- other_role: its words are known, from a message of another role or by another name, for which it cannot stand.
+- other_prompt: its words are known, over another prompt; it may be another conversation, for the agent has no name.
+- restyled: it is an answer with other blanks at its ends or a name before it, and this is the first time.
+- inside: it is an answer among other words, and this is the first time.
+"""
+Owner = tuple[str | None, Audience]
+"""The author of a message that a prompt brings (None: the society's), and who may read it."""
 
 
 class Standing:
@@ -42,13 +72,14 @@ class Known:
     """A message of a society as it can be quoted.
 
     `id` is its own in the society, `public_id` the one that answers carry. `before` is the key of the messages that
-    stood before it in the prompt that brought it, or over which it was said (see `Standing`). `said`: a model said it.
-    `calls` and `lead` as in `Framed`.
+    stood before it in the prompt that brought it, or over which it was said (see `Standing`). `said`: a model said it,
+    or an agent declared so. `calls` and `lead` as in `Framed`. `tokens`: the ids that its text encodes to, where it can
+    be found among other words, and of a part of a message its own.
     """
 
     id: str
     public_id: str
-    role: Role
+    role: Role | Part
     text: str
     name: str | None
     author: str | None
@@ -57,6 +88,12 @@ class Known:
     said: bool = False
     calls: tuple[ToolCall, ...] = ()
     lead: str = ""
+    tokens: tuple[int, ...] = ()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it is an answer in words, which may stand in other messages."""
+        return self.said and not self.calls
 
 
 @dataclass(frozen=True)
@@ -73,27 +110,81 @@ class Reader:
         return Audience(frozenset({self.agent}))
 
 
+class Inside(NamedTuple):
+    """An answer that stands in a text, at the token ids from `start` to `stop`."""
+
+    known: Known
+    start: int
+    stop: int
+
+
+NOBODY = Known("", "", "assistant", "", None, None, Audience(frozenset()), b"")
+
+
+class Shelf:
+    """Messages with one set of readers in common, as they are looked for."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, Known] = {}
+        self.texts: dict[str, list[Known]] = {}
+        self.behind: dict[tuple[str, bytes], list[Known]] = {}
+        self.bare: dict[str, list[Known]] = {}
+        self.anchors: dict[tuple[int, ...], list[tuple[Known, int]]] = {}
+        self.parts: dict[tuple[str, str | None, tuple[int, ...]], Known] = {}
+
+    def add(self, known: Known) -> None:
+        """One more message, or part of one."""
+        if not _is_whole(known):
+            self.parts.setdefault((known.role, known.name, known.tokens), known)
+            return
+        self.ids[known.public_id] = known
+        self.texts.setdefault(known.text, []).append(known)
+        self.behind.setdefault((known.text, known.before), []).append(known)
+        if known.repeatable:
+            self.bare.setdefault(known.text.strip(), []).append(known)
+            for place in range(min(EDGE + 1, len(known.tokens) - LEAST + 1)):
+                self.anchors.setdefault(known.tokens[place : place + ANCHOR], []).append((known, place))
+
+
 class MessageIndex:
-    """The messages of a society, by id and by text."""
+    """The messages of a society, by id, by text, and by what an agent may read."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Known] = {}
-        self._by_text: dict[str, dict[Audience, list[Known]]] = {}
-        self._behind: dict[tuple[str, bytes], list[Known]] = {}
+        self._everyone = Shelf()
+        self._own: dict[str, Shelf] = {}
+        self._narrow: list[Known] = []
         self._places: dict[Known, int] = {}
 
     def add(self, known: Known) -> None:
         """One more message."""
-        self._by_id[known.public_id] = known
-        self._by_text.setdefault(known.text, {}).setdefault(known.audience, []).append(known)
-        self._behind.setdefault((known.text, known.before), []).append(known)
         self._places[known] = len(self._places)
+        if _is_whole(known):
+            self._by_id[known.public_id] = known
+        if known.audience.members is None:
+            self._everyone.add(known)
+            return
+        self._narrow.append(known)
+        for agent in known.audience.members & self._own.keys():
+            self._own[agent].add(known)
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[Known]:
         return iter(self._by_id.values())
+
+    def _shelves(self, reader: Reader) -> tuple[Shelf, Shelf]:
+        """What everyone may read, and what this agent may read besides. The latter is made when it is first asked for:
+        an audience may name agents by the hundred that never come."""
+        if reader.agent not in self._own:
+            shelf = self._own[reader.agent] = Shelf()
+            for known in self._narrow:
+                if known.audience.includes(reader.agent):
+                    shelf.add(known)
+        return self._everyone, self._own[reader.agent]
+
+    # -- whole messages ----------------------------------------------------------------------------------
 
     def find(self, quoted: Framed, reader: Reader, before: Standing) -> Known | None:
         """The message that is quoted after those of `before`; None: it is new. An id decides where the words are those
@@ -104,29 +195,105 @@ class MessageIndex:
 
     def _candidates(self, quoted: Framed, reader: Reader, before: Standing) -> Iterator[Known]:
         """What may be meant, the likeliest first."""
-        if named := self._by_id.get(quoted.id or ""):
-            yield named
-        yield from reversed(self._behind.get((quoted.text, before.key), ())[-MOST:])
-        yield from (known for known in self._latest(quoted.text, reader) if known.id not in before.ids)
-        yield from self._latest(quoted.text, reader)
+        shelves = self._shelves(reader)
+        yield from (shelf.ids[quoted.id] for shelf in shelves if quoted.id in shelf.ids)
+        place = quoted.text, before.key
+        yield from self._latest(shelf.behind.get(place, ()) for shelf in shelves)
+        yield from (known for known in self._with_text(quoted.text, reader) if known.id not in before.ids)
+        yield from self._with_text(quoted.text, reader)
 
-    def _latest(self, text: str, reader: Reader) -> Iterator[Known]:
-        """The latest messages with a text that a reader may read, the last first. What it may not read takes no place
-        among them: a message that is missed for that would tell that it is there."""
-        texts = self._by_text.get(text, {}).items()
-        latest = (reversed(known[-MOST:]) for audience, known in texts if audience.includes(reader.agent))
-        return islice(merge(*latest, key=self._places.__getitem__, reverse=True), MOST)
+    def _with_text(self, text: str, reader: Reader) -> Iterator[Known]:
+        return self._latest(shelf.texts.get(text, ()) for shelf in self._shelves(reader))
+
+    def _latest(self, found: Iterable[Sequence[Known]]) -> Iterator[Known]:
+        """The latest messages of several lists, the last first."""
+        lists = (reversed(known[-MOST:]) for known in found)
+        return islice(merge(*lists, key=self._places.__getitem__, reverse=True), MOST)
 
     def _is(self, quoted: Framed, known: Known, reader: Reader, before: Standing) -> bool:
-        return self._may_be(quoted, known, reader, before) and _same_words(quoted, known)
+        return _fits(quoted, known, reader) and self._heard(known, reader, before) and _same_words(quoted, known)
 
-    def _may_be(self, quoted: Framed, known: Known, reader: Reader, before: Standing) -> bool:
-        """Whether the reader may read it, and can mean it by a message of this role. Whoever is known by a hash alone
+    @staticmethod
+    def _heard(known: Known, reader: Reader, before: Standing) -> bool:
+        """Whether a message that is for the reader was for this conversation of it. Whoever is known by a hash alone
         has, of what is not everyone's, only what stands behind the same messages: another conversation may have the
         same hash."""
-        if not known.audience.includes(reader.agent) or not _fits(quoted, known, reader):
-            return False
         return reader.proven or known.audience.members is None or known.before == before.key
+
+    # -- messages with something of another in them ------------------------------------------------------
+
+    def restyled(self, quoted: Framed, reader: Reader) -> Known | None:
+        """The answer that a new message repeats, with other blanks at its ends, or its author's name before it."""
+        if quoted.role not in ("user", "assistant") or not _is_text(quoted):
+            return None
+        bare, named = quoted.text.strip(), NAMED.match(quoted.text)
+        for known in self._repeated(bare, reader):
+            return known
+        if named is not None:
+            for known in self._repeated(quoted.text[named.end() :].strip(), reader):
+                if named["name"].strip().casefold() in {(known.author or "").casefold(), (known.name or "").casefold()}:
+                    return known
+        return None
+
+    def _repeated(self, bare: str, reader: Reader) -> Iterator[Known]:
+        found = self._latest(shelf.bare.get(bare, ()) for shelf in self._shelves(reader)) if bare else ()
+        return (known for known in found if reader.proven or known.audience.members is None)
+
+    def inside(self, quoted: Framed, ids: Sequence[int], reader: Reader) -> list[Inside]:
+        """The answers that stand in a new message, whose content has these ids: in order, none over another, of two at
+        one place the longer one."""
+        if quoted.role not in ("system", "user", "assistant") or not _is_text(quoted):
+            return []
+        shelves, found, at, looks = self._shelves(reader), list[Inside](), 0, WORK * len(ids)
+        while at + LEAST <= len(ids) and looks > 0:
+            anchor, best = tuple(ids[at : at + ANCHOR]), Inside(NOBODY, at, at)
+            for known, place in chain(*(shelf.anchors.get(anchor, ())[-MOST:] for shelf in shelves)):
+                if reader.proven or known.audience.members is None:
+                    looks -= len(known.tokens)
+                    best = max(best, Inside(known, at, _same_until(known.tokens[place:], ids, at)), key=_length)
+            if best.stop > at:
+                found.append(best)
+            at = max(at + 1, best.stop)
+        return found
+
+    def part(self, role: str, name: str | None, ids: tuple[int, ...], reader: Reader) -> Known | None:
+        """A part of a message that was encoded before, and that the reader may read."""
+        found = (shelf.parts.get((role, name, ids)) for shelf in self._shelves(reader))
+        return next((known for known in found if known is not None), None)
+
+    # -- what is new, and why ----------------------------------------------------------------------------
+
+    def why(self, quoted: Framed, reader: Reader, before: Standing) -> Miss:
+        """Why a message is new. It goes by what the reader may read alone."""
+        if any(quoted.id in shelf.ids for shelf in self._shelves(reader)):
+            return "changed"
+        same = [known for known in self._with_text(quoted.text, reader) if _same_words(quoted, known)]
+        if any(_fits(quoted, known, reader) for known in same):
+            return "other_prompt"
+        if same:
+            return "other_role"
+        return "not_said_here" if quoted.role == "assistant" else "first_sent"
+
+
+def _is_whole(known: Known) -> bool:
+    return known.role in get_args(Role)
+
+
+def _is_text(quoted: Framed) -> bool:
+    """Whether it has words alone, and no calls or results of functions, nor a list of these."""
+    return quoted.tokens is None and not quoted.calls
+
+
+def _length(inside: Inside) -> int:
+    return inside.stop - inside.start
+
+
+def _same_until(answer: Sequence[int], ids: Sequence[int], at: int) -> int:
+    """Up to where an answer stands in `ids` from there on, all but its last few; `at`: it does not, or too little of
+    it."""
+    pairs = zip(answer, ids[at : at + len(answer)], strict=False)
+    same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(answer), len(ids) - at))
+    return at + same if same >= max(LEAST, len(answer) - EDGE) else at
 
 
 def _fits(quoted: Framed, known: Known, reader: Reader) -> bool:
@@ -147,6 +314,11 @@ def _same_words(quoted: Framed, known: Known) -> bool:
 
 
 def reads_as_others(known: Known, reader: Reader, before: bytes) -> bool:
-    """Whether the reader has a message that it said itself as all others have it: it cannot be told from another
-    conversation with the same hash, and this prompt is not the one over which it was said."""
-    return known.author == reader.agent and known.said and not reader.proven and known.before != before
+    """Whether the reader has a message that it said itself as all others have it: it repeats what it said, for all who
+    may read that; or it cannot be told from another conversation with the same hash, and this prompt is not the one
+    over which it was said."""
+    if known.author != reader.agent:
+        return False
+    if not known.said:
+        return known.audience != reader.own
+    return not reader.proven and known.before != before

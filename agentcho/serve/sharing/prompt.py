@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from agentcho.calls.call import FramePort, Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.errors import ContextOverflow
-from agentcho.message import Role, Words
+from agentcho.message import Part, Role, Words
 from agentcho.serve.beside import beside
 from agentcho.serve.request import ChatRequest, Quoted, ToolCall, Tools
 from agentcho.serve.sharing.arguments import fits
@@ -28,7 +28,7 @@ class Framed(NamedTuple):
     does). `name` is the claimed name of its speaker, `id` the id that it claims to have. `calls` are the calls of
     functions that it makes, `lead` what it says before them."""
 
-    role: Role
+    role: Role | Part
     text: str
     name: str | None = None
     id: str | None = None

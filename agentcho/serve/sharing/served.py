@@ -22,7 +22,7 @@ from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games.recording import RecordingSink
 from agentcho.records.record import RunRecord
 from agentcho.serve.faults import SHORTLY, ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, ServedMode
+from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, ServedMode, Sharing
 from agentcho.serve.sharing.plain import PlainPrompts
 from agentcho.serve.sharing.society import Keeping, Recording, Society
 
@@ -38,6 +38,7 @@ class Serving(NamedTuple):
     runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
     a society ends that nobody asks. `societies`: how many of a tenant there may be, and cache salts
     without one. `records`: how many societies of all tenants may be on record at a time (None: any number).
+    `user_messages`: whose these are in a society, where a request does not say.
     `deterministic`: every step is in the profile whose bits depend on nothing else that runs. `prefill_budget`: see
     `Choreographer`."""
 
@@ -50,6 +51,7 @@ class Serving(NamedTuple):
     records: int | None = None
     deterministic: bool = False
     prefill_budget: int | None = None
+    user_messages: Sharing = "shared"
 
 
 Place = tuple[str, str, str]
@@ -112,7 +114,13 @@ class ServedModel:
         if not found:
             return None
         society = found[0]
-        told = {"society": caller.society, "model": self.name, "mode": mode_of(society.reuse), "agents": society.agents}
+        told: dict[str, Any] = {
+            "society": caller.society,
+            "model": self.name,
+            "mode": mode_of(society.reuse),
+            "agents": society.agents,
+            "unmatched_tokens": society.missed(caller.agent),
+        }
         if caller.agent is not None:
             return told
         return told | {"messages": society.messages, "turns": society.turns, "encoded_tokens": society.tokens}
@@ -165,7 +173,8 @@ class ServedModel:
         mode = caller.mode or self._serving.mode
         reuse = POLICIES[mode]._replace(deterministic=self._serving.deterministic)
         recording = self._recording(caller, reuse)
-        return Society(self.choreographer, reuse, self._salt(place), self._serving.keeping, recording)
+        how = self._serving
+        return Society(self.choreographer, reuse, self._salt(place), how.keeping, recording, how.user_messages)
 
     def _recording(self, caller: Caller, reuse: ReusePolicy) -> Recording:
         if self._serving.record is None:

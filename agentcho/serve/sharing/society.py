@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import NamedTuple
@@ -23,11 +24,11 @@ from agentcho.events import Sink
 from agentcho.message import EVERYONE, Audience, Words, agent_name
 from agentcho.records.record import Status
 from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Usage
+from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Sharing, Usage
 from agentcho.serve.sharing.index import Reader
 from agentcho.serve.sharing.prompt import Framed, prompt_of, room_for, samplings, speaker, tokenised
 from agentcho.serve.sharing.speech import Speech, all_said
-from agentcho.serve.sharing.talk import Speaking, Talk
+from agentcho.serve.sharing.talk import Brings, Speaking, Talk, missed
 
 LOG = logging.getLogger("agentcho.serve")
 UNNAMED = "~"
@@ -56,14 +57,22 @@ class Recording(NamedTuple):
 
 
 class Society:
-    """One society, on one choreographer. `salt` is secret: nothing is shared with whoever has another. `broken`: its
-    record could not be written, so that it cannot go on; end it."""
+    """One society, on one choreographer. `salt` is secret: nothing is shared with whoever has another. `user_messages`:
+    whether these are everyone's where a request does not say. `broken`: its record could not be written, so that it
+    cannot go on; end it."""
 
     def __init__(
-        self, choreographer: Choreographer, reuse: ReusePolicy, salt: str, keeping: Keeping, recording: Recording
+        self,
+        choreographer: Choreographer,
+        reuse: ReusePolicy,
+        salt: str,
+        keeping: Keeping,
+        recording: Recording,
+        user_messages: Sharing = "shared",
     ) -> None:
         self._choreographer, self.reuse, self._salt, self._keeping = choreographer, reuse, salt, keeping
         self._recording, self._frames = recording, choreographer.frames
+        self._user_messages: Sharing = user_messages
         self._talk = self._game(0, None)
         self._requests, self._quiet = 0, anyio.Event()
         self.turns, self.used, self.broken = 0, monotonic(), False
@@ -72,6 +81,12 @@ class Society:
     def agents(self) -> list[str]:
         """Who has asked for something in its present game."""
         return sorted(self._talk.agents)
+
+    def missed(self, agent: str | None = None) -> dict[str, int]:
+        """How many tokens of prompts were new in its present game, by the reasons of `Miss`; None: of all agents."""
+        by_agent = self._talk.missed
+        found = by_agent.values() if agent is None else [by_agent.get(agent, Counter[str]())]
+        return dict(sorted(sum(found, Counter[str]()).items()))
 
     @property
     def messages(self) -> int:
@@ -108,22 +123,24 @@ class Society:
         reader, audience = self._reader(caller, request), self._audience(request)
         talk, frames = self._talk, self._frames
         prompt = await tokenised(request, lambda: prompt_of(request, frames))
+        to = Audience(None) if audience is None else Audience(audience | {reader.agent})
+        private = (request.user_messages or self._user_messages) == "private"
+        brings = Brings(reader, to, private, request.history == "shared")
         words = await self._words(request, talk.unknown(prompt, reader)) if request.is_long else {}
-        matched = talk.matched(prompt, reader, words)
+        matched = talk.matched(prompt, brings, words)
         name = speaker(reader.agent, "assistant", frames)
         room = room_for(talk.lengths(matched), name, frames, self._keeping.capacity)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most), frames)
-        to = Audience(None) if audience is None else Audience(audience | {reader.agent})
         self._recording.spoke_for(caller.key or "no key", reader.agent)
         talk.join(reader.agent, "named" if reader.proven else "unnamed")
-        reads = talk.reads(matched, reader, to)
+        reads = talk.reads(matched, reader)
         speeches = [Speech(n, request, hear, frames) for n in range(request.choices)]
         hows = (Speaking(*each, turn, self._recording.flush) for each in zip(options, speeches, strict=True))
         said = await all_said([talk.say(reads, to, request, how) for how in hows])
         answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
         reused = min((each.reused for each in said), key=sum)
         completion = sum(len(answer.tokens) for answer in answers)
-        return Answers(answers, Usage(room.prompt, completion, reused.exact, reused.by_message))
+        return Answers(answers, Usage(room.prompt, completion, reused.exact, reused.by_message, missed(matched)))
 
     async def _words(self, request: ChatRequest, new: Sequence[Framed]) -> dict[Framed, Words]:
         """The words of messages that are new, before it is settled which are."""

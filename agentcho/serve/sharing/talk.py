@@ -5,24 +5,34 @@ Does not know: keys, quotas, where its record lies.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 from agentcho.calls.call import EncodingId, FramePort, Receipt, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import FinishedCall, Piece, Request, Result, Unfinished
 from agentcho.config import Limits, ReusePolicy
+from agentcho.errors import RequestError
 from agentcho.events import FirstToken, Joined, Over, Sink, Token
 from agentcho.flow.draft import Draft
 from agentcho.flow.plans import DecodePlan, Needed
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
-from agentcho.message import SCENARIO, Audience, Kind, Metadata, Words
+from agentcho.message import SCENARIO, Audience, Kind, Metadata, Part, Words
 from agentcho.serve.request import ChatRequest
-from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing, reads_as_others
+from agentcho.serve.sharing.index import (
+    Inside,
+    Known,
+    MessageIndex,
+    Miss,
+    Owner,
+    Reader,
+    Standing,
+    reads_as_others,
+)
 from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, speaker
 from agentcho.serve.sharing.reused import Places, Reused
 from agentcho.serve.sharing.speech import Speech, new_id
@@ -32,20 +42,41 @@ UNREAD = 64
 them first has them encoded."""
 
 
-class Unknown(NamedTuple):
-    """A message of a prompt that the society does not have yet; `carried`: the message of an earlier game of the
-    society that it repeats."""
+class Brings(NamedTuple):
+    """Who sends a prompt, and who may read what is new in it. `audience`: whoever may read what is for the society.
+    `private`: what users say is the sender's alone. `shared`: so is not what it says that others said; it is the
+    society's."""
 
-    framed: Framed
-    carried: Known | None = None
+    reader: Reader
+    audience: Audience
+    private: bool = False
+    shared: bool = False
+
+    def owner(self, role: str) -> Owner:
+        """Whose a new message is. System messages, results of functions and answers that nobody here gave are the
+        sender's alone."""
+        if (role == "user" and not self.private) or (role == "assistant" and self.shared):
+            return None, self.audience
+        return self.reader.agent, self.reader.own
+
+
+class Cut(NamedTuple):
+    """A message in which answers stand: the ids of its content, and where these are."""
+
+    ids: tuple[int, ...]
+    inside: Sequence[Inside]
 
 
 class New(NamedTuple):
-    """The same, with its words."""
+    """A message of a prompt that the society does not have yet, or a part of one, and why that is; `carried`: the
+    message of an earlier game of the society that it repeats. `said`: it is as good as an answer."""
 
     framed: Framed
     words: Words
+    owner: Owner
+    why: Miss
     carried: Known | None = None
+    said: bool = False
 
 
 class Speaking(NamedTuple):
@@ -80,7 +111,9 @@ class Talk:
         self._index = MessageIndex()
         self._earlier = None if earlier is None else earlier._index
         self._contents = {} if earlier is None else earlier._own_contents()
+        self._cuts: dict[tuple[str, Framed], Cut] = {}
         self.agents: set[str] = set()
+        self.missed: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._numbers = Counter[str]()
         self._in_use = Counter[str]()
         self._held: dict[str, int] = {}  # tokens by message, what was read last at the end
@@ -98,34 +131,103 @@ class Talk:
 
     # -- what a prompt means -----------------------------------------------------------------------------
 
-    def matched(self, prompt: Sequence[Framed], reader: Reader, words: Mapping[Framed, Words]) -> list[Known | New]:
-        """Each message of a prompt: one that is known, or a new one; `words` are those that are there already. Nothing
-        changes. `RequestError`: a text cannot be encoded."""
-        found = self._found(prompt, reader)
-        return [each if isinstance(each, Known) else self._new(each, words) for each in found]
+    def matched(self, prompt: Sequence[Framed], brings: Brings, words: Mapping[Framed, Words]) -> list[Known | New]:
+        """Each message of a prompt: one that is known, a new one, or its parts; `words` are those that are there
+        already. Nothing changes. `RequestError`: a text cannot be encoded."""
+        before, found = Standing(), list[Known | New]()
+        for framed in prompt:
+            for each in self._meant(framed, brings, before, words):
+                before.add(each.id if isinstance(each, Known) else f"new {len(found)}")
+                found.append(each)
+        return found
 
     def unknown(self, prompt: Sequence[Framed], reader: Reader) -> list[Framed]:
         """The messages of a prompt that are new, as far as is known now."""
-        return [each.framed for each in self._found(prompt, reader) if isinstance(each, Unknown)]
-
-    def _found(self, prompt: Sequence[Framed], reader: Reader) -> Iterator[Known | Unknown]:
-        before = Standing()
+        before, found = Standing(), list[Framed]()
         for place, framed in enumerate(prompt):
             known = self._index.find(framed, reader, before)
-            yield self._unknown(framed, reader) if known is None else known
+            if known is None and _cut_by(framed, reader) not in self._cuts and self._carried(framed, reader) is None:
+                found.append(framed)
             before.add(f"new {place}" if known is None else known.id)
+        return found
 
-    def _unknown(self, framed: Framed, reader: Reader) -> Unknown:
-        carried = None if self._earlier is None else self._earlier.find(framed, reader, Standing())
-        if carried is None:
-            return Unknown(framed)
+    def _meant(
+        self, framed: Framed, brings: Brings, before: Standing, words: Mapping[Framed, Words]
+    ) -> Sequence[Known | New]:
+        """What one message of a prompt is: known, new, or several parts."""
+        reader = brings.reader
+        known = self._index.find(framed, reader, before)
+        if known is not None and not self._widened(known, brings):
+            return [known]
+        if known is None and (carried := self._carried(framed, reader)) is not None:
+            return [self._again(carried)]
+        if (cut := self._cuts.get(_cut_by(framed, reader))) is not None:
+            return self._parts(framed, brings, cut)
+        own = words.get(framed) or framed.words(self._frames)
+        if self._reuse.mode != "baseline":
+            if (like := self._restyled(framed, reader)) is not None:
+                return [New(framed, own, (like.author, like.audience), "restyled")]
+            if (cut := self._cut(framed, reader, own)) is not None:
+                return self._parts(framed, brings, cut)
+        why: Miss = "not_said_here" if known is not None else self._index.why(framed, reader, before)
+        said = framed.role == "assistant" and brings.shared
+        return [New(framed, own, brings.owner(framed.role), why, said=said)]
+
+    @staticmethod
+    def _widened(known: Known, brings: Brings) -> bool:
+        """Whether the sender had said before, in private, what it now says for the society."""
+        own = known.role == "assistant" and not known.said and known.author == brings.reader.agent
+        return brings.shared and own and not known.audience.covers(brings.audience)
+
+    def _carried(self, framed: Framed, reader: Reader) -> Known | None:
+        return None if self._earlier is None else self._earlier.find(framed, reader, Standing())
+
+    def _again(self, carried: Known) -> New:
         tokens = self._contents[carried.public_id]
-        again = Framed(carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls, carried.lead)
-        return Unknown(again, carried)
+        framed = Framed(
+            carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls, carried.lead
+        )
+        owner = carried.author, carried.audience
+        return New(framed, framed.words(self._frames), owner, "first_sent", carried, carried.said)
 
-    def _new(self, unknown: Unknown, words: Mapping[Framed, Words]) -> New:
-        framed = unknown.framed
-        return New(framed, words.get(framed) or framed.words(self._frames), unknown.carried)
+    @property
+    def _indexes(self) -> list[MessageIndex]:
+        return [self._index] if self._earlier is None else [self._index, self._earlier]
+
+    def _restyled(self, framed: Framed, reader: Reader) -> Known | None:
+        found = (index.restyled(framed, reader) for index in self._indexes)
+        return next((known for known in found if known is not None), None)
+
+    def _cut(self, framed: Framed, reader: Reader, words: Words) -> Cut | None:
+        """Where answers stand in a new message, from now on, whatever is said later. None: there are none."""
+        ids = words.tokens[slice(*words.content)]
+        found = next(filter(None, (index.inside(framed, ids, reader) for index in self._indexes)), None)
+        if found is None:
+            return None
+        return self._cuts.setdefault(_cut_by(framed, reader), Cut(ids, found))
+
+    def _parts(self, framed: Framed, brings: Brings, cut: Cut) -> list[Known | New]:
+        """A message in parts: what comes before, between and after the answers in it is its sender's as the message
+        would be, and each answer is for all who may read it. Together they have the ids of the message."""
+        owner, why = brings.owner(framed.role), self._index.why(framed, brings.reader, Standing())
+        pieces, at = list[tuple[str, tuple[int, ...], Owner, Miss]](), 0
+        for known, start, stop in cut.inside:
+            pieces.append(("part" if pieces else f"{framed.role}-begin", cut.ids[at:start], owner, why))
+            pieces.append(("part", cut.ids[start:stop], (known.author, known.audience), "inside"))
+            at = stop
+        pieces.append((f"{framed.role}-end", cut.ids[at:], owner, why))
+        parts = (self._part(*piece, framed.name, brings.reader) for piece in pieces)
+        return [part for part in parts if isinstance(part, Known) or part.words.tokens]
+
+    def _part(
+        self, role: str, ids: tuple[int, ...], owner: Owner, why: Miss, name: str | None, reader: Reader
+    ) -> Known | New:
+        name = name if role.endswith("begin") else None
+        if (known := self._index.part(role, name, ids, reader)) is not None:
+            return known
+        framed = Framed(cast(Part, role), "", name, tokens=ids)
+        words = framed.words(self._frames)
+        return New(framed._replace(text=words.text), words, owner, why)
 
     def lengths(self, messages: Sequence[Known | New]) -> int:
         """Tokens of all of them, framing included."""
@@ -138,30 +240,41 @@ class Talk:
         assert known is not None
         return known.words
 
-    def reads(self, messages: Sequence[Known | New], reader: Reader, audience: Audience) -> ReadSet:
-        """What a request reads, in order; what is new of it is said first, with that audience or in private."""
+    def reads(self, messages: Sequence[Known | New], reader: Reader) -> ReadSet:
+        """What a request reads, in order; what is new of it is said first."""
         before, reads = Standing(), list[Read]()
+        self.missed[reader.agent].update(missed(messages))
         for message in messages:
-            known = self._put(message, reader, audience, before.key) if isinstance(message, New) else message
+            known = self._put(message, reader, before.key) if isinstance(message, New) else message
             reads.append(Read(known.id, None, reads_as_others(known, reader, before.key)))
             before.add(known.id)
         return ReadSet(reader.agent, tuple(reads), None, ())
 
-    def _put(self, new: New, reader: Reader, audience: Audience, before: bytes) -> Known:
-        """Say a message of known text. System messages, results of functions and answers that nobody here gave are the
-        sender's alone."""
-        framed, carried = new.framed, new.carried
-        shared = framed.role == "user"
-        author = None if shared else reader.agent
-        to = audience if shared else reader.own
-        if carried is not None:
-            author, to = carried.author, carried.audience
+    def _put(self, new: New, reader: Reader, before: bytes) -> Known:
+        """Say a message of known text, or a part of one that stands in a prompt for the first time."""
+        framed, carried, (author, to) = new.framed, new.carried, new.owner
+        part = framed.role in get_args(Part)
+        if part and (known := self._index.part(framed.role, framed.name, framed.tokens or (), reader)) is not None:
+            return known
         draft = self._draft(author, framed, to, ReadSet(author, (), None, ()))
         self._journal.enter_known(draft, new.words)
         public_id = new_id() if carried is None else carried.public_id
-        known = self._known(draft, public_id, framed, before, said=carried is not None and carried.said)
+        ids = framed.tokens or () if part else self._ids(framed, new.words) if new.said else ()
+        known = self._known(draft, public_id, framed, before, said=new.said, ids=ids)
         self._index.add(known)
         return known
+
+    def _ids(self, framed: Framed, words: Words) -> tuple[int, ...]:
+        """The ids that the text of an answer encodes to, by which it is found in other messages. None: it is calls of
+        functions, or cannot be encoded."""
+        if framed.calls or self._reuse.mode == "baseline":
+            return ()
+        if words.canonical:
+            return words.tokens[slice(*words.content)]
+        try:
+            return tuple(self._frames.framing.content.encode(words.text))
+        except RequestError:
+            return ()
 
     def _draft(self, author: str | None, framed: Framed, to: Audience, reads: ReadSet, kind: Kind = "prefill") -> Draft:
         who, parents = author or SCENARIO, tuple(read.id for read in reads.reads)
@@ -173,7 +286,7 @@ class Talk:
         return draft
 
     @staticmethod
-    def _known(draft: Draft, public_id: str, framed: Framed, before: bytes, said: bool) -> Known:
+    def _known(draft: Draft, public_id: str, framed: Framed, before: bytes, said: bool, ids: tuple[int, ...]) -> Known:
         data = draft.metadata
         return Known(
             data.id,
@@ -187,6 +300,7 @@ class Talk:
             said,
             framed.calls,
             framed.lead,
+            ids,
         )
 
     def _own_contents(self) -> dict[str, tuple[int, ...]]:
@@ -247,7 +361,8 @@ class Talk:
         lead, calls = calls_in(words.text, request.tools, self._frames)
         framed = Framed("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
         before = Standing(read.id for read in draft.reads.reads)
-        self._index.add(self._known(draft, speech.id, framed, before.key, said=True))
+        ids = self._ids(framed, words)
+        self._index.add(self._known(draft, speech.id, framed, before.key, said=True, ids=ids))
         fresh = {call.id for call in result.made if not self._journal.is_twin(call.id)}
         return Said(words, self._places.reused(context, fresh))
 
@@ -312,3 +427,17 @@ class Talk:
         length = 0 if self._journal.is_twin(call.id) else len(call.words.tokens)
         self.tokens += length
         self._held[message] = self._held.pop(message, 0) + length
+
+
+def _cut_by(framed: Framed, reader: Reader) -> tuple[str, Framed]:
+    """What names a message that is cut: an agent's, with its words, whatever id it has."""
+    return reader.agent, framed._replace(id=None)
+
+
+def missed(messages: Iterable[Known | New]) -> dict[str, int]:
+    """How many tokens of a prompt are new, by the reasons of `Miss`."""
+    found = Counter[str]()
+    for each in messages:
+        if isinstance(each, New):
+            found[each.why] += len(each.words.tokens)
+    return dict(found)

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from ipaddress import ip_address
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast, get_args
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -35,7 +35,7 @@ from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.shape import Shape
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.faults import ApiError, api_error
-from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear, ServedMode
+from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear, ServedMode, Sharing
 from agentcho.serve.web import metrics
 from agentcho.serve.web.admission import Admission, Bounds
 from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
@@ -150,7 +150,7 @@ class Generate:
                 target, request, shape = self._api.parsed(body, self._site.limits.asked)
                 del body
             model, caller = self._site.caller(scope, target)
-            request = _audience(scope, request)
+            request = _sharing(scope, _audience(scope, request))
             _check_priority(key, request)
             self._site.metrics.ignored(shape.ignored)
             await self._answer(channel, Asked(self._site, model, caller, request), shape)
@@ -384,6 +384,21 @@ def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
     if request.audience is not None and named != request.audience:
         raise ApiError(400, f"{place.where}: it names another audience than the body; name one")
     return replace(request, audience=named)
+
+
+def _sharing(scope: Scope, request: ChatRequest) -> ChatRequest:
+    """The request, with what headers say of whose its messages are."""
+    user_messages, history = (_whose(scope, f"x-agentcho-{name}") for name in ("user-messages", "history"))
+    if user_messages is not None:
+        request = replace(request, user_messages=user_messages)
+    return request if history is None else replace(request, history=history)
+
+
+def _whose(scope: Scope, header: str) -> Sharing | None:
+    given = _header(scope, header)
+    if given is not None and given not in get_args(Sharing):
+        raise ApiError(400, f'header {header}: give "shared" or "private"')
+    return cast("Sharing | None", given)
 
 
 def _check_priority(key: Key | None, request: ChatRequest) -> None:

@@ -30,6 +30,12 @@ class Metrics:
             ["kind"],
             registry=own,
         )
+        self._missed = Counter(
+            "agentcho_unmatched_tokens",
+            "Tokens of messages in prompts of societies that were new there, by why.",
+            ["reason"],
+            registry=own,
+        )
         self._ignored = Counter(
             "agentcho_ignored_parameters", "Parameters that were given and have no effect.", ["parameter"], registry=own
         )
@@ -55,8 +61,10 @@ class Metrics:
 
     def used(self, usage: Usage) -> None:
         """What an answer took."""
-        for kind, count in usage._asdict().items():
-            self._tokens.labels(kind).inc(count)
+        for kind in ("prompt", "completion", "exact", "reused"):
+            self._tokens.labels(kind).inc(getattr(usage, kind))
+        for why, count in usage.missed.items():
+            self._missed.labels(why).inc(count)
 
     def ignored(self, parameters: Iterable[str]) -> None:
         """Parameters that a request gave, and that nothing was done about."""
