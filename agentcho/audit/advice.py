@@ -1,6 +1,6 @@
-"""What to do first: the remedies of findings, those that concern the most findings first.
+"""What to do first: the advice of findings, those that concern the most findings first.
 
-What the code does is mended line by line; what the run allows is mended once. Does not know: whether a remedy was
+What the code does is mended line by line; what the run allows is mended once. Does not know: whether it was
 tried; only another audit tells.
 """
 
@@ -14,20 +14,17 @@ from agentcho.audit.report import LEVELS, Finding, Level, Place
 from agentcho.audit.rules import RULES
 from agentcho.audit.wording import stands
 
-IN_CODE = frozenset({"AC001", "AC003", "AC006", "AC012", "AC013"})
-"""Rules whose findings are mended in a line of code, each line on its own. Others are mended for the whole run."""
-
 
 class Action(NamedTuple):
-    """One thing to do: the remedy of one rule, for one line of code or for the whole run. `places` are the lines from
+    """One thing to do: the advice of one rule, for one line of code or for the whole run. `places` are the lines from
     which its findings come, with how many come from each, the most first; empty: no line is known."""
 
     rule: str
     findings: tuple[Finding, ...]
 
     @property
-    def remedy(self) -> str:
-        return RULES[self.rule].remedy
+    def advice(self) -> str:
+        return RULES[self.rule].advice
 
     @property
     def level(self) -> Level:
@@ -45,7 +42,7 @@ def actions(findings: Iterable[Finding]) -> tuple[Action, ...]:
     found: dict[tuple[str, Place | None], list[Finding]] = {}
     for finding in findings:
         if stands(finding) and finding.level != "note":
-            place = finding.place if finding.rule in IN_CODE else None
+            place = finding.place if RULES[finding.rule].in_code else None
             found.setdefault((finding.rule, place), []).append(finding)
     return tuple(sorted((Action(rule, tuple(own)) for (rule, _), own in found.items()), key=_order))
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentcho.audit.calls import Called, GameCalls
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict, WordsLedger
-from agentcho.audit.rules import RULES, fingerprint
+from agentcho.audit.rules import RULES, Times, fingerprint
 from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS
 from agentcho.audit.verdict import GameVerdict, Reading, Share, line_of
 from agentcho.audit.words import GameWords
@@ -51,33 +51,28 @@ Seen = set[tuple[int, int, int]]
 """Encodings that have a reading, by game, attempt and id: ids of different attempts are different encodings."""
 
 
-class Times(int):
-    """How often something was; `{times:reading}` is "1 reading", or "2 readings"."""
-
-    def __format__(self, noun: str) -> str:
-        return f"{int(self)} {noun}{'' if self == 1 else 's'}"
-
-
-def gathered(scenario: str, evidence: Evidence, say: Mapping[str, str]) -> Iterator[Finding]:
-    """One finding for each key of the evidence; `say` has the sentence of each rule."""
+def gathered(scenario: str, evidence: Evidence, of_run: bool = False) -> Iterator[Finding]:
+    """One finding for each key of the evidence. `of_run`: it holds of every game by the options of the run."""
     for who, shown in evidence.items():
         worst = min(shown, key=lambda one: one.rank)
-        rule, reader, owner, carrier, _ = who
+        code, reader, owner, carrier, _ = who
+        rule = RULES[code]
+        sentence = rule.of_run if of_run and rule.of_run else rule.sentence
         names = {"reader": reader or "an agent", "owner": owner or "others", "carrier": carrier or "nobody"}
         yield Finding(
-            rule=rule,
-            level=RULES[rule].level,
+            rule=code,
+            level=rule.level,
             reader=reader,
             owner=owner,
             carrier=carrier,
-            message=say[rule].format(**names, times=Times(len(shown)), detail=worst.detail),
+            message=sentence.format(**names, times=Times(len(shown)), detail=worst.detail),
             secrets=worst.secrets,
             path=worst.path,
             hops=max(len(worst.path) - 1, 0),
             place=worst.place,
             games=len({one.game for one in shown}),
             edges=len(shown),
-            fingerprint=fingerprint(rule, scenario, *who[1:]),
+            fingerprint=fingerprint(code, scenario, *who[1:]),
         )
 
 
@@ -98,16 +93,7 @@ def leaks(scenario: str, readings: Iterable[Reading], verdicts: Sequence[GameVer
             evidence.setdefault(Who("AC009", edge.reader, reading.cached), []).append(shown)
     for verdict in verdicts:
         _loose(verdict, seen, evidence)
-    return list(gathered(scenario, evidence, _SAY))
-
-
-_SAY = {
-    "AC001": "{reader} reads private messages of {owner}: {times:reading}{detail}",
-    "AC002": "{reader} reads messages of {carrier} that carry private messages of {owner}: {times:reading}{detail}",
-    "AC003": "{reader} can feel what {owner} kept private in where messages of {carrier} are placed: {times:reading}",
-    "AC004": "it cannot be told what {reader} reads in messages of {carrier}: {detail} ({times:time})",
-    "AC009": "the prefix cache served {reader} what {owner} had encoded, {times:time}: how long it took tells so",
-}
+    return list(gathered(scenario, evidence))
 
 
 def _shown(reading: Reading, share: Share) -> Shown:
@@ -152,8 +138,7 @@ def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
                 secrets = tuple(id for id in entry.act.tainted_by if authors.get(id, SCENARIO) == owner)
                 shown = Shown(game, (game,), secrets, (entry.message.id, *secrets[:1]), place)
                 evidence.setdefault(who, []).append(shown)
-    say = "the code had read private words of {owner} before {carrier} spoke to others: {times:message}"
-    return list(gathered(scenario, evidence, {"AC006": say}))
+    return list(gathered(scenario, evidence))
 
 
 def released(
@@ -176,8 +161,7 @@ def released(
     for who, count in strange.items():
         ids = f"; the token ids of {count} are not those of their text and say more than it does" if count else ""
         evidence[who] = [shown._replace(detail=ids) for shown in evidence[who]]
-    say = "{carrier} spoke before others after reading private messages of {owner}: {times:release}{detail}"
-    return list(gathered(scenario, evidence, {"AC007": say}))
+    return list(gathered(scenario, evidence))
 
 
 def called(scenario: str, calls: Iterable[GameCalls]) -> list[Finding]:
@@ -189,18 +173,7 @@ def called(scenario: str, calls: Iterable[GameCalls]) -> list[Finding]:
                 evidence.setdefault(who, []).append(shown)
         for who, shown in _shared(game):
             evidence.setdefault(who, []).append(shown)
-    return list(gathered(scenario, evidence, _CALLS))
-
-
-_CALLS = {
-    "AC012": "{carrier} told {detail}, by calls of {reader}, what {owner} keeps private: {times:time}",
-    "AC013": "{carrier} had {reader} change something outside over words of {owner} that nobody vouches for: "
-    "{times:time}",
-    "AC014": "it cannot be told what {carrier} called {reader} over: {detail} ({times:time})",
-    "AC015": "{reader} called the server of tools {detail} over one connection with {owner}, who had told it what "
-    "{reader} may not know: {times:time}",
-    "AC016": "{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times:time}",
-}
+    return list(gathered(scenario, evidence))
 
 
 def _call(call: Called, game: GameCalls) -> Iterator[tuple[Who, Shown]]:
@@ -249,9 +222,7 @@ def told(subject: Subject, ledger: WordsLedger | None, games: Iterable[GameWords
     for doubt in (each for game in games for each in game.doubts):
         shown = Shown(doubt.game, (doubt.game,), (), (doubt.message,), doubt.place, doubt.why)
         evidence.setdefault(Who("AC018", carrier=doubt.author), []).append(shown)
-    over = "{reader} can have been told more of the secrets of {owner} than the budget: {detail}"
-    unknown = "it cannot be told how much {times:message} of {carrier} tell: {detail}"
-    return list(gathered(subject.scenario, evidence, {"AC017": over, "AC018": unknown}))
+    return list(gathered(subject.scenario, evidence))
 
 
 def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[Finding]:
@@ -261,8 +232,7 @@ def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[
         place = lines.get((each.game, each.call))
         shown = Shown(each.game, (-len(each.missing), each.game), (), (each.message,), place)
         evidence.setdefault(Who("AC008", each.reader), []).append(shown)
-    say = "{reader} reads messages that were not encoded over all that stands before them in its prompt: {times:time}"
-    return list(gathered(scenario, evidence, {"AC008": say}))
+    return list(gathered(scenario, evidence))
 
 
 def of_the_run(subject: Subject, encoded: bool = True) -> list[Finding]:
@@ -273,21 +243,15 @@ def of_the_run(subject: Subject, encoded: bool = True) -> list[Finding]:
     beginning. AC011: what passes between agents of one client is not the server's to see.
     """
     reused, limits = subject.mode == "choreographed", subject.environment.get(LIMITS)
-    say: dict[Who, str] = {}
+    found: dict[Who, str] = {}
     if reused and subject.leakage != "audit" and limits is not None:
-        say[Who("AC006", carrier="limits")] = f"a game ends by what all have said together, private words too: {limits}"
+        found[Who("AC006", carrier="limits")] = limits
     if reused and encoded and subject.leakage == "enforce" and not subject.deterministic:
-        say[Who("AC005")] = (
-            "leakage=enforce ran in the fast profile: rows of one batch may change each other's last bits"
-        )
+        found[Who("AC005")] = ""
     if subject.environment.get(MARKERS) == "plain":
-        say[Who("AC010")] = (
-            "the model's role markers are plain text: what one agent says can pass for what another said"
-        )
+        found[Who("AC010")] = ""
     if (several := subject.environment.get(CLIENTS)) is not None:
-        say[Who("AC011")] = (
-            f"one client spoke for {several}: it is trusted with all their texts, and the verdict is of encodings alone"
-        )
-    shown = [Shown(game, (game,)) for game in range(max(1, subject.games))]
-    sentences = {who.rule: sentence for who, sentence in say.items()}
-    return list(gathered(subject.scenario, dict.fromkeys(say, shown), sentences))
+        found[Who("AC011")] = several
+    games = range(max(1, subject.games))
+    evidence = {who: [Shown(game, (game,), detail=detail) for game in games] for who, detail in found.items()}
+    return list(gathered(subject.scenario, evidence, of_run=True))

@@ -27,8 +27,8 @@ from agentcho.message import natural
 
 PAGE = Path(__file__).parent / "page"
 STYLES = (PAGE / "colours.css", PAGE / "style.css")
-LEAVES = ("AC007", "AC008")
-
+LEAVES = tuple(rule.code for rule in RULES.values() if rule.ledger)
+"""Rules of which a ledger of the page has each case: of their findings a line each."""
 
 Plot = Callable[[Sequence[Effect], Measurement], str]
 """Draws the effects of one pair of reader and owner as SVG."""

@@ -24,39 +24,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.audit import wording
 from agentcho.audit.measurement import Measurement
 from agentcho.audit.report import AuditReport, Conclusion, Control, Finding
+from agentcho.audit.rules import RULES, Times
 from agentcho.errors import ConfigError, RecordBroken
 
 REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
 Text = Annotated[str, Field(min_length=1)]
-RuleId = Literal[
-    "AC001",
-    "AC002",
-    "AC003",
-    "AC004",
-    "AC005",
-    "AC006",
-    "AC007",
-    "AC008",
-    "AC009",
-    "AC010",
-    "AC011",
-    "AC012",
-    "AC013",
-    "AC014",
-    "AC015",
-    "AC016",
-    "AC017",
-    "AC018",
-]
 FEW = 3
 """At most so many incomplete games are named one by one."""
+
+
+def _known(rule: str) -> str:
+    if rule not in RULES:
+        raise ValueError(f"is {rule}, which is no rule of this version: {', '.join(RULES)}")
+    return rule
+
+
+RuleId = Annotated[str, AfterValidator(_known)]
 
 
 def concluded(report: AuditReport, before: AuditReport | None = None, more: Iterable[str] = ()) -> AuditReport:
@@ -98,13 +88,11 @@ def _doubts(report: AuditReport) -> list[str]:
     elif not report.clean_edges and not report.edges:
         doubts.append("no agent read anything, so nothing could be seen")
     doubts += [f"a control did not fire: {c.name}: {c.detail}" for c in report.controls if not c.fired]
-    unknown = sum(f.edges for f in report.findings if f.rule == "AC004" and f.status != "gone")
-    if unknown:
-        doubts.append(f"of {unknown} readings or encodings it cannot be told what they carried")
-    if unknown := sum(f.edges for f in report.findings if f.rule == "AC014" and f.status != "gone"):
-        doubts.append(f"of {unknown} {_plural('call', unknown)} of tools it cannot be told what they were made from")
-    if unknown := sum(f.edges for f in report.findings if f.rule == "AC018" and f.status != "gone"):
-        doubts.append(f"of {unknown} {_plural('message', unknown)} it cannot be told how much they tell")
+    for rule in RULES.values():
+        if rule.doubt and (
+            count := sum(f.edges for f in report.findings if f.rule == rule.code and f.status != "gone")
+        ):
+            doubts.append(rule.doubt.format(times=Times(count), count=count))
     return doubts
 
 

@@ -1,7 +1,7 @@
-"""A report as JUnit XML, which build servers show: one test case a reader and rule.
+"""A report as JUnit XML, which build servers show: a test case for each rule and whom it concerns.
 
 A finding that makes the audit's exit code 1, or has the level error, is a failure; an inconclusive audit is an error;
-a suppressed finding is skipped. Does not know: how findings were found.
+a suppressed finding is skipped. Does not know: how findings were found, what a rule is about.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from agentcho.audit.report import LEVELS, AuditReport, FailOn, Finding, Level
-from agentcho.audit.rules import RULES
+from agentcho.audit.rules import RULES, About
 from agentcho.audit.wording import headline, legal
-
-OF_READERS = ("AC001", "AC002", "AC003", "AC004", "AC009", "AC008")
-OF_THE_RUN = ("AC004", "AC005", "AC006", "AC007")
 
 
 def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
@@ -39,19 +36,26 @@ def _failing(fail_on: FailOn) -> tuple[Level, ...]:
 
 
 def _cases(report: AuditReport, failing: Sequence[Level]) -> Iterator[ElementTree.Element]:
+    """A case for each rule and each of those whom it could concern, and for every finding, whomever it names."""
+    readers, tools = [row.reader for row in report.readers], [call.tool for call in report.calls]
+    concerned: dict[About, list[str | None]] = {"reader": [*readers], "tool": [*tools], "run": [None]}
+    found: dict[tuple[str | None, str], list[Finding]] = {
+        (name, rule.code): [] for rule in RULES.values() for name in concerned[rule.subject]
+    }
+    there = [finding for finding in report.findings if finding.status != "gone"]
+    for finding in there:
+        found.setdefault((finding.reader, finding.rule), []).append(finding)
     shown = (*LEVELS[:2], *failing)
-    readers = dict.fromkeys([*(row.reader for row in report.readers), *(f.reader for f in report.findings if f.reader)])
-    for reader in (*readers, None):
-        for rule in OF_THE_RUN if reader is None else OF_READERS:
-            if RULES[rule].level in shown:
-                found = [f for f in report.findings if f.rule == rule and f.reader == reader and f.status != "gone"]
-                yield _case(report, rule, reader, found, failing)
+    for name in dict.fromkeys([*readers, *(finding.reader for finding in there if finding.reader), *tools, None]):
+        for rule in RULES.values():
+            if rule.level in shown and (name, rule.code) in found:
+                yield _case(report, rule.code, name, found[name, rule.code], failing)
 
 
 def _case(
-    report: AuditReport, rule: str, reader: str | None, found: Sequence[Finding], failing: Sequence[Level]
+    report: AuditReport, rule: str, concerned: str | None, found: Sequence[Finding], failing: Sequence[Level]
 ) -> ElementTree.Element:
-    name = legal(f"{rule} {RULES[rule].title}: {reader or 'the run'}")
+    name = legal(f"{rule} {RULES[rule].title}: {concerned or 'the run'}")
     case = ElementTree.Element("testcase", classname=legal(report.subject.scenario), name=name, time="0")
     standing = [finding for finding in found if not finding.suppressed]
     told = "\n".join(_told(finding) for finding in found)
@@ -65,7 +69,7 @@ def _case(
 
 
 def _told(finding: Finding) -> str:
-    """The finding as lines: its message, path, place, remedy and fingerprint."""
+    """The finding as lines: its message, path, place, advice and fingerprint."""
     lines = [finding.message]
     if finding.path:
         lines.append(f"  path: {' <- '.join((finding.reader or 'read', *finding.path))}")
@@ -73,7 +77,7 @@ def _told(finding: Finding) -> str:
         lines.append(f"  at: {finding.place.file}:{finding.place.line}")
     if finding.suppressed:
         lines.append(f"  suppressed: {finding.suppressed}")
-    return "\n".join([*lines, f"  {RULES[finding.rule].remedy}", f"  fingerprint: {finding.fingerprint}"])
+    return "\n".join([*lines, f"  {RULES[finding.rule].advice}", f"  fingerprint: {finding.fingerprint}"])
 
 
 def _conclusion(report: AuditReport) -> ElementTree.Element:

@@ -1,6 +1,6 @@
-"""The rules of an audit: their names, levels and meanings.
+"""The rules of an audit, one record each: all that any format says of a rule is in its record.
 
-Does not know: how violations are found.
+A new rule is one record here and the code that finds it broken. Does not know: how violations are found.
 """
 
 from __future__ import annotations
@@ -8,159 +8,295 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal
 
 from agentcho.audit.report import Level
 
+About = Literal["reader", "tool", "run"]
+Word = Literal["LEAKS", "UNTRUSTED", "UNKNOWN"]
+Ledger = Literal["releases", "blockages"]
 
-class Rule(NamedTuple):
-    """One rule. `title` names it in a few words, `meaning` says what a finding of it tells, `remedy` what to do."""
 
-    id: str
+class Times(int):
+    """How often something was; `{times:reading}` is "1 reading", or "2 readings"."""
+
+    def __format__(self, noun: str) -> str:
+        return f"{int(self)} {noun}{'' if self == 1 else 's'}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """One rule.
+
+    `sentence` and `of_run` are templates of `str.format` with the fields `reader`, `owner`, `carrier`, `detail` and
+    `times` (`{times:reading}`: "2 readings"); `doubt` has `times` and `count`, its number alone.
+
+    Args:
+        code: The name of the rule, such as AC001. It is never used again for another rule.
+        level: How grave a finding is: `--fail-on` counts from a level upwards.
+        title: The rule in a few words.
+        subject: What the `reader` of a finding names: an agent that reads, a tool that was called, or nobody, where the
+            finding is about the run.
+        meaning: What a finding of the rule tells, in a sentence for every run.
+        sentence: What one finding says.
+        of_run: What a finding says that holds of every game by the options of the run. Empty: `sentence`.
+        advice: What to do.
+        in_code: Whether a line of code mends it, each line on its own. Else it is mended once for the whole run.
+        headline: The word of a report in which a finding of this rule stands. Errors have one, and no others.
+        learner: Who can learn the owner's secret, as a headline of leaks says it.
+        doubt: The reason why an audit with such a finding is inconclusive where no error stands. Empty: it is none.
+        ledger: The list of a report that has each case; a terminal shows the list's counts in place of the findings.
+    """
+
+    code: str
     level: Level
     title: str
+    subject: About
     meaning: str
-    remedy: str
+    sentence: str
+    advice: str
+    of_run: str = ""
+    in_code: bool = False
+    headline: Word | None = None
+    learner: str = "{reader}"
+    doubt: str = ""
+    ledger: Ledger | None = None
 
 
 _ALL = (
     Rule(
-        "AC001",
-        "error",
-        "direct leak",
-        "An agent attends to a message whose audience leaves it out.",
-        "Leave the message out of the agent's view, or release its words as a new message to a wider audience.",
+        code="AC001",
+        level="error",
+        title="direct leak",
+        subject="reader",
+        meaning="An agent attends to a message whose audience leaves it out.",
+        sentence="{reader} reads private messages of {owner}: {times:reading}{detail}",
+        advice=(
+            "Leave the message out of the agent's view, or release its words as a new message to a wider audience."
+        ),
+        in_code=True,
+        headline="LEAKS",
     ),
     Rule(
-        "AC002",
-        "error",
-        "transitive leak",
-        "An agent attends to an encoding that was made over messages which the agent may not read.",
-        "Run with leakage=enforce, which encodes the message again for its audience, or with mode=baseline.",
+        code="AC002",
+        level="error",
+        title="transitive leak",
+        subject="reader",
+        meaning="An agent attends to an encoding that was made over messages which the agent may not read.",
+        sentence="{reader} reads messages of {carrier} that carry private messages of {owner}: {times:reading}{detail}",
+        advice="Run with leakage=enforce, which encodes the message again for its audience, or with mode=baseline.",
+        headline="LEAKS",
     ),
     Rule(
-        "AC003",
-        "error",
-        "positional leak",
-        "A position that an agent can feel depends on what it may not read.",
-        "Place messages after ones that every reader may read, plus a constant; or leave positions out.",
+        code="AC003",
+        level="error",
+        title="positional leak",
+        subject="reader",
+        meaning="A position that an agent can feel depends on what it may not read.",
+        sentence=(
+            "{reader} can feel what {owner} kept private in where messages of {carrier} are placed: {times:reading}"
+        ),
+        advice="Place messages after ones that every reader may read, plus a constant; or leave positions out.",
+        in_code=True,
+        headline="LEAKS",
     ),
     Rule(
-        "AC004",
-        "error",
-        "unlabelled encoding",
-        "It cannot be told what an encoding was made from.",
-        "Play the run again; a transcript that was edited or cut can prove nothing.",
+        code="AC004",
+        level="error",
+        title="unlabelled encoding",
+        subject="reader",
+        meaning="It cannot be told what an encoding was made from.",
+        sentence="it cannot be told what {reader} reads in messages of {carrier}: {detail} ({times:time})",
+        advice="Play the run again; a transcript that was edited or cut can prove nothing.",
+        headline="UNKNOWN",
+        doubt="of {count} readings or encodings it cannot be told what they carried",
     ),
     Rule(
-        "AC005",
-        "warning",
-        "batches are outside the claim",
-        "Enforcement ran in the fast profile, where the rows of a batch may change each other's last bits.",
-        "Run with --deterministic to make the claim hold for every bit.",
+        code="AC005",
+        level="warning",
+        title="batches are outside the claim",
+        subject="run",
+        meaning="Enforcement ran in the fast profile, where the rows of a batch may change each other's last bits.",
+        sentence="leakage=enforce ran in the fast profile: rows of one batch may change each other's last bits",
+        advice="Run with --deterministic to make the claim hold for every bit.",
     ),
     Rule(
-        "AC006",
-        "warning",
-        "schedule depends on a secret",
-        "The playing code had looked at words before it acted in front of agents that may not read them.",
-        "Decide by what every hearer may read, or release the words first.",
+        code="AC006",
+        level="warning",
+        title="schedule depends on a secret",
+        subject="run",
+        meaning="The playing code had looked at words before it acted in front of agents that may not read them.",
+        sentence="the code had read private words of {owner} before {carrier} spoke to others: {times:message}",
+        of_run="a game ends by what all have said together, private words too: {detail}",
+        advice="Decide by what every hearer may read, or release the words first.",
+        in_code=True,
     ),
     Rule(
-        "AC007",
-        "note",
-        "release",
-        "An author spoke before a wider audience after reading what it may not read.",
-        "Nothing, if it was meant: what an author says is the author's act. The ledger lists each release.",
+        code="AC007",
+        level="note",
+        title="release",
+        subject="run",
+        meaning="An author spoke before a wider audience after reading what it may not read.",
+        sentence="{carrier} spoke before others after reading private messages of {owner}: {times:release}{detail}",
+        advice="Nothing, if it was meant: what an author says is the author's act. The ledger lists each release.",
+        ledger="releases",
     ),
     Rule(
-        "AC008",
-        "note",
-        "blockage",
-        "In a prompt stand messages that a later one was not encoded over, as a chat API would have done.",
-        "Nothing, if it was meant; mode=baseline encodes every message over all that stand before it.",
+        code="AC008",
+        level="note",
+        title="blockage",
+        subject="reader",
+        meaning="In a prompt stand messages that a later one was not encoded over, as a chat API would have done.",
+        sentence=(
+            "{reader} reads messages that were not encoded over all that stands before them in its prompt: {times:time}"
+        ),
+        advice="Nothing, if it was meant; mode=baseline encodes every message over all that stand before it.",
+        ledger="blockages",
     ),
     Rule(
-        "AC009",
-        "warning",
-        "cache timing across agents",
-        "An agent was served from a prefix that another one had encoded: the time it takes tells that it was there.",
-        "Do not let agents share a prefix cache, or keep prefixes apart by who may read them.",
+        code="AC009",
+        level="warning",
+        title="cache timing across agents",
+        subject="reader",
+        meaning=(
+            "An agent was served from a prefix that another one had encoded: the time it takes tells that it was there."
+        ),
+        sentence="the prefix cache served {reader} what {owner} had encoded, {times:time}: how long it took tells so",
+        advice="Do not let agents share a prefix cache, or keep prefixes apart by who may read them.",
     ),
     Rule(
-        "AC010",
-        "warning",
-        "plain role markers",
-        "In the model's chat template nothing stands between some messages but what a text can spell: there, what one "
-        "agent says can pass for what another said.",
-        "Use a model whose template has special tokens between messages; `agentcho doctor` says which.",
+        code="AC010",
+        level="warning",
+        title="plain role markers",
+        subject="run",
+        meaning=(
+            "In the model's chat template nothing stands between some messages but what a text can spell: there, "
+            "what one agent says can pass for what another said."
+        ),
+        sentence="the model's role markers are plain text: what one agent says can pass for what another said",
+        advice="Use a model whose template has special tokens between messages; `agentcho doctor` says which.",
     ),
     Rule(
-        "AC011",
-        "note",
-        "one client for several agents",
-        "One client of the server spoke for several agents, and so it had the texts of all of them in its hands.",
-        "Nothing, where that client is trusted with all texts: the verdict is of encodings alone. Else give each agent "
-        "a client and a key of its own.",
+        code="AC011",
+        level="note",
+        title="one client for several agents",
+        subject="run",
+        meaning=(
+            "One client of the server spoke for several agents, and so it had the texts of all of them in its hands."
+        ),
+        sentence=(
+            "one client spoke for {detail}: it is trusted with all their texts, and the verdict is of encodings alone"
+        ),
+        advice=(
+            "Nothing, where that client is trusted with all texts: the verdict is of encodings alone. Else give "
+            "each agent a client and a key of its own."
+        ),
     ),
     Rule(
-        "AC012",
-        "error",
-        "secret in the arguments of a call",
-        "An agent called a tool with arguments that were made from what not all who learn of them may know.",
-        "Run with leakage=enforce, which refuses such calls; call with a view without these messages, or with "
-        "release=True where that is meant.",
+        code="AC012",
+        level="error",
+        title="secret in the arguments of a call",
+        subject="tool",
+        meaning="An agent called a tool with arguments that were made from what not all who learn of them may know.",
+        sentence="{carrier} told {detail}, by calls of {reader}, what {owner} keeps private: {times:time}",
+        advice=(
+            "Run with leakage=enforce, which refuses such calls; call with a view without these messages, or with "
+            "release=True where that is meant."
+        ),
+        in_code=True,
+        headline="LEAKS",
+        learner="who learns of calls of {reader}",
     ),
     Rule(
-        "AC013",
-        "error",
-        "effect of untrusted words",
-        "A call that changes something outside was made from the result of a tool that nobody vouches for: whoever "
-        "wrote that may have decided what was done.",
-        "Run with leakage=enforce, which refuses such calls; call with a view without these messages, let another "
-        "agent read them and choose, or call with release=True where that is meant.",
+        code="AC013",
+        level="error",
+        title="effect of untrusted words",
+        subject="tool",
+        meaning=(
+            "A call that changes something outside was made from the result of a tool that nobody vouches for: "
+            "whoever wrote that may have decided what was done."
+        ),
+        sentence=(
+            "{carrier} had {reader} change something outside over words of {owner} that nobody vouches for: "
+            "{times:time}"
+        ),
+        advice=(
+            "Run with leakage=enforce, which refuses such calls; call with a view without these messages, let "
+            "another agent read them and choose, or call with release=True where that is meant."
+        ),
+        in_code=True,
+        headline="UNTRUSTED",
     ),
     Rule(
-        "AC014",
-        "warning",
-        "call that nobody can account for",
-        "It cannot be told what the arguments of a call were made from, or what its tool declares.",
-        "Play the run again; a transcript that was edited or cut can prove nothing.",
+        code="AC014",
+        level="warning",
+        title="call that nobody can account for",
+        subject="tool",
+        meaning="It cannot be told what the arguments of a call were made from, or what its tool declares.",
+        sentence="it cannot be told what {carrier} called {reader} over: {detail} ({times:time})",
+        advice="Play the run again; a transcript that was edited or cut can prove nothing.",
+        doubt="of {times:call} of tools it cannot be told what they were made from",
     ),
     Rule(
-        "AC015",
-        "warning",
-        "one server of tools for several agents",
-        "Agents called tools over one connection, and what one of them told that server not all of the others may "
-        "know: what it keeps no audit sees.",
-        "Give each agent, or all that may know the same, a connection and a process of the server of their own.",
+        code="AC015",
+        level="warning",
+        title="one server of tools for several agents",
+        subject="reader",
+        meaning=(
+            "Agents called tools over one connection, and what one of them told that server not all of the others "
+            "may know: what it keeps no audit sees."
+        ),
+        sentence=(
+            "{reader} called the server of tools {detail} over one connection with {owner}, who had told it what "
+            "{reader} may not know: {times:time}"
+        ),
+        advice=(
+            "Give each agent, or all that may know the same, a connection and a process of the server of their own."
+        ),
     ),
     Rule(
-        "AC016",
-        "note",
-        "released call",
-        "A call was let run although untrusted words may stand behind its arguments: its code had said release=True.",
-        "Nothing, if it was meant: somebody vouches for that call.",
+        code="AC016",
+        level="note",
+        title="released call",
+        subject="tool",
+        meaning=(
+            "A call was let run although untrusted words may stand behind its arguments: its code had said "
+            "release=True."
+        ),
+        sentence="{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times:time}",
+        advice="Nothing, if it was meant: somebody vouches for that call.",
     ),
     Rule(
-        "AC017",
-        "warning",
-        "more told than the budget",
-        "Typed releases can have told a reader more bits about an owner's secrets than leak_budget gives.",
-        "Run with words=refuse, which refuses what is above the budget; offer fewer choices, or ask less often.",
+        code="AC017",
+        level="warning",
+        title="more told than the budget",
+        subject="reader",
+        meaning="Typed releases can have told a reader more bits about an owner's secrets than leak_budget gives.",
+        sentence="{reader} can have been told more of the secrets of {owner} than the budget: {detail}",
+        advice=(
+            "Run with words=refuse, which refuses what is above the budget; offer fewer choices, or ask less often."
+        ),
     ),
     Rule(
-        "AC018",
-        "warning",
-        "words that nobody can account for",
-        "In a run with a rule for words, a message does not account for how much it can tell of what its author had "
-        "read.",
-        "Play the run again; a transcript that was edited, cut or written by another version can prove nothing.",
+        code="AC018",
+        level="warning",
+        title="words that nobody can account for",
+        subject="run",
+        meaning=(
+            "In a run with a rule for words, a message does not account for how much it can tell of what its author"
+            " had read."
+        ),
+        sentence="it cannot be told how much {times:message} of {carrier} tell: {detail}",
+        advice=(
+            "Play the run again; a transcript that was edited, cut or written by another version can prove nothing."
+        ),
+        doubt="of {times:message} it cannot be told how much they tell",
     ),
 )
 
-RULES: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in _ALL})
+RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in _ALL})
 
 
 def fingerprint(

@@ -54,11 +54,11 @@ def _driver() -> Json:
 
 def _rule(rule: Rule) -> Json:
     return {
-        "id": rule.id,
+        "id": rule.code,
         "name": rule.title.title().replace(" ", ""),
         "shortDescription": {"text": rule.title.capitalize()},
         "fullDescription": {"text": rule.meaning},
-        "help": {"text": rule.remedy},
+        "help": {"text": rule.advice},
         "defaultConfiguration": {"level": rule.level},
         "properties": {"tags": ["security", "information-flow"]},
     }

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from agentcho.audit.measurement import Arm, Source
 from agentcho.audit.report import AuditReport, Finding, Verdict, WordsLedger
+from agentcho.audit.rules import RULES
 from agentcho.message import SCENARIO, natural
 
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -77,11 +78,13 @@ def headline(report: AuditReport) -> Headline:
 def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:
     learns: dict[str, list[str]] = {}
     for finding in sorted(findings, key=lambda one: (one.rule, natural(one.reader), natural(one.owner))):
-        if finding.rule in ("AC001", "AC002", "AC003", "AC012") and finding.reader:
-            reader = f"who learns of calls of {finding.reader}" if finding.rule == "AC012" else finding.reader
+        rule = RULES[finding.rule]
+        if rule.headline == "LEAKS" and finding.reader:
+            reader = rule.learner.format(reader=finding.reader)
             owners, whose = learns.setdefault(reader, []), finding.owner or "another"
             owners += [] if whose in owners else [whose]
-    if not learns and (tools := sorted({f.reader or "a tool" for f in findings if f.rule == "AC013"}, key=natural)):
+    untrusted = {f.reader or "a tool" for f in findings if RULES[f.rule].headline == "UNTRUSTED"}
+    if not learns and (tools := sorted(untrusted, key=natural)):
         return Headline("UNTRUSTED", f"words that nobody vouches for decided what {listed(tools)} did outside")
     if not learns:
         readers = sorted({finding.reader or "an agent" for finding in findings}, key=natural)

@@ -229,6 +229,7 @@ def audit(
     sarif: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as SARIF 2.1.0.")] = None,
     junit: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JUnit XML.")] = None,
     html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar=FILE, help="Write its findings as a table.")] = None,
     baseline: Annotated[Path | None, typer.Option(metavar=FILE, help=EARLIER)] = None,
     suppress: Annotated[Path | None, typer.Option(metavar=FILE, help=SUPPRESS)] = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Put the words of messages into the report.")] = False,
@@ -246,7 +247,7 @@ def audit(
     from agentcho.cli.audit import audit as audit_target
     from agentcho.cli.outputs import Outputs
 
-    given, outputs = fields("--set", set_ or []), Outputs(json, sarif, junit, html)
+    given, outputs = fields("--set", set_ or []), Outputs(json, sarif, junit, html, csv)
     asked = Asked(target, how.typed, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
     raise typer.Exit(audit_target(asked))
 

@@ -35,6 +35,7 @@ class Outputs(NamedTuple):
     sarif: Path | None = None
     junit: Path | None = None
     html: Path | None = None
+    csv: Path | None = None
 
     @property
     def piped(self) -> bool:
@@ -78,12 +79,14 @@ class Outputs(NamedTuple):
         from agentcho.audit.html import html
         from agentcho.audit.junit import junit
         from agentcho.audit.sarif import sarif
+        from agentcho.audit.sheet import sheet
 
         return {
             "json": lambda: self.json_of(report),
             "sarif": lambda: sarif(report, fail_on),
             "junit": lambda: junit(report, fail_on),
             "html": lambda: html(report, _plot(report)),
+            "csv": lambda: sheet(report),
         }
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from agentcho.audit.advice import actions
 from agentcho.audit.grouping import ledger_rows, readers
 from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
-from agentcho.audit.rules import RULES
+from agentcho.audit.rules import RULES, Ledger
 from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played
 from agentcho.display import Kind, found
 from agentcho.display.found import columns
@@ -41,7 +41,6 @@ WORDS = {
     "INCONCLUSIVE": "yellow",
     "SUPPRESSED": "yellow",
 }
-LISTED = ("AC007", "AC008")
 EACH = 6
 """Of so many readers each row says what its verdict means."""
 
@@ -99,16 +98,16 @@ def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
 
 def _notes(report: AuditReport) -> Iterator[Text]:
     """Releases and blockages in a line each, which the files list; then what else is no more than a note."""
-    for rule, things, whose in (
-        ("AC007", report.releases, Counter(release.author for release in report.releases)),
-        ("AC008", report.blockages, Counter(blockage.reader for blockage in report.blockages)),
-    ):
-        if things:
-            who = listed([f"{inline(name)} {count:,}" for name, count in _by_name(whose)])
-            noun = RULES[rule].title + ("s" if len(things) > 1 else "")
-            yield Text(f"{rule}  {len(things):,} {noun}: {who}")
+    counts: dict[Ledger, Counter[str]] = {
+        "releases": Counter(release.author for release in report.releases),
+        "blockages": Counter(blockage.reader for blockage in report.blockages),
+    }
+    counted = {rule.code: counts[rule.ledger] for rule in RULES.values() if rule.ledger and counts[rule.ledger]}
+    for code, whose in counted.items():
+        who = listed([f"{inline(name)} {count:,}" for name, count in _by_name(whose)])
+        yield Text(f"{code}  {many(whose.total(), RULES[code].title)}: {who}")
     for finding in report.findings:
-        if finding.level == "note" and finding.rule not in LISTED:
+        if finding.level == "note" and finding.rule not in counted:
             yield Text(f"{finding.rule}  {inline(finding.message)}")
 
 

@@ -39,16 +39,16 @@ def first(actions: Sequence[Action]) -> Iterator[Table]:
     for action in actions[FULL:]:
         rest[action.rule] = rest.get(action.rule, 0) + len(action.findings)
     for number, (rule, count) in enumerate(rest.items(), start=FULL + 1):
-        told = f"{RULES[rule].remedy} ({count:,} of {whole:,} · {rule} {RULES[rule].title})"
+        told = f"{RULES[rule].advice} ({count:,} of {whole:,} · {rule} {RULES[rule].title})"
         grid.add_row(Text(str(number), style=LEVELS[RULES[rule].level]), Text(told))
     if actions:
         yield grid
 
 
 def _action(action: Action, whole: int) -> Lines:
-    """The remedy; of how many findings, by which rule; where."""
+    """The advice; of how many findings, by which rule; where."""
     what = f"{len(action.findings):,} of {whole:,} · {action.rule} {RULES[action.rule].title}"
-    lines = [Text(action.remedy, style="bold"), Text(what)]
+    lines = [Text(action.advice, style="bold"), Text(what)]
     if action.places:
         places = [
             f"{place.file}:{place.line}" + (f" ({n})" if n < len(action.findings) else "") for place, n in action.places

@@ -60,7 +60,7 @@ def test_the_action_that_mends_most_is_the_first() -> None:
     assert (first.rule, second.rule) == ("AC002", "AC001")
     assert len(first.findings) > len(second.findings) == 1
     page = html(crowds.audited(5))
-    assert page.index(RULES["AC002"].remedy) < page.index("Leave the message out") < page.index('id="readers"')
+    assert page.index(RULES["AC002"].advice) < page.index("Leave the message out") < page.index('id="readers"')
 
 
 def test_of_many_agents_names_stand_as_people_count() -> None:

@@ -19,7 +19,7 @@ from .conftest import Command, one_line
 
 AUDIT = ("audit", "prisoners-dilemma", "--model", "fake", "--leakage", "audit", "--set", "first=alice")
 PLAY = Path(__file__).parents[2] / "scenarios" / "prisoners_dilemma.py"
-FILES = ("--json", "r.json", "--sarif", "r.sarif", "--junit", "r.xml", "--html", "r.html")
+FILES = ("--json", "r.json", "--sarif", "r.sarif", "--junit", "r.xml", "--html", "r.html", "--csv", "r.csv")
 SECRET = "zanzibar at dawn"
 WHISPER = f'''
 import agentcho
@@ -70,7 +70,7 @@ def test_a_scenario_is_played_recorded_and_audited(agentcho: Command, here: Path
     assert log["invocations"][0]["exitCode"] == 1
     assert ElementTree.parse("r.xml").getroot().get("failures") == "2"
     assert Path("r.html").read_text().startswith("<!doctype html>")
-    assert sorted(path.name for path in here.iterdir()) == ["r.html", "r.json", "r.sarif", "r.xml", "runs"]
+    assert sorted(path.name for path in here.iterdir()) == ["r.csv", "r.html", "r.json", "r.sarif", "r.xml", "runs"]
 
 
 def test_a_run_and_its_trace_say_what_the_scenario_said(agentcho: Command) -> None:

@@ -170,8 +170,8 @@ WORDS = (
         "what nobody can account for is no doubt",
         "an audit would be clean of which it is not known what was told",
         "agentcho/audit/judgement.py",
-        'if f.rule == "AC018" and f.status != "gone"',
-        'if f.rule == "AC018" and f.status == "gone"',
+        'if f.rule == rule.code and f.status != "gone"',
+        'if f.rule == rule.code and f.status == "gone"',
         (AUDIT,),
     ),
 )

@@ -1,0 +1,151 @@
+"""Every rule in every format: each says what the rule's record says, and none is green where another is red."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import date
+from pathlib import Path
+from string import Formatter
+from xml.etree import ElementTree
+
+import pytest
+
+from agentcho.audit.advice import actions
+from agentcho.audit.findings import Shown, Who, gathered
+from agentcho.audit.html import html
+from agentcho.audit.judgement import concluded, read_report, read_suppressions, suppress
+from agentcho.audit.junit import junit
+from agentcho.audit.report import LEVELS, AuditReport, FailOn
+from agentcho.audit.rules import RULES, Rule
+from agentcho.audit.sarif import sarif
+from agentcho.audit.sheet import COLUMNS, sheet
+from agentcho.audit.wording import headline
+from tools.pages.rules import with_rules
+
+from ..cli.test_audit_display import shown
+from . import sample
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("docs/how-to/read-a-report.md", "docs/how-to/sinks.md")
+LISTS = ("docs/leakage.md", "docs/how-to/read-a-report.md")
+FAIL_ON: tuple[FailOn, ...] = ("error", "warning", "note", "never")
+WHO = {"reader": ("bob", "alice"), "tool": ("search", "alice"), "run": (None, "alice")}
+"""Who is concerned by a finding, and whose secret it is about, by what rules are about."""
+
+
+def broken(rule: Rule) -> AuditReport:
+    """A run in which one rule is broken, once."""
+    reader, owner = WHO[rule.subject]
+    who = Who(rule.code, reader, owner, "carol")
+    found = gathered(sample.SCENARIO, {who: [Shown(0, (0,), place=sample.HERE, detail="a detail")]})
+    calm = sample.clean(subject=sample.subject().model_copy(update={"lost": ()}))
+    return concluded(calm.model_copy(update={"findings": tuple(found)}))
+
+
+def counted(report: AuditReport, fail_on: FailOn) -> tuple[int, int]:
+    """How many failures and errors the JUnit document of a report has."""
+    suites = ElementTree.fromstring(junit(report, fail_on))
+    return int(suites.get("failures", "")), int(suites.get("errors", ""))
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_every_format_knows_every_rule(rule: Rule, tmp_path: Path) -> None:
+    report = broken(rule)
+    [finding] = report.findings
+
+    text = " ".join(shown(report).split())
+    assert f"{rule.code} {finding.message}" in text
+    assert (f"{rule.code} {rule.title}" in text) == (rule.level != "note")
+
+    page = html(report)
+    explained = page[page.index(f'id="rule-{rule.code}"') :].partition("</div>")[0]
+    assert rule.title in explained
+    assert all(escaped(words) in explained for words in (rule.meaning, rule.advice))
+    assert escaped(finding.message) in page
+
+    (tmp_path / "report.json").write_text(report.model_dump_json())
+    assert read_report(tmp_path / "report.json") == report
+
+    [run] = json.loads(sarif(report))["runs"]
+    [result] = run["results"]
+    declared = run["tool"]["driver"]["rules"][result["ruleIndex"]]
+    assert (result["ruleId"], result["level"], result["message"]["text"]) == (rule.code, rule.level, finding.message)
+    assert (declared["id"], declared["defaultConfiguration"]["level"]) == (rule.code, rule.level)
+    assert (declared["fullDescription"]["text"], declared["help"]["text"]) == (rule.meaning, rule.advice)
+
+    [row] = csv.DictReader(io.StringIO(sheet(report)))
+    assert list(row) == list(COLUMNS)
+    assert [row[name] for name in ("rule", "level", "title", "message", "meaning", "advice")] == [
+        *(rule.code, rule.level, rule.title, finding.message, rule.meaning, rule.advice)
+    ]
+
+    suites = ElementTree.fromstring(junit(report, "note"))
+    [case] = [each for each in suites.iter("testcase") if each.find("failure") is not None]
+    assert (case.get("name") or "").startswith(f"{rule.code} {rule.title}: {finding.reader or 'the run'}")
+    assert rule.advice in (case[0].text or "")
+
+
+@pytest.mark.parametrize("fail_on", FAIL_ON)
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_junit_fails_where_the_exit_code_does(rule: Rule, fail_on: FailOn) -> None:
+    report = broken(rule)
+    code, (failures, errors) = report.exit_code(fail_on), counted(report, fail_on)
+    assert errors == (report.conclusion == "inconclusive")
+    if fail_on == "never":  # the one way in which they differ: the exit code is asked to be silent, the document is not
+        assert (code, failures) == (3 if errors else 0, rule.level == "error")
+    else:
+        assert failures == (rule.level in LEVELS[: LEVELS.index(fail_on) + 1])
+        assert code == (1 if failures else 3 if errors else 0)
+    assert json.loads(sarif(report, fail_on))["runs"][0]["invocations"][0]["exitCode"] == code
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_what_is_accepted_is_green_in_both(rule: Rule, tmp_path: Path) -> None:
+    report = broken(rule)
+    (tmp_path / "accepted.toml").write_text(
+        f'[[suppress]]\nfingerprint = "{report.findings[0].fingerprint}"\nowner = "dana"\nreason = "wanted"\n'
+        "expires = 2027-01-31\n"
+    )
+    accepted = suppress(report, read_suppressions(tmp_path / "accepted.toml"), date(2027, 1, 1))
+    failures, errors = counted(accepted, "note")
+    assert (accepted.exit_code("note"), failures, errors) == ((3, 0, 1) if rule.doubt else (0, 0, 0))
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_a_record_says_what_reports_need(rule: Rule) -> None:
+    report = broken(rule)
+    assert (rule.headline is not None) == (rule.level == "error")
+    assert headline(report).word == (rule.headline or ("INCONCLUSIVE" if rule.doubt else "CLEAN"))
+    assert [action.advice for action in actions(report.findings)] == ([] if rule.level == "note" else [rule.advice])
+    fields = {name for _, name, _, _ in Formatter().parse(rule.sentence + rule.of_run) if name}
+    assert fields <= {"reader", "owner", "carrier", "detail", "times"}
+
+
+def test_codes_follow_each_other() -> None:
+    assert list(RULES) == [f"AC{number:03}" for number in range(1, len(RULES) + 1)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_have_the_rules_as_they_are(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert with_rules(text) == text, "run `make rules`"
+    assert "<!-- rules" in text
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_pages_that_list_rules_list_all_of_them(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert all(f"| {rule.code} | {rule.level} | {rule.title} |" in text for rule in RULES.values()), "run `make rules`"
+
+
+def test_no_cell_is_a_formula() -> None:
+    odd = sample.finding("AC001", '=HYPERLINK("x")', "@alice", "-carol", ("m1",))
+    [row] = csv.DictReader(io.StringIO(sheet(sample.clean(findings=(odd,)))))
+    assert (row["reader"], row["owner"], row["carrier"]) == ('\'=HYPERLINK("x")', "'@alice", "'-carol")
+
+
+def escaped(words: str) -> str:
+    """Words as they stand in a page."""
+    return words.replace("&", "&amp;").replace("'", "&#39;").replace('"', "&#34;").replace("<", "&lt;")
