@@ -159,7 +159,7 @@ class TaskTracker:
 
         async def judge() -> None:
             await any_ended.wait()
-            await self._all_ended(parent)
+            await self.others_rest(parent)
             group.cancel_scope.cancel()
 
         any_ended, tasks = anyio.Event(), [TrackedTask(self) for _ in works]
@@ -179,7 +179,7 @@ class TaskTracker:
             raise error
         return place, result
 
-    async def _all_ended(self, parent: TrackedTask | None) -> None:
+    async def others_rest(self, parent: TrackedTask | None) -> None:
         """Return once no task is awake but those that wait here, such as `parent`, and nothing moves: what the last
         step woke has come to rest."""
         quiet, here = 0, int(parent is not None)

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pydantic import Field
+
 from agentcho.agent import Agent
 from agentcho.calls.call import EnginePort
 from agentcho.cli.people import seated
@@ -37,13 +39,20 @@ class Script(Scenario):
 
     name = "script"
 
-    def __init__(self, agents: tuple[Agent, ...]) -> None:
-        super().__init__()
+    class Options(Scenario.Options):
+        """How they are side by side."""
+
+        lockstep: bool = Field(False, description="each says one message, and goes on when each has said one")
+
+    options: Options
+
+    def __init__(self, agents: tuple[Agent, ...], lockstep: bool = False) -> None:
+        super().__init__(lockstep=lockstep)
         self._agents = agents
 
     async def play(self, game: Game) -> Scenario.Outcome:
         cast = [game.cast(copy.copy(agent)) for agent in self._agents]
-        await game.play_agents(*cast)
+        await (game.lockstep if self.options.lockstep else game.play_agents)(*cast)
         return self.Outcome()
 
 
@@ -55,6 +64,7 @@ def run(
     out: str | Path | None = None,
     at_once: int | None = None,
     given: Mapping[str, Any] | None = None,
+    lockstep: bool = False,
     telemetry: Spans | None = None,
     people: People | Iterable[str] | str = (),
     **options: Any,
@@ -69,10 +79,14 @@ def run(
     ("spans") or with them ("content"). Raises the error that ended the game, if one did;
     of several games none ends the others, and what ended them is in `errors`. `KeyboardInterrupt` after Ctrl-C.
 
+    Agents read what others have said as soon as it is out, so that the order of messages tells how long private ones
+    were. With `lockstep` each says one message, and goes on when each has said one: see `Game.lockstep`. A scenario
+    says for itself how its agents play.
+
     `people` play the agents of these names: here, at the terminal, or wherever a `Person` asks each, where they are
     given by name; nothing else is shown before the end.
     """
-    asked, kept = _asked(agents, given or {}, options, out), Kept()
+    asked, kept = _asked(agents, given or {}, options, out, lockstep), Kept()
     there = people if isinstance(people, Mapping) else _here(people, asked.config, display)
     how: dict[str, Any] = {"engine": engine, "others": others, "out": asked.out, "at_once": at_once}
     with traced(telemetry, asked.scenario.name, asked.config) as spans:
@@ -89,6 +103,7 @@ async def arun(
     out: str | Path | None = None,
     at_once: int | None = None,
     given: Mapping[str, Any] | None = None,
+    lockstep: bool = False,
     telemetry: Spans | None = None,
     people: People = MappingProxyType({}),
     **options: Any,
@@ -99,7 +114,7 @@ async def arun(
     alone: what was said until then is on record. `EngineBusy`: somebody has the engine otherwise, as in another thread,
     or beside other models than `others`.
     """
-    asked, kept = _asked(agents, given or {}, options, out), Kept()
+    asked, kept = _asked(agents, given or {}, options, out, lockstep), Kept()
     with traced(telemetry, asked.scenario.name, asked.config) as spans:
         found = await aplay(
             asked.scenario,
@@ -134,11 +149,12 @@ def _asked(
     given: Mapping[str, Any],
     options: Mapping[str, Any],
     out: str | Path | None,
+    lockstep: bool,
 ) -> _Asked:
     named = from_anywhere(agents[0]) if len(agents) == 1 and isinstance(agents[0], str) else None
     if given and named is None:
         raise TypeError("given is for a scenario that is named; give the scenario its options itself")
-    return _Asked(_scenario(agents, given), RunConfig(**options), None if out is None else Path(out), named)
+    return _Asked(_scenario(agents, given, lockstep), RunConfig(**options), None if out is None else Path(out), named)
 
 
 def _playing(kept: Kept, asked: _Asked, spans: Traced, *, sink: Sink, **how: Any) -> RunResult:
@@ -163,13 +179,15 @@ def _played(asked: _Asked, found: RunResult, kept: Kept, engine: EnginePort | No
     return in_memory(scenario.name, options, asked.config, found.games, kept, found.steps, errors, model)
 
 
-def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, Any]) -> Scenario:
+def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, Any], lockstep: bool) -> Scenario:
+    if lockstep and not all(isinstance(agent, Agent) for agent in agents):
+        raise TypeError("lockstep is for agents; a scenario awaits game.lockstep(...) itself")
     match agents:
         case (str() as name,):
             return chosen(name, given)
         case (Scenario() as scenario,):
             return scenario
         case _ if agents and all(isinstance(agent, Agent) for agent in agents):
-            return Script(tuple(agent for agent in agents if isinstance(agent, Agent)))
+            return Script(tuple(agent for agent in agents if isinstance(agent, Agent)), lockstep)
         case _:
             raise TypeError("give agentcho.run agents, or one scenario")

@@ -199,6 +199,15 @@ class Charge(NamedTuple):
     schema: dict[str, Any] | None = None
 
 
+class Move(NamedTuple):
+    """A place in a simultaneous round: the `number` of the round in its game, and which of its moves, from 0, in the
+    order in which they come out. `race`: the round was over when the first of its moves had ended."""
+
+    round: int
+    number: int
+    race: bool = False
+
+
 class Act(NamedTuple):
     """How a message came to be asked for.
 
@@ -208,6 +217,10 @@ class Act(NamedTuple):
     constrained decode could become. `released` is the message whose words this one repeats before another audience.
     `charge` is there in runs that have a rule for words. `shown` are messages that the person who says this one was
     shown before and that it is not said over: a person does not forget. `reuse` is that of its view.
+
+    `after` are the messages (ids) and rounds (numbers) whose end the code had awaited when it asked for this one, the
+    nearest alone; `named`: and those that it reads, for the code named them. None: it is not known. `moves` are the
+    moves of rounds that it was said in, the outermost first: it came out when the outermost had closed.
 
     Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
     call was let run whatever its arguments were made from.
@@ -224,6 +237,9 @@ class Act(NamedTuple):
     charge: Charge | None = None
     shown: tuple[str, ...] = ()
     reuse: ReuseFor | None = None
+    after: tuple[str | int, ...] | None = None
+    named: bool = False
+    moves: tuple[Move, ...] = ()
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]
@@ -255,7 +271,7 @@ class ReadSet(NamedTuple):
     """The answer of view and policy for one call, explicit and final. `caller` None is the scenario.
 
     `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse). `reuse`
-    is that of its view.
+    is that of its view. `named`: the call named its messages itself, instead of choosing among those that were out.
     """
 
     caller: str | None
@@ -263,6 +279,7 @@ class ReadSet(NamedTuple):
     new_at: Place
     direct: tuple[str, ...]
     reuse: ReuseFor | None = None
+    named: bool = False
 
 
 def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:

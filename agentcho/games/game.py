@@ -29,6 +29,7 @@ from agentcho.games.limits import Meter, only_limit
 from agentcho.games.messages import Messages
 from agentcho.games.models import GameModel, GameModels, Models, Telling, Voice
 from agentcho.games.playable import Playable, called, no_outcome, scored
+from agentcho.games.precedence import Precedence
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
 from agentcho.games.streamed import Streamed
@@ -88,7 +89,7 @@ class Game:
         bos, spelling = choreographer.frames.bos, models.spelling
         self._journal = Journal(index, self.reuse, self._meter, self._sink, self._recorded, bos=bos, spelling=spelling)
         self._models = GameModels(models, self._journal)
-        self._rounds = Rounds(choreographer.tasks, TaintTracker())
+        self._rounds = Rounds(choreographer.tasks, TaintTracker(), Precedence(lambda: models.steps))
         self._messages = Messages(self._journal, self._recorded, self._roster, self._rounds, policy, self.reuse)
         endpoints = Endpoints(models.ports, self._messages.drafts, self.config.allow_vendor)
         self._seats = self._seated(people) if people else None
@@ -241,8 +242,25 @@ class Game:
             model.choreographer.swap_out(self._journal.held)
 
     async def play_agents(self, *agents: Agent) -> None:
-        """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out."""
+        """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out.
+
+        So where one's message stands among those of others tells how long the messages were that it said before, the
+        private ones too: an audit lists who could tell (AC019). `lockstep` tells nothing of that."""
         await self._choreographer.tasks.together(*(agent.run() for agent in agents))
+
+    async def lockstep(self, *agents: Agent) -> None:
+        """Run agents by their own `run` in lockstep: each says one message, whether or not others may read it, and goes
+        on when each has said one. An agent that has ended, or that waits for something else than its own message, is
+        not waited for. Each acts on what was out when it last went on, and on what it has said since; what was said
+        comes out when all go on, agent by agent in the order of the arguments. A round (`together`, `first`) within
+        counts as one message; what is told (`tell`, `release`) counts as none.
+
+        So what an agent can see depends on how many messages others have said, and not on how long these were. What
+        waits for a clock, a person or a tool may still depend on that.
+
+        Raises what an agent raises, once the others have said what they were at, which comes out; of several errors
+        the one of the agent that was given first."""
+        await self._rounds.lockstep(*(agent.run() for agent in agents))
 
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """A simultaneous round of moves, such as `ann.say()`: all act on what was said before the round, and what they
@@ -281,6 +299,7 @@ class Game:
 
     async def _play(self, scenario: Playable) -> Over:
         self._recorded.check_calls()
+        self._rounds.precedence.begin()
         self._meter.start()
         outcome, ended = None, None
         try:

@@ -113,7 +113,7 @@ class Messages:
             reads = read_set(author, view, allowed, said)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
-        return reads
+        return reads._replace(named=isinstance(wish, View))
 
     def readable(self, author: str) -> list[Metadata]:
         """All that an agent may read where the running task is, for a person who plays it: what a view of the agent's
@@ -135,7 +135,8 @@ class Messages:
         audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
-        return Act(call_site(), asked, self.taint.tainted_by(to, audiences), reuse=reads.reuse)
+        tainted, order = self.taint.tainted_by(to, audiences), self.rounds.order()
+        return Act(call_site(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
 
     def add(self, draft: Draft) -> None:
         """Let there be a message of that id. `ResumeMismatch`: another one is on record under it."""
@@ -157,6 +158,7 @@ class Messages:
         self.add(draft)
         self._journal.enter_known(draft, words)
         self.rounds.publish(draft.metadata, self.rounds.branch)
+        self.rounds.precedence.said(draft.metadata.id, draft.act.after)
         if not told.reads.reads:
             model, make = told.model, partial(self._journal.prefetch, draft.metadata.id, told.model.resolver)
             model.choreographer.offer(self._journal, make)

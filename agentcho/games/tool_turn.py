@@ -72,8 +72,7 @@ class ToolTurns:
         assert asked.tools is not None
         if self.turns.is_typed(agent):
             return await self.turns.speak(agent, asked)
-        rounds = self.messages.rounds
-        with rounds.act(rounds.branch):
+        async with self.messages.rounds.act():
             author, wish = self.messages.roster.member(agent), _checked(asked.tools)
             tools = await self.toolbox.tools(author, wish.tools)
             if wish.choice not in ("auto", "required", *tools):

@@ -82,8 +82,7 @@ class Turns:
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
-        rounds = self._messages.rounds
-        with rounds.act(rounds.branch):
+        async with self._messages.rounds.act():
             return await self.say(self.begin(agent, asked))
 
     def begin(self, agent: Agent, asked: Utterance) -> Speech:
@@ -124,6 +123,7 @@ class Turns:
             await self._type(self._seats, speech, draft)
         how = partial(self._decode, speech) if port is None else partial(self._ask, port)
         await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
+        messages.rounds.precedence.said(metadata.id, act.after)
         said = self._retold(draft, charge, spoken_to, model) if retold and charge is not None else draft.message
         self._meter.check_after(author)
         assert said is not None

@@ -15,6 +15,9 @@ from agentcho.flow.labels import EncodingRecord
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry, by_attempt, encoding_line
 
+ORDER = frozenset({"after", "named", "moves"})
+"""What an act says of the order in which its game was played."""
+
 
 def canonical_transcript(said: Path | SavedRun | Iterable[Entry]) -> dict[int, dict[str, Any]]:
     """A transcript in its canonical form, by game: two are the same transcript where these are equal.
@@ -22,7 +25,8 @@ def canonical_transcript(said: Path | SavedRun | Iterable[Entry]) -> dict[int, d
     `said` is a record, its folder, or entries. The messages of a game are sorted by id, its encodings by what they are:
     of which message, for whom, over what, where. Their ids are numbers of that order, so those of one game never depend
     on another. Left out is what depends on the schedule or the machine: usage, times, which line carried an encoding,
-    and, where a game was begun anew, all attempts but the last and the number of that. JSON can hold it.
+    what was awaited, and, where a game was begun anew, all attempts but the last and the number of that. JSON can hold
+    it.
     """
     if isinstance(said, Path):
         said = SavedRun(said)
@@ -44,6 +48,7 @@ def _message(entry: Entry, numbers: Mapping[int, int]) -> dict[str, Any]:
     left_out = ("usage", "encodings", "attempt")
     read = json.loads(json.dumps(entry.to_json()))  # tuples become lists, as in a file
     line = {name: value for name, value in read.items() if name not in left_out}
+    line["act"] = {name: value for name, value in line["act"].items() if name not in ORDER}
     own = entry.own
     return line | {"encoding": None if own is None else numbers[own.id]}
 

@@ -133,6 +133,9 @@ class ActPart(Line):
     charge: ChargePart | None = None
     shown: Strings = ()
     reuse: Literal["judge"] | None = None
+    after: Annotated[tuple[str | Count, ...], LIST] | None = None
+    named: bool = False
+    moves: Annotated[tuple[Annotated[tuple[Count, Count, bool], LIST], ...], LIST] = ()
 
 
 class MessageLine(EncodingsLine):

@@ -37,7 +37,7 @@ from agentcho.calls.call import ContextEntry, EncodingId, Receipt
 from agentcho.calls.texts import Spent
 from agentcho.errors import RecordBroken
 from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
-from agentcho.flow.views import Act, Charge
+from agentcho.flow.views import Act, Charge, Move
 from agentcho.message import Message, Words, audience
 from agentcho.records.calls import tool_use, use_line
 from agentcho.records.files import Lines, read_lines, written
@@ -190,13 +190,15 @@ def _act_line(act: Act) -> dict[str, Any]:
     charge = None if act.charge is None else _charge_line(act.charge)
     more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
     read = {"shown": act.shown or None, "reuse": act.reuse}
-    return line | {name: value for name, value in (more | read).items() if value is not None}
+    order = {"after": act.after, "named": act.named or None, "moves": act.moves or None}
+    return line | {name: value for name, value in (more | read | order).items() if value is not None}
 
 
 def _act(line: ActPart) -> Act:
     use = None if line.use is None else tool_use(line.use)
     act = Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
-    act = act._replace(shown=line.shown, reuse=line.reuse)
+    moves = tuple(Move(*move) for move in line.moves)
+    act = act._replace(shown=line.shown, reuse=line.reuse, after=line.after, named=line.named, moves=moves)
     return act if line.charge is None else act._replace(charge=_charge(line.charge))
 
 

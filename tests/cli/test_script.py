@@ -48,6 +48,22 @@ def test_agents_hear_each_other_as_they_speak(tmp_path: Path, capsys: pytest.Cap
     assert "bob → everyone: one two" in capsys.readouterr().out
 
 
+def test_in_lockstep_they_hear_each_other_message_by_message(tmp_path: Path) -> None:
+    """However long a message is: here Ann's are longer than Bob's."""
+
+    def reply(call: Decode, prompt: str) -> str:
+        return "one two three four five" if call.name == "ann" else "one"
+
+    played = agentcho.run(
+        Speaker("ann"), Speaker("bob"), engine=FakeEngine(reply), lockstep=True, out=tmp_path, display="none"
+    )
+    assert [len(m.parents) for m in played.games[0].messages() if m.author == "bob"] == [0, 2, 4]
+    assert not played.games[0].raced
+    assert find("last", tmp_path).info.options == {"lockstep": True}
+    with pytest.raises(TypeError, match="a scenario awaits game"):
+        agentcho.run("debate", model="fake", lockstep=True, display="none")
+
+
 def test_every_game_has_agents_of_its_own() -> None:
     ann = Speaker("ann", turns=1)
     played = agentcho.run(ann, engine=FakeEngine(), games=3, display="none")

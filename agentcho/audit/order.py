@@ -1,0 +1,193 @@
+"""Who can tell from the order of messages how long others' private messages were.
+
+Two messages that a reader may read race if their order is not the same in every play of the same code: nothing that was
+awaited has one of them end before the other is asked for. Then their order follows from how long everything took that
+came before either. A reader who sees it is told of those messages among these that it may not read.
+
+This follows from what an act says was awaited, and from rounds: moves of one round come out in a fixed order. What does
+not say so (a record of an earlier version, a trace) cannot be judged. Does not know: encodings, what was read, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from agentcho.message import SCENARIO, Audience
+from agentcho.records.transcript import Entry
+
+
+class Raced(NamedTuple):
+    """A reader can tell from where `message` stands among others how long `secrets` of `owner` were."""
+
+    reader: str
+    owner: str
+    message: str
+    secrets: tuple[str, ...]
+
+
+class _Unit(NamedTuple):
+    """What comes out at one moment: a message, or all of a round. Sets are bits, by the place of a message among those
+    that are compared: `own` are its messages, `behind` those that they came after, and they themselves."""
+
+    entries: tuple[int, ...]
+    own: int
+    behind: int
+
+
+def known(entries: Iterable[Entry]) -> bool:
+    """Whether it is known of each message what was awaited before it."""
+    return all(entry.act.after is not None for entry in entries)
+
+
+def raced(entries: Sequence[Entry], readers: Iterable[str]) -> Iterator[Raced]:
+    """Of one attempt at a game, by the messages whose places tell something. `entries` are all of it."""
+    yield from _Level(entries, list(range(len(entries))), 0).raced(sorted(readers))
+
+
+class _Level:
+    """Messages that come out in one place, such as one move of a round; `depth` is in how many rounds that is."""
+
+    def __init__(self, entries: Sequence[Entry], places: Sequence[int], depth: int) -> None:
+        self._entries, self._depth = [entries[place] for place in places], depth
+        self._rounds: dict[int, list[int]] = {}
+        for place, entry in enumerate(self._entries):
+            for move in entry.act.moves[depth:]:
+                self._rounds.setdefault(move.round, []).append(place)
+        self._groups: dict[int | str, list[int]] = {}
+        for place, entry in enumerate(self._entries):
+            key = entry.act.moves[depth].round if len(entry.act.moves) > depth else entry.message.id
+            self._groups.setdefault(key, []).append(place)
+
+    def raced(self, readers: Sequence[str]) -> Iterator[Raced]:
+        """What races here, and within each move of the rounds here."""
+        if not self._one_by_one():
+            yield from self._compared(readers)
+        for key, places in self._groups.items():
+            if isinstance(key, str):
+                continue
+            yield from self._race(places, readers)
+            moves: dict[int, list[int]] = {}
+            for place in places:
+                moves.setdefault(self._entries[place].act.moves[self._depth].number, []).append(place)
+            for own in moves.values():
+                yield from _Level(self._entries, own, self._depth + 1).raced(readers)
+
+    def _one_by_one(self) -> bool:
+        """Whether each unit came after the one before it, which nearly always is so: then nothing needs comparing."""
+        for (before, _), (_, places) in pairwise(self._groups.items()):
+            acts = (self._entries[place].act for place in places)
+            if not any(before in (act.after or ()) for act in acts):
+                return False
+        return True
+
+    # -- messages that are not one by one ------------------------------------------------------------------
+
+    def _compared(self, readers: Sequence[str]) -> Iterator[Raced]:
+        places = {entry.message.id: place for place, entry in enumerate(self._entries)}
+        self._past = list[int]()
+        for entry in self._entries:
+            self._past.append(self._before(entry, places))
+        units = [self._unit(group) for group in self._groups.values()]
+        self._timed = _bits(n for n, entry in enumerate(self._entries) if entry.message.kind == "decode")
+        for reader in readers:
+            yield from self._of(reader, units)
+
+    def _before(self, entry: Entry, places: dict[str, int]) -> int:
+        """All that came before a message was asked for, of what is compared; those lines stand before its own."""
+        act, found = entry.act, 0
+        for one in (*(act.after or ()), *(entry.message.parents if act.named else ())):
+            for place in [places[one]] if one in places else self._rounds.get(one, ()) if isinstance(one, int) else ():
+                found |= 1 << place
+                found |= self._past[place] if place < len(self._past) else 0
+        return found
+
+    def _unit(self, places: Sequence[int]) -> _Unit:
+        own, behind = _bits(places), 0
+        for place in places:
+            behind |= self._past[place]
+        return _Unit(tuple(places), own, own | behind)
+
+    def _of(self, reader: str, units: Sequence[_Unit]) -> Iterator[Raced]:
+        hidden = self._timed & _bits(
+            n for n, entry in enumerate(self._entries) if not entry.message.audience.includes(reader)
+        )
+        read = [unit for unit in units if self._shown(unit, reader)]
+        for number, unit in enumerate(read):
+            wanted, told = unit.behind & hidden, 0
+            near = sorted(range(len(read)), key=lambda other: abs(other - number)) if wanted else ()
+            for other in near:
+                if other != number and told != wanted and not self._fixed(unit, read[other]):
+                    told |= self._told(unit, read[other], wanted)
+            yield from self._named(reader, unit, told)
+
+    def _shown(self, unit: _Unit, reader: str) -> bool:
+        return any(_reads(self._entries[place], reader) for place in unit.entries)
+
+    def _fixed(self, one: _Unit, other: _Unit) -> bool:
+        """Whether one of the two was out when something of the other was asked for, or had nothing to wait for but what
+        the other waited for too."""
+        for first, second in ((one, other), (other, one)):
+            if any(not first.own & ~self._past[place] for place in second.entries):
+                return True
+            if not first.behind & ~second.behind & self._timed:
+                return True
+        return False
+
+    def _told(self, unit: _Unit, other: _Unit, wanted: int) -> int:
+        """Of the wanted messages, those that their order depends on: not those that all came after that only one of the
+        two waited for, for they moved both alike."""
+        both = wanted & other.behind
+        if both:
+            common = both
+            for place in _places(unit.behind ^ other.behind):
+                common &= self._past[place]
+            wanted &= ~common
+        return wanted
+
+    def _named(self, reader: str, unit: _Unit, told: int) -> Iterator[Raced]:
+        place = next((place for place in unit.entries if _reads(self._entries[place], reader)), unit.entries[0])
+        yield from self._tells(reader, place, _places(told))
+
+    def _tells(self, reader: str, place: int, secrets: Iterable[int]) -> Iterator[Raced]:
+        owners: dict[str, list[str]] = {}
+        for secret in secrets:
+            message = self._entries[secret].message
+            owners.setdefault(message.author or SCENARIO, []).append(message.id)
+        for owner, ids in owners.items():
+            yield Raced(reader, owner, self._entries[place].message.id, tuple(ids))
+
+    # -- races that the code runs --------------------------------------------------------------------------
+
+    def _race(self, places: Sequence[int], readers: Sequence[str]) -> Iterator[Raced]:
+        """A race of moves is over when one has ended: that a message of it came out whole tells how long the others'
+        were."""
+        if not any(self._entries[place].act.moves[self._depth].race for place in places):
+            return
+        for reader in readers:
+            out = [place for place in places if _reads(self._entries[place], reader)]
+            timed = (place for place in places if self._entries[place].message.kind == "decode")
+            hidden = [place for place in timed if not self._entries[place].message.audience.includes(reader)]
+            if out and hidden and len({self._entries[n].act.moves[self._depth].number for n in (*out, *hidden)}) > 1:
+                yield from self._tells(reader, out[0], hidden)
+
+
+def _reads(entry: Entry, reader: str) -> bool:
+    """Whether a message came out, before that reader among others."""
+    audience: Audience = entry.message.audience
+    return entry.ended is None and audience.includes(reader)
+
+
+def _bits(places: Iterable[int]) -> int:
+    found = 0
+    for place in places:
+        found |= 1 << place
+    return found
+
+
+def _places(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low

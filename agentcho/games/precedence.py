@@ -1,0 +1,130 @@
+"""What precedes what in a game: of each message, the messages whose end its code had awaited when it asked for it.
+
+One message precedes another if every play of the same code has them in that order: the same task said them one after
+the other, or one task ended before the task that had started it went on, or a round closed. Each task of a game has a
+frontier, the latest messages (by id) and rounds (by number) that precede whatever it does next; a task that is started
+takes over that of its parent, and one that has ended gives its own back to its parent.
+
+Tasks may also wait for each other by events, locks or streams, which nobody sees. Where a task goes on in the very step
+in which just one message has ended, having had nothing under way itself, that message is taken to be what it waited
+for. Does not know: who may read what, encodings, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from inspect import CORO_CLOSED, getcoroutinestate
+from typing import NamedTuple
+
+import anyio
+
+Frontier = tuple[str | int, ...]
+"""Ids of messages and numbers of rounds, each once."""
+
+
+@dataclass(eq=False)
+class _Node:
+    """One task: its `coro`, what precedes what it does next, what did when it was `forked`, and the tasks that it has
+    started. `step` is the number of engine steps when it last did or joined anything."""
+
+    coro: object
+    frontier: Frontier
+    forked: Frontier
+    step: int
+    children: list[_Node] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its coroutine is over."""
+        return isinstance(self.coro, Coroutine) and getcoroutinestate(self.coro) == CORO_CLOSED
+
+
+class _Here(NamedTuple):
+    """Where a task is: its node, and the frontier as it is now. A task that is started gets a copy of its parent's."""
+
+    node: _Node
+    frontier: Frontier
+
+
+class Precedence:
+    """Of the tasks of one game. `steps` counts the steps of its engines so far."""
+
+    def __init__(self, steps: Callable[[], int]) -> None:
+        self._steps = steps
+        self._here: ContextVar[_Here | None] = ContextVar("here", default=None)
+        self._ended_in, self._ended = -1, list[str]()
+
+    def begin(self) -> None:
+        """The running task is the game's."""
+        self._set(_Node(anyio.get_current_task().coro, (), (), self._steps()), ())
+
+    def asked(self, floor: Frontier = ()) -> Frontier | None:
+        """What precedes what the running task asks for now; `floor` does in any case. None: it is no task of the
+        game."""
+        node = self._joined()
+        if node is None:
+            return None
+        return tuple(dict.fromkeys((*floor, *node.frontier, *self._awaited(node))))
+
+    def said(self, id: str, after: Frontier | None) -> None:
+        """A message that the running task had asked for, `after` these, has ended."""
+        node, step = self._joined(), self._steps()
+        if step != self._ended_in:
+            self._ended_in, self._ended = step, []
+        self._ended = [*(each for each in self._ended if each not in (after or ())), id]
+        if node is not None:
+            node.step = step
+            self._set(node, (id,))
+
+    def closed(self, number: int) -> None:
+        """A round has closed in which something was said, and the running task has awaited it."""
+        node = self._joined()
+        if node is not None:
+            node.step = self._steps()
+            self._set(node, (number,))
+
+    def join(self) -> Frontier | None:
+        """Take over from the tasks that the running one had started and that have ended; what precedes whatever it does
+        next."""
+        node = self._joined()
+        return None if node is None else node.frontier
+
+    def _awaited(self, node: _Node) -> Iterable[str]:
+        """The message that the task must have waited for, if it is just one."""
+        step = self._steps()
+        waited = node.step < step == self._ended_in
+        return self._ended if waited and len(self._ended) == 1 else ()
+
+    def _joined(self) -> _Node | None:
+        """The running task, after those that it has started and that have ended."""
+        here, coro = self._here.get(), anyio.get_current_task().coro
+        if here is None:
+            return None
+        node = here.node
+        if node.coro is not coro:
+            node = _Node(coro, here.frontier, here.frontier, here.node.step)
+            here.node.children.append(node)
+        if any(child.ended for child in node.children):
+            node.step = self._steps()
+            self._set(node, _gathered(node))
+        else:
+            self._set(node, node.frontier)
+        return node
+
+    def _set(self, node: _Node, frontier: Frontier) -> None:
+        node.frontier = frontier
+        self._here.set(_Here(node, frontier))
+
+
+def _gathered(node: _Node) -> Frontier:
+    """The frontier of a task with those of the tasks that it has started and that have ended, which are forgotten."""
+    frontier = node.frontier
+    ended, node.children = [c for c in node.children if c.ended], [c for c in node.children if not c.ended]
+    for child in ended:
+        own = _gathered(child)
+        node.children += child.children
+        if own != child.forked:
+            frontier = (*(each for each in frontier if each not in child.forked or each in own), *own)
+    return tuple(dict.fromkeys(frontier))
