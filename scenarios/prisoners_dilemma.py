@@ -91,11 +91,12 @@ class PrisonersDilemma(agentcho.Scenario):
         return points | {f"{who} cooperates": float(what == "COOPERATE") for who, what in decisions.items()} | judged
 
     def judgements(self, decisions: dict[str, Decision], guesses: dict[str, Decision | None]) -> dict[str, float]:
-        """The paper's Table 7, of each: `correct`, the guess is what the other did; `exploits`, it expects cooperation
-        and defects; `defends`, it expects defection and defects."""
+        """The paper's Table 7, of each: `predicts cooperation`, its guess; `correct`, the guess is what the other did;
+        `exploits`, it expects cooperation and defects; `defends`, it expects defection and defects."""
         found: dict[str, float] = {}
         for me, you in (("alice", "bob"), ("bob", "alice")):
             defects = decisions[me] == "DEFECT"
+            found[f"{me} predicts cooperation"] = float(guesses[me] == "COOPERATE")
             found[f"{me} correct"] = float(guesses[me] == decisions[you])
             found[f"{me} exploits"] = float(guesses[me] == "COOPERATE" and defects)
             found[f"{me} defends"] = float(guesses[me] == "DEFECT" and defects)

@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     from agentcho.lab.paper.tables import Name
 
 FULL, FEW = 200, 20
-SAID = ("model", "device", "device_map", "dtype", "weights", "kv_dtype", "seed", "temperature", "top_p", "max_tokens")
+SAID = ("model", "device", "device_map", "dtype", "weights", "kv_dtype", "seed", "temperature", "max_tokens")
 """Options of a run that a result depends on."""
 SHIPPED = ("understudy", "fake")
 """Models that speak about the generators' tasks alone."""
 
 
 class Asked(NamedTuple):
-    """What the command line asks for. `tasks`: other specifications, by workflow."""
+    """What the command line asks for. `tasks`: other specifications, by workflow. `top_p` and `traces`
+    None: the paper's."""
 
     tables: str | None
     games: int | None
@@ -53,6 +54,8 @@ class Asked(NamedTuple):
     data: Any
     tasks: Mapping[str, str]
     config: RunConfig
+    top_p: float | None
+    traces: int | None
     at_once: int
     on: Cluster | None
     judge: str | None
@@ -118,7 +121,16 @@ def _found(asked: Asked, told: Progress) -> PaperFound:
         asked.out.mkdir(parents=True, exist_ok=True)
     with Writer(asked.out / writer.NAME):
         request, phases = _request(asked), Phases(asked.out / "phases.jsonl", budget)
-        world = World(asked.config, engines.open, engines.here, asked.out, told.tell, asked.config.model == "fake")
+        world = World(
+            config=asked.config,
+            open=engines.open,
+            here=engines.here,
+            folder=asked.out,
+            tell=told.tell,
+            fake=asked.config.model == "fake",
+            top_p=asked.top_p,
+            traces=asked.traces,
+        )
         work = Reproduction(world, request, phases)
         work.check()
         work.judge = engines.judge()
@@ -173,6 +185,8 @@ def _command(asked: Asked, data: str, games: int) -> str:
     words = ["agentcho", "paper", "-n", str(games), "--data", data]
     words += [] if asked.tables is None else ["--table", asked.tables]
     words += ["--quick"] if asked.quick else []
+    words += [] if asked.top_p is None else ["--top-p", str(asked.top_p)]
+    words += [] if asked.traces is None else ["--traces", str(asked.traces)]
     words += [] if asked.judge is None else ["--judge", asked.judge]
     for name, spec in asked.tasks.items():
         words += ["--tasks", f"{name}={spec}"]

@@ -11,7 +11,7 @@ from agentcho.cli.options import From, Given, fields, run_config
 from agentcho.cli.words import FILE, HERE, LOADING, Display, Where
 from agentcho.config import RunConfig
 
-TABLE = "Of 1, 2, 3, 4, 5, 6, 7, f4 and f8, with commas between.  [default: all]"
+TABLE = "Of 1, 2, 3, 4, 5, 6, 7, f4, f8 and tasks, with commas between.  [default: all]"
 GAMES = "Games a row.  [default: 200; with --quick 20]"
 QUICK = "20 games a row, nothing trained, short texts timed; marked as such."
 BUDGET = "Begin no new part after this time, as 90s, 20m or 1.5h; the same command goes on."
@@ -20,10 +20,12 @@ TASKS = "Other tasks for a workflow, such as a published set's file: multi-qa=tr
 EXPORT = "Write one file with everything that was found (agentcho-paper/1)."
 CHECK = "Play nothing: check such a file, and name each fault."
 KEPT = "Keep all games, adapters and times here; what is there is not done again."
+TOP_P = "Share of probability to sample from.  [default: the paper's: 0.95 in Tables 4 to 6, all in the others]"
+TRACES = "Train on at most so many traces a row.  [default: as many as the paper, 100 to 500]"
 JUDGE = "A model that compares the texts of Table 2, pair by pair, in both orders."
 REPRODUCED = From(
     RunConfig,
-    only=(*LOADING, "deterministic", "seed", "temperature", "top_p", "max_tokens", "plain_markers"),
+    only=(*LOADING, "deterministic", "seed", "temperature", "max_tokens", "plain_markers"),
     helps=HERE | {"seed": "Of every coin and task; traces to train on are of the next."},
 )
 
@@ -37,6 +39,8 @@ def paper(
     tasks: Annotated[list[str] | None, typer.Option(metavar="WORKFLOW=TASKS", help=TASKS, show_default=False)] = None,
     *,
     how: Annotated[Given, REPRODUCED],
+    top_p: Annotated[float | None, typer.Option(help=TOP_P, show_default=False)] = None,
+    traces: Annotated[int | None, typer.Option(min=2, help=TRACES, show_default=False)] = None,
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
     where: Where,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
@@ -55,9 +59,24 @@ def paper(
 
     if check is not None:
         raise typer.Exit(check_file(check))
-    config = run_config(**how, leakage="audit")
-    given = fields("--tasks", tasks or [])
+    sampled = {} if top_p is None else {"top_p": top_p}
+    config = run_config(**how, leakage="audit", **sampled)
     asked = Asked(
-        table, games, quick, budget, data, given, config, at_once, cluster(where), judge, out, export, html, display
+        tables=table,
+        games=games,
+        quick=quick,
+        budget=budget,
+        data=data,
+        tasks=fields("--tasks", tasks or []),
+        config=config,
+        top_p=top_p,
+        traces=traces,
+        at_once=at_once,
+        on=cluster(where),
+        judge=judge,
+        out=out,
+        export=export,
+        html=html,
+        display=display,
     )
     raise typer.Exit(reproduce(asked))

@@ -23,7 +23,8 @@ WEIGHTS, CONFIG, TRAINED = "adapter_model.safetensors", "adapter_config.json", "
 
 class Trained(BaseModel):
     """What an adapter was trained for. `base` is the fingerprint of the model under it, `traces` the digest of their
-    file; losses are nats a word over `dev` traces that were held out. `speed` is in traces a second, whole and call by
+    file; losses are nats a word over `dev` traces that were held out. `chosen`: the score, the number of games and
+    the mean by which this checkpoint was chosen; None: by the loss. `speed` is in traces a second, whole and call by
     call, with the ratio's median, least and largest, where it was measured. `step` is that of the weights that are
     kept, `seconds` and `tokens` are of all steps until the file was written."""
 
@@ -45,6 +46,7 @@ class Trained(BaseModel):
     seconds: float
     machine: dict[str, str]
     speed: dict[str, Any] | None = None
+    chosen: dict[str, Any] | None = None
 
 
 class Adapter(NamedTuple):

@@ -85,6 +85,14 @@ class Adapters:
             self._wrapped.set_adapter(name)
         self.used = name
 
+    def drop(self, name: str) -> None:
+        """Remove an adapter that was loaded; forwards go through the base alone until one is used again."""
+        others = self._wrapped.peft_config.keys() - {name}
+        if others:
+            self._wrapped.set_adapter(min(others))  # peft warns where it must choose one itself
+        self._wrapped.delete_adapter(name)
+        self.use(None)
+
     def merge(self, name: str) -> None:
         """Add an adapter to the weights of the base, for good."""
         self.use(name)

@@ -49,14 +49,14 @@ def test_all_tables_are_played_and_the_file_is_whole(agentcho: Command, here: Pa
     ran = agentcho(*FAKE, "-n", "1", "--export", "p.json", "--html", "p.html")
     assert ran.code == 0, ran.err
     found = exported()
-    assert [table.name for table in found.tables] == ["1", "2", "3", "4", "7", "f8"]
+    assert [table.name for table in found.tables] == ["1", "2", "3", "4", "6", "7", "f8"]
     assert {row.left_out for table in found.tables for row in table.rows if row.adapter == "none"} == {None}
     assert {times.left_out for times in found.times} == {"the fake engine has no weights to train and no times"}
     assert {each.scenario: (each.compared, each.trained) for each in found.sets}["multi-qa"] == (
         "facts:half=2",
         "facts:half=1",
     )
-    named = [phase.name for phase in found.phases if not phase.name.startswith("table 6")]
+    named = [phase.name for phase in found.phases if not phase.name.startswith("tasks")]
     assert len(named) < sum(row.adapter == "none" for table in found.tables for row in table.rows)
     loaded = {each.scenario: each.loaded for each in found.sets if each.loaded is not None}
     assert {name: each.loader for name, each in loaded.items()}.items() >= {
@@ -154,7 +154,7 @@ def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--table", "9"), "'9' is none of 1, 2, 3, 4, 5, 6, 7, f4, f8"),
+        (("--table", "9"), "'9' is none of 1, 2, 3, 4, 5, 6, 7, f4, f8, tasks"),
         (("--budget", "soon"), "budget 'soon' is no time: give a number above 0 and its unit"),
         (("--judge", "understudy"), "understudy is no judge"),
         (("--tasks", "poems=x.jsonl"), "'poems' is none of multi-qa"),
@@ -208,7 +208,8 @@ FIRST, SECOND = "tables/0/rows/0", "tables/0/rows/2/scores/all right"
         (f"{FIRST}/scores/all right/mean/value", 0.5, "tables.0.rows.0.scores.all right.mean"),
         (f"{FIRST}/scores/all right/mean/games", 4, "mean.games: 4 of 3 games"),
         (f"{FIRST}/scores/all right/mean/span/high", 0.999, "is not the exact interval of"),
-        (f"{FIRST}/scores/all right/paper", 0.9, "its figures of the paper are not those that are at hand"),
+        (f"{FIRST}/scores/all right/paper", 0.9, "scores.all right.paper: 0.9, and the paper prints 0.564"),
+        ("tables/0/rows/1/scores/all right/paper", 0.5, "scores.all right.paper: 0.5, and the paper prints none"),
         (f"{FIRST}/games", 200, "tables.0.rows.0.games: 200, and 3 were asked for"),
         (f"{FIRST}/without", 9, "tables.0.rows.0.without: 9 of 3 games"),
         (f"{FIRST}/label", "mine", "tables.0.rows: are not those of this table"),

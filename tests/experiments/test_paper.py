@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from agentcho.calls.call import Decode, EnginePort
 from agentcho.cli.paper import FEW, FULL
 from agentcho.config import RunConfig
-from agentcho.errors import ConfigError, RecordBroken
+from agentcho.errors import ConfigError, RecordBroken, TaskError
 from agentcho.games import library
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.comparison import Comparison
@@ -31,7 +31,7 @@ from agentcho.lab.paper.phases import Phases, Spent, parsed_budget
 from agentcho.lab.paper.reproduction import TIMED, PaperRequest, Reproduction
 from agentcho.lab.paper.rows import Rows, World
 from agentcho.lab.paper.sets import GENERATORS, PUBLISHED, sets, texts
-from agentcho.lab.paper.tables import NAMES, TABLES
+from agentcho.lab.paper.tables import NAMES, TABLES, TEACHING, Teaching
 from agentcho.lab.paper.times import Effort, by_workflow, reached, sweep
 from agentcho.lab.paper.wording import planned
 from agentcho.lab.stats import Spread
@@ -80,18 +80,42 @@ def test_each_row_is_a_scenario_with_these_options_and_is_held_against_a_row_bef
         assert scenario.name == row.scenario
         assert row.against is None or row.against in before
         assert row.of is None or (table.row(row.of).mode == "baseline" and row.adapter == "distilled")
-        assert set(row.paper) <= set(table.scores)
         assert row.label not in before
         before.append(row.label)
 
 
-def test_the_figures_of_the_paper_are_those_of_the_page_on_comparisons() -> None:
-    from tools.pages.comparisons import PAPER
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_the_papers_figures_are_of_rows_and_columns_of_their_table(table: Any) -> None:
+    for figures in table.figures.values():
+        assert set(figures) <= {row.label for row in table.rows}
+        assert {score for row in figures.values() for score in row} <= set(table.scores)
+        for row in figures.values():
+            assert all(0 <= each.value <= 1 for each in row.values())
 
-    told = " ".join(PAPER.values())
-    figures = {figure for table in TABLES for row in table.rows for figure in row.paper.values()}
-    assert len(figures) > 18
-    assert [figure for figure in figures if f"{100 * figure:.1f}%" not in told] == []
+
+def test_printed_intervals_hold_the_differences_that_they_are_of() -> None:
+    """To the roundings of what is printed; a slip in a sign or a row would show."""
+    held = 0
+    for table in TABLES:
+        for figures in table.figures.values():
+            for label, scores in figures.items():
+                for score, own in scores.items():
+                    if own.low is not None and own.high is not None:
+                        change = own.value - figures[table.row(label).against or ""][score].value
+                        assert own.low - 0.002 <= change <= own.high + 0.002, (table.name, label)
+                        held += 1
+    assert held == 4 + 6 + 9 + 6 + 3
+
+
+def test_agents_of_the_papers_parallel_debate_have_no_names() -> None:
+    table = next(table for table in TABLES if table.name == "4")
+    for row in table.rows:
+        if row.scenario == "parallel-debate" and table.paper(row.label, "correct"):
+            assert row.options == {"names": False}
+    name, label = TIMED["parallel-debate"]
+    assert table.name == name
+    assert table.row(label).options == {"names": False}
+    assert any(not row.options for row in table.rows if row.scenario == "parallel-debate"), "the named row beside it"
 
 
 def test_what_is_timed_are_baseline_rows() -> None:
@@ -117,18 +141,100 @@ def world(folder: Path, engine: EnginePort | None = None, fake: bool = True, **o
 def test_no_task_that_is_compared_on_is_one_that_is_trained_on(
     table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the words of all tasks: those of the games of a row, and those of the games of its traces."""
+    """By the words of all tasks: those of the games of a row, of its traces, and of the games that choose a checkpoint.
+    The dilemma has no tasks: its games have other coins."""
     found = Rows(world(tmp_path), 200, "generators", sets("generators", tmp_path, {}, PUBLISHED))
     for row in (row for row in table.rows if row.adapter != "none"):
         lesson, scenario = found.lesson(table, row), found.scenario(row)
         own, theirs = found.config(row), lesson.playing.config
+        assert own.seed != theirs.seed
+        assert (theirs.temperature, theirs.top_p) == (1.0, 1.0)
+        if scenario.name == "prisoners-dilemma":
+            assert own.tasks is theirs.tasks is None
+            continue
         assert own.tasks is not None
         assert theirs.tasks is not None
-        compared = texts(task_set(own.tasks, scenario.kind, own.seed), own.games * scenario.draws())
+        compared = set(texts(task_set(own.tasks, scenario.kind, own.seed), own.games * scenario.draws()))
         draws = lesson.playing.scenario.draws()
-        trained = texts(task_set(theirs.tasks, scenario.kind, theirs.seed), lesson.numbers.stop * draws)
-        assert len(set(trained)) > 50
-        assert not set(compared) & set(trained), row.label
+        count = lesson.numbers.stop
+        if lesson.choice is not None:
+            assert lesson.choice.numbers.start == count
+            assert lesson.choice.playing.config.seed == theirs.seed
+            count = lesson.choice.numbers.stop
+        other = texts(task_set(theirs.tasks, scenario.kind, theirs.seed), count * draws)
+        trained, chosen = set(other[: lesson.numbers.stop * draws]), set(other[lesson.numbers.stop * draws :])
+        assert len(trained) > 50
+        assert not compared & (trained | chosen), row.label
+        assert bool(chosen) == (lesson.choice is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "traces", "epochs", "chosen"),
+    [
+        ("1", 200, 2, ("all right", 100)),
+        ("2", 100, 4, None),
+        ("3", 400, 4, None),
+        ("4", 500, 8, ("correct", 280)),
+        ("6", 500, 8, ("correct", 280)),
+        ("7", 400, 4, None),
+    ],
+)
+def test_adapters_are_trained_as_the_papers_are(
+    name: Any, traces: int, epochs: int, chosen: tuple[str, int] | None, tmp_path: Path
+) -> None:
+    """On as many traces, for as many epochs, beside those that are held out for the loss."""
+    table = next(table for table in TABLES if table.name == name)
+    found = Rows(world(tmp_path), 200, "generators", sets("generators", tmp_path, {}, PUBLISHED))
+    for row in (row for row in table.rows if row.adapter != "none"):
+        lesson = found.lesson(table, row)
+        count = len(lesson.numbers)
+        assert count - round(lesson.recipe.dev * count) == traces
+        assert lesson.recipe.epochs == epochs
+        by = None if lesson.choice is None else (lesson.choice.score, len(lesson.choice.numbers))
+        assert by == chosen
+        assert lesson.choice is None or lesson.choice.playing.config.mode == row.mode
+
+
+def test_fewer_traces_may_be_asked_for_and_fewer_games_choose_then(tmp_path: Path) -> None:
+    few = world(tmp_path)._replace(traces=50)
+    found = Rows(few, 20, "generators", sets("generators", tmp_path, {}, PUBLISHED))
+    lesson = found.lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned"))
+    assert len(lesson.numbers) - round(lesson.recipe.dev * len(lesson.numbers)) == 50
+    assert lesson.choice is not None
+    assert len(lesson.choice.numbers) == 25
+
+
+def test_each_table_is_sampled_as_the_paper_says_unless_another_top_p_is_asked_for(tmp_path: Path) -> None:
+    """0.95 where it prints it, for the workflows of its section 4; none where it prints a temperature alone."""
+    chosen = sets("generators", tmp_path, {}, PUBLISHED)
+    for top_p, wanted in ((None, {"4": 0.95, "6": 0.95}), (0.9, dict.fromkeys("123467", 0.9) | {"f8": 0.9})):
+        found = Rows(world(tmp_path)._replace(top_p=top_p), 20, "generators", chosen)
+        for table in TABLES:
+            told = {(found.config(row).temperature, found.config(row).top_p) for row in table.rows}
+            assert told == {(0.7, wanted.get(table.name, 1.0))}, table.name
+
+
+def test_what_bob_guesses_goes_through_adapters_that_saw_no_guesses(tmp_path: Path) -> None:
+    found = Rows(world(tmp_path), 20, "generators", {})
+    third, seventh = (next(table for table in TABLES if table.name == name) for name in ("3", "7"))
+    for label in ("free", "always cooperate", "always defect"):
+        both = [found.lesson(table, table.row(f"{label}, choreographed, tuned")) for table in (third, seventh)]
+        assert both[0].folder == both[1].folder
+        assert both[0].file == both[1].file
+
+
+def test_of_a_published_set_with_fewer_tasks_those_that_there_are_are_trained_on(tmp_path: Path) -> None:
+    lines = (json.dumps({"question": f"Who is {n}?", "answer": {"value": f"P{n}", "aliases": []}}) for n in range(80))
+    (tmp_path / "t.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    given = sets("published", tmp_path, {"multi-qa": f"triviaqa:{tmp_path / 't.jsonl'}"}, {"multi-qa"})
+    rows = Rows(world(tmp_path), 5, "published", given)
+    lesson = rows.lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned"))
+    assert lesson.choice is not None
+    assert (lesson.numbers.start, lesson.choice.numbers.stop) == (5, 40)
+    assert lesson.numbers.stop == lesson.choice.numbers.start
+    assert 20 < len(lesson.numbers) < 30
+    with pytest.raises(TaskError):
+        Rows(world(tmp_path), 40, "published", given).lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned"))
 
 
 @pytest.mark.parametrize("name", ["direct", "debate", "parallel-debate", "tree-of-thoughts", "branch-solve-merge"])
@@ -145,12 +251,13 @@ def test_no_task_of_a_comparison_is_one_of_300_games_that_its_adapters_were_trac
 
 
 def test_of_a_published_set_the_tasks_behind_are_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_of, "ENOUGH", 3)
+    monkeypatch.setitem(TEACHING, "1", Teaching(traces=3, epochs=1))
+    monkeypatch.setattr(rows_of, "MOST_DEV", 1)
     lines = (json.dumps({"question": f"Who is {n}?", "answer": {"value": f"P{n}", "aliases": []}}) for n in range(20))
     (tmp_path / "t.jsonl").write_text("".join(f"{line}\n" for line in lines))
     given = sets("published", tmp_path, {"multi-qa": f"triviaqa:{tmp_path / 't.jsonl'}"}, {"multi-qa"})
     rows = Rows(world(tmp_path), 5, "published", given)
-    assert rows.lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned")).numbers == range(5, 8)
+    assert rows.lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned")).numbers == range(5, 9)
     assert rows.config(TABLES[0].rows[0]).games == 5
 
 
@@ -284,7 +391,7 @@ def work_of(folder: Path, tables: tuple[Any, ...], games: int, quick: bool, fake
 def test_all_of_it_takes_hours_and_what_is_quick_minutes(tmp_path: Path) -> None:
     parts = estimated(work_of(tmp_path, NAMES, FULL, quick=False))
     assert [part.what for part in parts] == ["games", "adapters", "times"]
-    assert 1800 < sum(part.seconds for part in parts) < 5 * 3600
+    assert 4 * 3600 < sum(part.seconds for part in parts) < 9 * 3600
     quick = estimated(work_of(tmp_path, NAMES, FEW, quick=True))
     assert [part.what for part in quick] == ["games", "times"]
     assert 60 < sum(part.seconds for part in quick) < 15 * 60
@@ -330,8 +437,9 @@ def test_on_the_understudy_rows_are_trained_played_and_timed(
     engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Table 1 with its adapters, on few games: traces of the other half, nothing seen, nothing done twice."""
-    monkeypatch.setattr(rows_of, "ENOUGH", 6)
-    monkeypatch.setattr(rows_of, "Recipe", lambda **how: Recipe(**how, epochs=1, rank=4))
+    monkeypatch.setitem(TEACHING, "1", Teaching(traces=4, epochs=1, score="all right", dev=2))
+    monkeypatch.setattr(rows_of, "MOST_DEV", 2)
+    monkeypatch.setattr(rows_of, "Recipe", lambda **how: Recipe(**how, rank=4))
     there = world(tmp_path, engines.understudy(), fake=False, max_tokens=24)
     chosen = sets("generators", tmp_path, {}, PUBLISHED)
     request = PaperRequest(("1",), 2, False, "generators", chosen, "agentcho paper")
@@ -341,6 +449,7 @@ def test_on_the_understudy_rows_are_trained_played_and_timed(
     held = [row.held_out for row in rows.values() if row.adapter != "none"]
     assert [each.seen for each in held if each is not None] == [0, 0, 0]
     assert {each.tasks for each in held if each is not None} == {4}
+    assert {(each.traces, each.epochs, each.chosen, each.dev) for each in held if each} == {(4, 1, "all right", 2)}
     assert not faults(found.model_dump_json())
     names = [phase.name for phase in found.phases]
     assert sum(name.startswith("training for") for name in names) == 3

@@ -1,23 +1,23 @@
-"""The adapters of the paper's trained rows: traces of baseline games that no row is compared on, and what is trained on
-them. Does not know: how one trains, tables.
+"""The adapters of the paper's trained rows: traces of baseline games that no row is compared on, what is trained on
+them, and the games by which the best checkpoint is chosen. Does not know: how one trains, tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.engine.adapter import Adapter, find_adapter
+from agentcho.events import Counting
+from agentcho.games.runtime import play
 from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.paper.found import HeldOut
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.progress import Tell
 from agentcho.records.files import writing
 from agentcho.records.trace import Workflow, read_traces
-
-ENOUGH = 200
-"""Traces of an adapter."""
 
 
 class Ends(NamedTuple):
@@ -27,9 +27,34 @@ class Ends(NamedTuple):
     file: Path
 
 
+class Choice(NamedTuple):
+    """How the best checkpoint is found: by the mean of `score` over the games of `playing` with these numbers, which
+    are neither compared on nor trained on."""
+
+    playing: Playing
+    numbers: range
+    score: str
+
+    def measured(self, folder: Path, here: Callable[[], Any], tell: Tell) -> float:
+        """The mean score of the adapter in a folder. A game without an outcome counts as 0."""
+        base = here()
+        adapter = find_adapter(folder)
+        playing = self.playing._replace(engine=base.adapted(str(folder)), play_on=play, here=None)
+        counting = Counting(tell, len(self.numbers))
+        counting.what = f"games that choose the checkpoint ({folder.parent.name})"
+        played = playing.play(self.numbers, {}, counting)
+        if played.interrupted:
+            raise Interrupted
+        played.check(len(self.numbers))
+        base.adapters.drop(adapter.digest)
+        scores = [over.score.get(self.score, 0.0) for over in played.games if over.outcome is not None]
+        return sum(scores) / len(self.numbers)
+
+
 class Lesson(NamedTuple):
     """What one adapter is trained on: the games of `playing` with these numbers, in `file`, or what a single step says
-    when it ends as each of them did. `folder` keeps the adapter."""
+    when it ends as each of them did. `choice`: how its checkpoint is chosen; None: by the loss on the traces that the
+    recipe holds out. `folder` keeps the adapter."""
 
     playing: Playing
     numbers: range
@@ -37,6 +62,7 @@ class Lesson(NamedTuple):
     single: Ends | None
     recipe: Recipe
     folder: Path
+    choice: Choice | None = None
 
     @property
     def done(self) -> bool:
@@ -65,7 +91,7 @@ class Lesson(NamedTuple):
     def train(self, here: Callable[[], Any], tell: Tell) -> None:
         """Train on the traces, from the last checkpoint where there is one."""
         from agentcho.lab.tune.lessons import lessons
-        from agentcho.lab.tune.training import Progress, Training
+        from agentcho.lab.tune.training import Progress, Training, Validation
 
         def told(now: Progress) -> None:
             tell(f"steps ({self.folder.name}, loss {now.loss:.4f})", now.step, now.steps)
@@ -73,13 +99,24 @@ class Lesson(NamedTuple):
         playing, file = (self.playing, self.file) if self.single is None else self.single
         name, engine = playing.scenario.name, here()
         found = lessons(file, name, engine, self.recipe)
-        Training(name, engine, found, self.recipe, self.folder, told).train()
+        validation = None
+        if self.choice is not None:
+            measured = partial(self.choice.measured, here=here, tell=tell)
+            validation = Validation(self.choice.score, len(self.choice.numbers), measured)
+        Training(name, engine, found, self.recipe, self.folder, told, validation).train()
 
     def held_out(self, asked: Sequence[str]) -> HeldOut:
         """How many of the tasks that are compared on, by their words, stand in a trace."""
         found, trained = read_traces(self.file), self.adapter.trained
-        step = 0 if trained is None else trained.step
-        return HeldOut(tasks=len(asked), seen=seen(asked, found), traces=len(found), step=step)
+        return HeldOut(
+            tasks=len(asked),
+            seen=seen(asked, found),
+            traces=len(found) if trained is None else trained.train,
+            step=0 if trained is None else trained.step,
+            epochs=self.recipe.epochs,
+            chosen=None if self.choice is None else self.choice.score,
+            dev=0 if trained is None else trained.dev if self.choice is None else len(self.choice.numbers),
+        )
 
 
 def _first(numbers: range, there: set[int]) -> range:

@@ -86,9 +86,11 @@ def _table(place: str, table: TableFound, found: PaperFound) -> Faults:
         shape = planned.scenario, dict(planned.options), planned.mode, planned.adapter, planned.against
         if (row.scenario, row.options, row.mode, row.adapter, row.against) != shape:
             yield f"{where}: is another row than this table's {row.label!r}"
-        told = {name: score.paper for name, score in row.scores.items() if score.paper is not None}
-        if row.scores and told != {name: figure for name, figure in planned.paper.items() if name in row.scores}:
-            yield f"{where}: its figures of the paper are not those that are at hand"
+        for name, score in row.scores.items():
+            figure = known.paper(row.label, name)
+            if score.paper is not None and (figure is None or score.paper != figure.value):
+                wanted = "prints none" if figure is None else f"prints {figure.value:g}"
+                yield f"{where}.scores.{name}.paper: {score.paper:g}, and the paper {wanted}"
         yield from _row(where, row, table, found)
     for name in table.scores:
         yield from _corrected(place, name, table)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentcho.errors import TaskError
 from agentcho.lab.collect import over
-from agentcho.lab.paper.adapters import ENOUGH, Lesson
+from agentcho.lab.paper.adapters import Lesson
 from agentcho.lab.paper.reproduction import TIMED, Reproduction
 from agentcho.lab.paper.rows import SINGLE, column_of
 from agentcho.lab.paper.tables import SETS, Row, Table, table_named
@@ -29,14 +29,15 @@ A_GAME: Mapping[str, float] = {
 }
 """Seconds of a game, many at a time, by scenario. All figures are of one core of x86-64."""
 A_TRACE: Mapping[str, float] = {
-    "multi-qa": 0.25,
-    "branch-solve-merge": 1.0,
-    "direct": 0.25,
-    "tree-of-thoughts": 1.7,
-    "debate": 1.1,
-    "parallel-debate": 1.4,
+    "multi-qa": 0.05,
+    "branch-solve-merge": 0.25,
+    "prisoners-dilemma": 0.3,
+    "direct": 0.07,
+    "tree-of-thoughts": 0.68,
+    "debate": 0.42,
+    "parallel-debate": 0.56,
 }
-"""Seconds of training on one trace, all epochs, by scenario."""
+"""Seconds of training on one trace, an epoch, by scenario."""
 A_TIMED_GAME: Mapping[str, float] = {
     "multi-qa": 0.21,
     "branch-solve-merge": 2.31,
@@ -100,17 +101,23 @@ class _Left:
         if lesson.done:
             return self._row(row, lesson.folder)
         source = row if row.of is None else table.row(row.of)
-        training, games = ENOUGH * A_TRACE[row.scenario], self._work.asked.games * A_GAME[row.scenario]
-        return self._traces(lesson, source) + training + games
+        if lesson.folder in self._seen:
+            return 0.0 if row.taught is None else self._games(row)
+        self._seen.add(lesson.folder)
+        return self._traces(lesson, source) + _training(lesson, row) + self._games(row)
+
+    def _games(self, row: Row) -> float:
+        return self._work.asked.games * A_GAME[row.scenario]
 
     def _traces(self, lesson: Lesson, source: Row) -> float:
         """Traces that several rows are trained on are sampled once."""
-        again = 0 if lesson.single is None else ENOUGH * A_GAME[SINGLE]
+        count = len(lesson.numbers)
+        again = 0 if lesson.single is None else count * A_GAME[SINGLE]
         if lesson.file in self._seen:
             return again
         self._seen.add(lesson.file)
         there = len(lesson.file.read_bytes().splitlines()) if lesson.file.exists() else 0
-        return again + max(0, ENOUGH - there) * A_GAME[source.scenario]
+        return again + max(0, count - there) * A_GAME[source.scenario]
 
     def _row(self, row: Row, adapter: Path | None, games: int | None = None) -> float:
         """The games that a row lacks."""
@@ -133,3 +140,11 @@ class _Left:
         if "f4" in asked.tables and "f4" not in done:
             whole += (effort.repeats + 1) * A_SWEEP * effort.scale
         return whole
+
+
+def _training(lesson: Lesson, row: Row) -> float:
+    """Of a training, and of the games that choose its checkpoint: before it, and after each epoch."""
+    epochs = lesson.recipe.epochs
+    traces = len(lesson.numbers) * (1 - lesson.recipe.dev)
+    chosen = 0 if lesson.choice is None else len(lesson.choice.numbers) * (epochs + 1)
+    return traces * epochs * A_TRACE[row.scenario] + chosen * A_GAME[row.scenario]

@@ -30,12 +30,18 @@ class Score(Frozen):
 
 class HeldOut(Frozen):
     """How many tasks a trained row is compared on, how many of them ask in the words of a task of its traces, and how
-    many traces it was trained and chosen on. `step` is the best one: 0 is an adapter that changes nothing."""
+    many traces it was trained on, for how many epochs. `chosen`: the score by which its checkpoint was chosen, over
+    `dev` games; None: the loss, over `dev` traces. `step` is the best one: 0 is an adapter that changes nothing.
+
+    Files from before these were fields say so by `dev` 0: 4 epochs, chosen by the loss on a tenth of `traces`."""
 
     tasks: int
     seen: int
     traces: int
     step: int
+    epochs: int = 4
+    chosen: str | None = None
+    dev: int = 0
 
 
 class RowFound(Frozen):
@@ -128,8 +134,9 @@ class Phase(Frozen):
 
 
 class PaperFound(Frozen):
-    """All of it. `model` is the fingerprint of the model, `modules` the digest of the sources that ran. `left` are the
-    phases that a budget left over. `digest` is of everything else, so that a changed figure is noticed."""
+    """All of it. `top_p` None: what the paper samples with, which differs by table. `model` is the fingerprint of the
+    model, `modules` the digest of the sources that ran. `left` are the phases that a budget left over. `digest` is of
+    everything else, so that a changed figure is noticed."""
 
     format: Literal["agentcho-paper/1"] = "agentcho-paper/1"
     command: str
@@ -137,7 +144,7 @@ class PaperFound(Frozen):
     games: int
     seed: int
     temperature: float
-    top_p: float
+    top_p: float | None
     max_tokens: int
     data: Data
     model: dict[str, str]

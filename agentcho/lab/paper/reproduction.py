@@ -109,7 +109,7 @@ class Reproduction:
         found = tuple(map(self._table, self.tables))
         timed = tuple(self._times())
         config, asked = self.world.config, self.asked
-        sampled: dict[str, Any] = config.model_dump(include={"seed", "temperature", "top_p", "max_tokens"})
+        sampled: dict[str, Any] = config.model_dump(include={"seed", "temperature", "max_tokens"})
         return PaperFound(
             command=asked.command,
             quick=asked.quick,
@@ -124,6 +124,7 @@ class Reproduction:
             sets=self._sets(),
             phases=self.phases.found(),
             left=tuple(self.phases.left),
+            top_p=self.world.top_p,
             **sampled,
         ).signed()
 
@@ -296,7 +297,7 @@ class Reproduction:
         loader = PUBLISHED[row.scenario].partition(":")[0]
         try:
             both = [
-                self._first(row, games, f"table 6: {row.scenario} {how}", given)
+                self._first(row, games, f"tasks: {row.scenario} {how}", given)
                 for how, given in (("as it is", None), (f"through {loader}", spec))
             ]
         except ExtraMissing as error:
@@ -338,7 +339,8 @@ class Reproduction:
         title = {"5": "Table 5: times on forced words", "f4": "Figure 4: trees of thoughts, end to end"}[name]
         if why := FAKE if self.world.fake else missing:
             return TimesFound(name=name, title=title, left_out=why)
-        config = self.world.config.model_dump(include={"seed", "temperature", "top_p", "max_tokens"})
+        config = self.world.config.model_dump(include={"seed", "temperature", "max_tokens"})
+        config |= {"top_p": self.world.top_p}
         asked = {"name": name, "words": words, "effort": self.effort, "model": self._fingerprint()}
         made = self._once("times", asked | config, TimesFound, title.partition(":")[0].lower(), make)
         return made or TimesFound(name=name, title=title, left_out=LEFT)

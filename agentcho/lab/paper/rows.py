@@ -16,9 +16,10 @@ from agentcho.games import library
 from agentcho.games.runtime import tasks_of
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import Column
-from agentcho.lab.paper.adapters import ENOUGH, Ends, Lesson
+from agentcho.lab.paper.adapters import Choice, Ends, Lesson
 from agentcho.lab.paper.sets import Data, Sets
-from agentcho.lab.paper.tables import Row, Table
+from agentcho.lab.paper.tables import TEACHING, Row, Table
+from agentcho.lab.tune.lessons import MOST_DEV
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.progress import Tell
 from agentcho.scenario import Scenario
@@ -30,7 +31,9 @@ Open = Callable[[Scenario, RunConfig], Playing]
 
 class World(NamedTuple):
     """Where rows are played. `config`: what all rows share; `here`: an engine of this process, to train and to time on;
-    `folder` keeps everything. `fake`: the engine is one without a model, which can be neither trained nor timed."""
+    `folder` keeps everything. `fake`: the engine is one without a model, which can be neither trained nor timed.
+    `top_p`: what all rows are sampled with; None: each with what the paper samples it with. `traces`: train on at most
+    so many a row; None: on as many as the paper."""
 
     config: RunConfig
     open: Open
@@ -38,6 +41,17 @@ class World(NamedTuple):
     folder: Path
     tell: Tell
     fake: bool = False
+    top_p: float | None = None
+    traces: int | None = None
+
+
+class Taught(NamedTuple):
+    """The numbers of the baseline games that an adapter is trained on, and of those by which it is chosen. `held` of
+    the former are held out, for the loss."""
+
+    traces: range
+    held: int
+    dev: range
 
 
 class Rows(NamedTuple):
@@ -55,7 +69,13 @@ class Rows(NamedTuple):
     def config(self, row: Row, games: int | None = None, tasks: str | None = None) -> RunConfig:
         """The options of its games, its adapter aside; `tasks` in the place of its own."""
         own = self.sets[row.scenario].compared if row.scenario in self.sets else None
-        given = {"games": games or self.games, "tasks": tasks or own, "mode": row.mode, "leakage": "audit"}
+        given = {
+            "games": games or self.games,
+            "tasks": tasks or own,
+            "mode": row.mode,
+            "leakage": "audit",
+            "top_p": row.top_p if self.world.top_p is None else self.world.top_p,
+        }
         return RunConfig.model_validate(self.world.config.model_dump() | given)
 
     def playing(self, row: Row, column: Column, games: int | None = None, tasks: str | None = None) -> Playing:
@@ -70,30 +90,73 @@ class Rows(NamedTuple):
     def lesson(self, table: Table, row: Row) -> Lesson:
         """What a trained row is trained on. `TaskError`: there are no tasks left for it."""
         source = table.row(row.of) if row.of is not None else row
-        config = self._training(source)
+        if row.taught is not None:
+            source = source._replace(options=row.taught)
+        taught, folder = self.taught(table, source), self.world.folder
+        config = self._training(source, taught)
         tasks_of(self.scenario(source), config)
-        playing, folder = self.world.open(self.scenario(source), config), self.world.folder
-        numbers = range(config.games - ENOUGH, config.games)
-        recipe = Recipe(mode=row.mode, leakage="audit")
-        asked = {"games": playing.asked, "numbers": [numbers.start, numbers.stop]}
+        playing = self.world.open(self.scenario(source), config)
+        teaching = TEACHING[table.name]
+        held = taught.held / len(taught.traces)
+        recipe = Recipe(mode=row.mode, leakage="audit", epochs=teaching.epochs, dev=held)
+        asked = {"games": playing.asked, "numbers": [taught.traces.start, taught.traces.stop]}
         name = digest(asked)
         single = None
         if row.of is not None:
             step = self.world.open(library.scenario(SINGLE)(), config)
             single = Ends(step, folder / "traces" / f"{SINGLE}-of-{source.scenario}-{name}.jsonl")
-        key = digest(asked | {"recipe": recipe.model_dump(mode="json"), "single": row.of is not None})
-        file = folder / "traces" / f"{source.scenario}-{name}.jsonl"
-        return Lesson(playing, numbers, file, single, recipe, folder / "adapters" / f"{row.adapter}-{key}")
+        choice = None
+        if teaching.score is not None and taught.dev:
+            choice = self._choice(row, config, taught, teaching.score)
+        chosen = None if choice is None else [choice.score, choice.playing.asked, taught.dev.start, taught.dev.stop]
+        trained = {"recipe": recipe.model_dump(mode="json"), "single": row.of is not None, "chosen": chosen}
+        key = digest(asked | trained)
+        return Lesson(
+            playing=playing,
+            numbers=taught.traces,
+            file=folder / "traces" / f"{source.scenario}-{name}.jsonl",
+            single=single,
+            recipe=recipe,
+            folder=folder / "adapters" / f"{row.adapter}-{key}",
+            choice=choice,
+        )
 
-    def _training(self, row: Row) -> RunConfig:
+    def taught(self, table: Table, row: Row) -> Taught:
+        """The baseline games that adapters of a row are trained on: as many as the paper has, or, of a published set
+        that has fewer behind those that are compared, as many as there are. `TaskError`: there are too few."""
+        teaching, held = TEACHING[table.name], MOST_DEV
+        count = min(teaching.traces, self.world.traces or teaching.traces)
+        traces, dev = count + held, teaching.dev * count // teaching.traces
+        first = 0 if self._generated(row) else self.games
+        config, scenario = self.config(row), self.scenario(row)
+        tasks = None if self._generated(row) else tasks_of(scenario, config)
+        if tasks is not None and tasks.size is not None:
+            room = tasks.size // scenario.draws() - first
+            if room < traces + dev:
+                dev = room * dev // (traces + dev)
+                traces = max(2, room - dev)
+                held = min(held, max(1, traces // 10))
+        return Taught(range(first, first + traces), held, range(first + traces, first + traces + dev))
+
+    def _generated(self, row: Row) -> bool:
+        """Whether there are as many tasks as anybody wants: of a generator, or where a scenario has none."""
+        return self.data == "generators" or row.scenario not in self.sets
+
+    def _choice(self, row: Row, config: RunConfig, taught: Taught, score: str) -> Choice:
+        """How a checkpoint is chosen: by games of the row's own kind on tasks that are held out."""
+        sampled = self.config(row).model_dump(include={"temperature", "top_p"})
+        given = {"games": taught.dev.stop, "mode": row.mode, "leakage": "audit"} | sampled
+        playing = self.world.open(self.scenario(row), RunConfig.model_validate(config.model_dump() | given))
+        return Choice(playing, taught.dev, score)
+
+    def _training(self, row: Row, taught: Taught) -> RunConfig:
         """Baseline games that no row is compared on: of a generator those of another seed, of a published set those
         behind the ones that are compared."""
-        generated = self.data == "generators"
         base = self.world.config
         given: dict[str, Any] = {
-            "games": ENOUGH if generated else self.games + ENOUGH,
-            "tasks": self.sets[row.scenario].trained,
-            "seed": base.seed + 1 if generated else base.seed,
+            "games": taught.traces.stop,
+            "tasks": self.sets[row.scenario].trained if row.scenario in self.sets else None,
+            "seed": base.seed + 1 if self._generated(row) else base.seed,
             "temperature": 1.0,
             "top_p": 1.0,
             "mode": "baseline",

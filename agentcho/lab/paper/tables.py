@@ -1,7 +1,6 @@
-"""The paper's tables of scores as data: rows, columns, and those of the paper's figures that are at hand.
+"""The paper's tables of scores as data: rows, columns, and the paper's figures beside them.
 
-The figures are for Llama-3.1-8B (Bai & Eisner, arXiv 2512.23049). Where a row has none, it is not at hand: none is
-guessed. Does not know: how a row is played.
+Does not know: how a row is played.
 """
 
 from __future__ import annotations
@@ -10,17 +9,29 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from agentcho.config import Mode
+from agentcho.lab.paper.figures import (
+    DILEMMA,
+    GUESSES,
+    LEAKED,
+    MULTI_QA,
+    QUESTIONS,
+    QWEN_8B,
+    QWEN_14B,
+    STORIES,
+    Figure,
+    Figures,
+)
 
 Adapted = Literal["none", "tuned", "own", "distilled"]
 """Through which adapter a row is played: none; one tuned for its way of reading on baseline games; one of the baseline
 tuned on its own games; one of the single step, tuned on what a workflow ended on."""
-Name = Literal["1", "2", "3", "4", "5", "6", "7", "f4", "f8"]
-TOO_LITTLE = "of which layout the paper's figure after tuning is, is not at hand: it stands in the parallel row"
+Name = Literal["1", "2", "3", "4", "5", "6", "7", "f4", "f8", "tasks"]
 
 
 class Row(NamedTuple):
     """One row. `against`: the label of the row that it is held against, game by game; None: it is held against none.
-    `of`: the row whose games a distilled one was tuned on the ends of. `paper`: the paper's figures, by score."""
+    `of`: the row whose games a distilled one was tuned on the ends of. `taught`: the options of the games that its
+    adapter was tuned on, where they are not its own. `top_p`: what the paper samples with."""
 
     label: str
     scenario: str
@@ -29,158 +40,275 @@ class Row(NamedTuple):
     adapter: Adapted = "none"
     against: str | None = None
     of: str | None = None
-    paper: Mapping[str, float] = {}
+    taught: Mapping[str, Any] | None = None
+    top_p: float = 1.0
 
 
 class Table(NamedTuple):
-    """A table: `scores` are its columns, by the names that the scenarios give them."""
+    """A table: `scores` are its columns, by the names that the scenarios give them. `figures` are the paper's, by the
+    model that they are of. `games`: how many the paper plays a row. `shares`: the scores that a game has as 0 or 1."""
 
     name: Name
     title: str
     scores: tuple[str, ...]
     rows: tuple[Row, ...]
+    figures: Mapping[str, Figures]
+    games: int
+    shares: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     def row(self, label: str) -> Row:
         """The row of a label."""
         return next(row for row in self.rows if row.label == label)
 
+    @property
+    def figured(self) -> Figures:
+        """The figures of the first model."""
+        return next(iter(self.figures.values()))
 
+    def paper(self, label: str, score: str) -> Figure | None:
+        """The paper's figure of a row, of the first model; None: the paper has none."""
+        return self.figured.get(label, {}).get(score)
+
+
+class Teaching(NamedTuple):
+    """How the adapters of a table are trained: on so many traces, for so many epochs. The checkpoint is chosen by the
+    mean of `score` over `dev` games that are neither compared on nor trained on, or, where `score` is None, by the loss
+    on traces that are held out."""
+
+    traces: int
+    epochs: int
+    score: str | None = None
+    dev: int = 0
+
+
+TEACHING: dict[Name, Teaching] = {
+    "1": Teaching(traces=200, epochs=2, score="all right", dev=100),
+    "2": Teaching(traces=100, epochs=4),
+    "3": Teaching(traces=400, epochs=4),
+    "4": Teaching(traces=500, epochs=8, score="correct", dev=280),
+    "6": Teaching(traces=500, epochs=8, score="correct", dev=280),
+    "7": Teaching(traces=400, epochs=4),
+}
+"""The paper's numbers of traces and epochs, by table. It prints no epochs for the dilemma (ours: 4), and no games to
+choose MultiQA's checkpoint by (ours: 100). The dilemma and Branch-Solve-Merge have no accuracy: theirs are chosen by
+loss."""
+
+LLAMA = "Llama-3.1-8B"
 SERIAL, PARALLEL = {"layout": "serial"}, {"layout": "parallel"}
 
 
-def _layouts(scenario: str, score: str, figures: tuple[float, float, float, float]) -> tuple[Row, ...]:
-    """The four layouts, both tuned, and the baseline tuned on its own games: all beside the serial baseline. `figures`
-    are the paper's for the baseline, for reuse serial and parallel, and after tuning."""
-    first, told = "baseline, serial", [{score: figure} for figure in figures]
+def _layouts(scenario: str) -> tuple[Row, ...]:
+    """The four layouts, both tuned, and the baseline tuned on its own games: all beside the serial baseline."""
+    first = "baseline, serial"
+    reused: Mode = "choreographed"
     return (
-        Row(first, scenario, "baseline", SERIAL, paper=told[0]),
-        Row("baseline, parallel", scenario, "baseline", PARALLEL, against=first),
-        Row("choreographed, serial", scenario, "choreographed", SERIAL, against=first, paper=told[1]),
-        Row("choreographed, parallel", scenario, "choreographed", PARALLEL, against=first, paper=told[2]),
-        Row("choreographed, serial, tuned", scenario, "choreographed", SERIAL, "tuned", first),
-        Row("choreographed, parallel, tuned", scenario, "choreographed", PARALLEL, "tuned", first, paper=told[3]),
-        Row("baseline, serial, tuned", scenario, "baseline", SERIAL, "own", first),
+        Row(first, scenario, options=SERIAL),
+        Row("baseline, parallel", scenario, options=PARALLEL, against=first),
+        Row("choreographed, serial", scenario, mode=reused, options=SERIAL, against=first),
+        Row("choreographed, parallel", scenario, mode=reused, options=PARALLEL, against=first),
+        Row("choreographed, serial, tuned", scenario, mode=reused, options=SERIAL, adapter="tuned", against=first),
+        Row("choreographed, parallel, tuned", scenario, mode=reused, options=PARALLEL, adapter="tuned", against=first),
+        Row("baseline, serial, tuned", scenario, options=SERIAL, adapter="own", against=first),
     )
 
 
-def _both(
-    label: str, scenario: str, options: Mapping[str, Any], score: str = "", figures: tuple[float, ...] = ()
-) -> tuple[Row, Row]:
-    """A workflow by the baseline, and choreographed beside it; `figures` are the paper's for both."""
-    told = [{score: figure} for figure in figures] or [{}, {}]
+def _both(label: str, scenario: str, options: Mapping[str, Any], top_p: float = 1.0) -> tuple[Row, Row]:
+    """A workflow by the baseline, and choreographed beside it."""
+    first = f"{label}, baseline"
+    reused = f"{label}, choreographed"
+    return (
+        Row(first, scenario, options=options, top_p=top_p),
+        Row(reused, scenario, mode="choreographed", options=options, against=first, top_p=top_p),
+    )
+
+
+def _tuned(
+    label: str,
+    scenario: str,
+    options: Mapping[str, Any],
+    taught: Mapping[str, Any] | None = None,
+    top_p: float = 1.0,
+) -> Row:
+    """A choreographed workflow through the adapter that is to make it the baseline again."""
+    return Row(
+        f"{label}, choreographed, tuned",
+        scenario,
+        mode="choreographed",
+        options=options,
+        adapter="tuned",
+        against=f"{label}, baseline",
+        taught=taught,
+        top_p=top_p,
+    )
+
+
+MATH_TOP_P = 0.95
+"""The paper's Appendix E prints it for the workflows of its section 4; its section 3 prints a temperature alone."""
+UNNAMED = {"names": False}
+"""MADpar's agents are identical in the paper: one system prompt for all."""
+
+
+def _workflow(label: str, scenario: str, options: Mapping[str, Any]) -> tuple[Row, ...]:
+    """A workflow of Table 4: baseline, choreographed, tuned, distilled into a single step."""
     first = f"{label}, baseline"
     return (
-        Row(first, scenario, "baseline", options, paper=told[0]),
-        Row(f"{label}, choreographed", scenario, "choreographed", options, against=first, paper=told[1]),
+        *_both(label, scenario, options, MATH_TOP_P),
+        _tuned(label, scenario, options, top_p=MATH_TOP_P),
+        Row(f"{label}, distilled", "direct", adapter="distilled", against=first, of=first, top_p=MATH_TOP_P),
     )
 
 
-def _debates() -> tuple[Row, ...]:
+DIRECT = Row("Direct", "direct", top_p=MATH_TOP_P)
+
+
+def _questions() -> tuple[Row, ...]:
     """Table 4."""
-    single, tree, iterated, parallel = "direct", "tree-of-thoughts", "debate", "parallel-debate"
-
-    def trained(label: str, scenario: str, paper: Mapping[str, float]) -> tuple[Row, Row]:
-        first = f"{label}, baseline"
-        return (
-            Row(f"{label}, choreographed, tuned", scenario, "choreographed", {}, "tuned", first, paper=paper),
-            Row(f"{label}, distilled", single, "baseline", {}, "distilled", first, of=first),
-        )
-
     return (
-        Row("Direct", single, paper={"correct": 0.188}),
-        *_both("ToT", tree, {}, "correct", (0.396, 0.302)),
-        *trained("ToT", tree, {"correct": 0.414}),
-        *_both("MADiter", iterated, {}, "correct", (0.390, 0.248)),
-        *trained("MADiter", iterated, {}),
-        *_both("MADpar", parallel, {}, "correct", (0.646, 0.524)),
-        *trained("MADpar", parallel, {}),
-        *_both("MADpar without names", parallel, {"names": False}),
-        *_both("MADpar, all rounds", parallel, {"memory": "all"}),
+        DIRECT,
+        *_workflow("MADiter", "debate", {}),
+        *_workflow("ToT", "tree-of-thoughts", {}),
+        *_workflow("MADpar", "parallel-debate", UNNAMED),
+        *_both("MADpar with names", "parallel-debate", {}, MATH_TOP_P),
+        *_both("MADpar with names, all rounds", "parallel-debate", {"memory": "all"}, MATH_TOP_P),
     )
 
 
-DILEMMA = "prisoners-dilemma"
+def _qwen() -> tuple[Row, ...]:
+    """Table 6: those of Table 4 that the paper plays with Qwen3."""
+    return tuple(row for row in _questions() if row.label in QWEN_8B)
+
+
+PRISONERS = "prisoners-dilemma"
 SETTINGS = {"free": "none", "always cooperate": "always-cooperate", "always defect": "always-defect"}
 COOPERATES = "bob cooperates"
-AT_HAND = ((0.783, 0.639), (0.877, 0.782), (0.728, 0.467))
-"""How often one cooperates in the three settings of Table 3: by the baseline, and with reuse."""
 
 
 def _settings() -> tuple[Row, ...]:
     """Table 3."""
-    known = zip(SETTINGS.items(), AT_HAND, strict=True)
+    asked = [(label, {"strategy": strategy}) for label, strategy in SETTINGS.items()]
     return tuple(
         row
-        for (label, strategy), figures in known
-        for row in _both(label, DILEMMA, {"strategy": strategy}, COOPERATES, figures)
+        for label, options in asked
+        for row in (*_both(label, PRISONERS, options), _tuned(label, PRISONERS, options))
     )
 
 
 def _guesses() -> tuple[Row, ...]:
-    """Table 7."""
-    asked = ((label, {"strategy": strategy, "predict": True}) for label, strategy in SETTINGS.items())
-    return tuple(row for label, options in asked for row in _both(label, DILEMMA, options))
-
-
-def _behind() -> tuple[Row, ...]:
-    """Figure 8."""
-    first, options = "baseline", {"strategy": "none"}
-    return (
-        Row(first, DILEMMA, "baseline", options),
-        *(
-            Row(f"choreographed, {label}", DILEMMA, "choreographed", options | behind, against=first)
-            for label, behind in (
-                ("all", {}),
-                ("system prompt alone", {"behind": "system"}),
-                ("plan alone", {"behind": "plan"}),
-                ("talk alone", {"behind": "public"}),
-            )
-        ),
+    """Table 7, through the adapters of Table 3: they are tuned on games in which nobody is asked for a guess."""
+    asked = [(label, {"strategy": strategy}) for label, strategy in SETTINGS.items()]
+    return tuple(
+        row
+        for label, taught in asked
+        for options in [taught | {"predict": True}]
+        for row in (*_both(label, PRISONERS, options), _tuned(label, PRISONERS, options, taught))
     )
 
 
+OVER = {
+    "all": {},
+    "system prompt alone": {"behind": "system"},
+    "plan alone": {"behind": "plan"},
+    "talk alone": {"behind": "public"},
+}
+"""Figure 8: what Alice's words are encoded over for Bob. The paper has all but the last."""
+
+
+def _behind(label: str, strategy: str) -> tuple[Row, ...]:
+    """One setting of Figure 8."""
+    first, options = f"{label}, baseline", {"strategy": strategy}
+    reused = (
+        Row(
+            f"{label}, choreographed, {over}",
+            PRISONERS,
+            mode="choreographed",
+            options=options | behind,
+            against=first,
+        )
+        for over, behind in OVER.items()
+    )
+    return (Row(first, PRISONERS, options=options), *reused)
+
+
 COVERED = ("covered", "covered of group 1", "covered of group 2", "group 1 over group 2")
+GUESSED = ("alice cooperates", "bob predicts cooperation", "bob correct", "bob exploits", "bob defends")
 TABLES: tuple[Table, ...] = (
     Table(
-        "1",
-        "Table 1: MultiQA, two questions and one answer to both",
-        ("all right", "first right", "last right"),
-        _layouts("multi-qa", "all right", (0.564, 0.004, 0.004, 0.493)),
-        (TOO_LITTLE,),
+        name="1",
+        title="Table 1: MultiQA, two questions and one answer to both",
+        scores=("all right", "first right", "last right"),
+        rows=_layouts("multi-qa"),
+        figures={LLAMA: MULTI_QA},
+        games=500,
+        shares=("all right", "first right", "last right"),
+        notes=("the paper fine-tunes the parallel layout alone",),
     ),
     Table(
-        "2",
-        "Table 2: Branch-Solve-Merge, 30 words a task",
-        COVERED,
-        _layouts("branch-solve-merge", "covered", (0.810, 0.651, 0.630, 0.816)),
-        (TOO_LITTLE,),
+        name="2",
+        title="Table 2: Branch-Solve-Merge, 30 words a task",
+        scores=COVERED,
+        rows=_layouts("branch-solve-merge"),
+        figures={LLAMA: STORIES},
+        games=50,
+        shares=(),
+        notes=("the paper fine-tunes the parallel layout, and the baseline",),
     ),
     Table(
-        "3",
-        "Table 3: prisoner's dilemma, by Alice's private instruction",
-        (COOPERATES, "alice cooperates", "bob", "alice"),
-        _settings(),
-        ("which setting each figure of the paper belongs to is not at hand: they stand as we know them",),
+        name="3",
+        title="Table 3: prisoner's dilemma, by Alice's private instruction",
+        scores=(COOPERATES, "alice cooperates", "bob", "alice"),
+        rows=_settings(),
+        figures={LLAMA: DILEMMA},
+        games=500,
+        shares=(COOPERATES, "alice cooperates"),
     ),
     Table(
-        "4",
-        "Table 4: questions answered at once, by trees of thoughts, and by debates",
-        ("correct",),
-        _debates(),
-        (
-            "MADiter is the scenario debate, MADpar parallel-debate; unless it says otherwise, a solver of MADpar "
-            "knows its name and reads the last round alone",
-            "which of its variants the paper's figures of MADpar are of is not at hand: they stand in the first",
+        name="4",
+        title="Table 4: questions answered at once, by trees of thoughts, and by debates",
+        scores=("correct",),
+        rows=_questions(),
+        figures={LLAMA: QUESTIONS},
+        games=500,
+        shares=("correct",),
+        notes=(
+            "MADiter is the scenario debate, MADpar parallel-debate without names: the paper's agents are identical, "
+            "and ours share one system prompt. The paper does not say how many rounds before a solver reads; ours "
+            "reads the last one, unless a row says all",
         ),
     ),
     Table(
-        "7",
-        "Table 7: prisoner's dilemma, what Bob does with his guess",
-        ("bob correct", "bob exploits", "bob defends"),
-        _guesses(),
+        name="6",
+        title="Table 6: the workflows of Table 4, beside the paper's Qwen3",
+        scores=("correct",),
+        rows=_qwen(),
+        figures={"Qwen3-8B": QWEN_8B, "Qwen3-14B": QWEN_14B},
+        games=500,
+        shares=("correct",),
+        notes=("the games are those of Table 4", "the paper did not fine-tune Qwen3-14B"),
     ),
-    Table("f8", "Figure 8: prisoner's dilemma, what Alice's words are encoded over for Bob", (COOPERATES,), _behind()),
+    Table(
+        name="7",
+        title="Table 7: prisoner's dilemma, what Bob does with his guess",
+        scores=GUESSED,
+        rows=_guesses(),
+        figures={LLAMA: GUESSES},
+        games=100,
+        shares=GUESSED,
+        notes=("tuned rows go through the adapters of Table 3, which saw no game with guesses",),
+    ),
+    Table(
+        name="f8",
+        title="Figure 8: prisoner's dilemma, what Alice's words are encoded over for Bob",
+        scores=(COOPERATES,),
+        rows=tuple(row for label, strategy in SETTINGS.items() for row in _behind(label, strategy)),
+        figures={LLAMA: LEAKED},
+        games=500,
+        shares=(COOPERATES,),
+        notes=(
+            "the paper prints no number of its Figure 8; these are from the authors' repository "
+            "(github.com/tjbai/choreo, SUMMARY.md), which has no row for the talk alone",
+        ),
+    ),
 )
 
 
@@ -190,6 +318,6 @@ def table_named(name: Name) -> Table:
 
 
 TIMED = ("5", "f4")
-SETS = "6"
-NAMES: tuple[Name, ...] = ("1", "2", "3", "4", "5", "6", "7", "f4", "f8")
-"""In the paper's order."""
+SETS = "tasks"
+NAMES: tuple[Name, ...] = ("1", "2", "3", "4", "5", "6", "7", "f4", "f8", "tasks")
+"""In the paper's order; the last is ours."""

@@ -39,10 +39,8 @@ def tabulated(
     references = {row.label: row.against for row in table.rows if row.label in there and row.against in there}
     found = metrics({label: each.scores for label, each in there.items()}, seed, references) if there else ()
     known = {metric.name: metric for metric in found}
-    rows = tuple(
-        _row(row, played[row.label], known, why[row.label]).model_copy(update={"preferred": preferred.get(row.label)})
-        for row in table.rows
-    )
+    made = [(row.label, _row(table, row, played[row.label], known, why[row.label])) for row in table.rows]
+    rows = tuple(row.model_copy(update={"preferred": preferred.get(label)}) for label, row in made)
     return TableFound(
         name=table.name,
         title=table.title,
@@ -53,14 +51,16 @@ def tabulated(
     )
 
 
-def _row(row: Row, played: Played | None, known: Mapping[str, Metric], why: str) -> RowFound:
+def _row(table: Table, row: Row, played: Played | None, known: Mapping[str, Metric], why: str) -> RowFound:
     about = {"label": row.label, "scenario": row.scenario, "options": dict(row.options), "mode": row.mode}
     whole = RowFound.model_validate(about | {"adapter": row.adapter, "against": row.against})
     if played is None:
         return whole.model_copy(update={"left_out": why})
     scores = {
         name: Score(
-            mean=metric.means[row.label], paper=row.paper.get(name), difference=metric.differences.get(row.label)
+            mean=metric.means[row.label],
+            paper=None if (figure := table.paper(row.label, name)) is None else figure.value,
+            difference=metric.differences.get(row.label),
         )
         for name, metric in known.items()
     }

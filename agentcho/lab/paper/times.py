@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.arms import arm as arm_of
 from agentcho.lab.bench.plans import branches
+from agentcho.lab.paper.figures import GAIN
 from agentcho.lab.paper.found import Timed, TimesFound
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import in_turns
@@ -20,12 +21,6 @@ from agentcho.progress import Tell, counted
 from agentcho.records.trace import Workflow
 
 ARMS = (BASELINE, AUDIT, ENFORCE)
-GAIN = 2.2
-"""The paper's Figure 4: so many times sooner end to end, somewhere in it."""
-FIRST_TOKENS = "the paper: first tokens 2.0 to 6.2 times sooner"
-END_TO_END = (
-    "the paper: end to end more than 2.2 times sooner somewhere in its Figure 4; its other figures are not at hand"
-)
 
 
 class Effort(NamedTuple):
@@ -47,8 +42,7 @@ def by_workflow(here: Callable[[], Any], played: Mapping[str, Sequence[Workflow]
         told = counted(tell, f"games timed ({name})", len(found))
         rows += _timed(engine, name, [found[0], *found], 0, told)
     few = sorted({row.runs for row in rows if row.runs < Effort().problems})
-    notes = [FIRST_TOKENS, "of which workflow each figure of the paper is, is not at hand"]
-    notes += [f"timed on {min(few)} games of a workflow, fewer than {Effort().problems}"] if few else []
+    notes = [f"timed on {min(few)} games of a workflow, fewer than {Effort().problems}"] if few else []
     return TimesFound(name="5", title="Table 5: times on forced words", rows=tuple(rows), notes=tuple(notes))
 
 
@@ -62,8 +56,7 @@ def sweep(here: Callable[[], Any], effort: Effort, seed: int, tell: Tell) -> Tim
         rows += _timed(engine, subject.name, runs, seed, lambda done: None)
         tell("points of the sweep", number + 1, len(subjects))
     title = f"Figure 4: trees of thoughts, end to end, texts of {effort.scale:g} of their usual lengths"
-    notes = (END_TO_END, *reached(rows))
-    return TimesFound(name="f4", title=title, rows=tuple(rows), notes=notes)
+    return TimesFound(name="f4", title=title, rows=tuple(rows), notes=reached(rows))
 
 
 def reached(rows: Sequence[Timed]) -> tuple[str, ...]:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
 from agentcho.audit.wording import many
+from agentcho.lab.bench.arms import AUDIT
 from agentcho.lab.compare.comparison import Difference, Preference
-from agentcho.lab.paper.found import LoadedFound, PaperFound, RowFound, TableFound, TimesFound
-from agentcho.lab.paper.tables import NAMES, TABLES
+from agentcho.lab.paper.aligned import NOT_MEASURED, aligned
+from agentcho.lab.paper.effects import RULE, Effect, counted, effects
+from agentcho.lab.paper.figures import GAIN, TIMES, WINS
+from agentcho.lab.paper.found import HeldOut, LoadedFound, PaperFound, RowFound, TableFound, TimesFound
+from agentcho.lab.paper.tables import MATH_TOP_P, NAMES, Table, table_named
 
 UNKNOWN = "-"
 BACK = ", brought back by tuning"
-AT_HAND = f"{UNKNOWN} beside a score: the paper's figure is not at hand"
+UNPRINTED = f"{UNKNOWN} beside a score: the paper prints no figure there"
 NO_JUDGE = (
-    "the paper has wins here too, by a model that judges: none judged, and the understudy is no judge; --judge MODEL "
-    "asks one, in both orders"
+    "the paper's texts were judged by GPT-4o: here none judged, and the understudy is no judge; --judge MODEL asks "
+    "one, in both orders"
 )
+UNJUDGED = "not judged"
 OTHER_MODEL = (
     "the paper's figures are of Llama-3.1-8B on its own tasks: beside another model only whether reuse hurts can be "
     "compared, and where"
 )
+OF_THE_PAPER = "the paper times MADiter (debate), ToT and MADpar (parallel-debate) alone, on an A100 with Llama-3.1-8B"
+END_TO_END = (
+    f"the paper: end to end up to {GAIN} times sooner. It draws its Figure 4, and prints none of its other points"
+)
+EFFECTS = "which of the paper's effects are here"
 
 
 class Grid(NamedTuple):
@@ -35,13 +46,50 @@ class Grid(NamedTuple):
 
 
 def grids(found: PaperFound) -> tuple[Grid, ...]:
-    """All of them, in the paper's order, and the phases."""
-    named = [(table.name, grid) for table in found.tables for grid in _table(table)]
+    """All of them, in the paper's order, which of the paper's effects they show, and the phases."""
+    found = aligned(found)
+    named = [(table.name, grid) for table in found.tables for grid in _table(table, found)]
     named += [(times.name, _times(times)) for times in found.times]
     if found.sets:
-        named.append(("6", _sets(found)))
+        named.append(("tasks", _sets(found)))
     ordered = sorted(named, key=lambda each: NAMES.index(each[0]))
-    return (*(grid for _, grid in ordered), _phases(found))
+    told = effects(found)
+    shown = [_effects(told)] if told else []
+    return (*(grid for _, grid in ordered), *shown, _phases(found))
+
+
+def summary(told: Sequence[Effect]) -> str:
+    """How many of the paper's effects are here, in a line."""
+    counts = counted(told)
+    return f"of {many(len(told), 'effect')}: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def sampled(found: PaperFound) -> str:
+    """What games were sampled with, in a line."""
+    if found.top_p is None:
+        return f"temperature {found.temperature:g}, top-p {MATH_TOP_P:g} in Tables 4 to 6 and none in the others"
+    return f"temperature {found.temperature:g}, top-p {found.top_p:g} in all tables"
+
+
+def _effects(told: Sequence[Effect]) -> Grid:
+    rows = tuple(
+        (
+            each.table,
+            each.row,
+            each.score,
+            _change(each, each.paper),
+            "" if each.ours is None else _change(each, each.ours),
+            f"{each.verdict}, {each.bound}" if each.bound else each.verdict,
+        )
+        for each in told
+    )
+    heads = ("", "row", "score", "paper", "ours", "")
+    return Grid(EFFECTS, heads, rows, (summary(told), RULE), words=3)
+
+
+def _change(effect: Effect, value: float) -> str:
+    """A ratio of times, or a difference in points."""
+    return f"{value:.2f} x" if effect.score in ("first token", "end to end") else f"{100 * value:+.1f}"
 
 
 def heading(found: PaperFound) -> str:
@@ -66,7 +114,7 @@ def _lasting(seconds: float) -> str:
 
 def notes(found: PaperFound) -> tuple[str, ...]:
     """What is to be known of all tables."""
-    told = [AT_HAND, OTHER_MODEL] if found.tables else []
+    told = [UNPRINTED, OTHER_MODEL] if found.tables else []
     if found.judge:
         told.append(f"judged by {found.judge.get('model', 'a model')}, in both orders")
     if found.left:
@@ -74,53 +122,60 @@ def notes(found: PaperFound) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _table(table: TableFound) -> Iterator[Grid]:
-    told = [name for name in table.scores if any(_paper(row, name) is not None for row in table.rows)]
+def _table(table: TableFound, found: PaperFound) -> Iterator[Grid]:
+    planned, called = table_named(table.name), table.title.partition(":")[0]
+    told = [name for name in table.scores if any(planned.paper(row.label, name) for row in table.rows)]
     heads = ["", "games"]
     for name in table.scores:
-        heads += [name, "paper"] if name in told else [name]
-    rows = tuple(_row(table, row, told) for row in table.rows)
-    judged = tuple((row.label, *_preferred(row.preferred)) for row in table.rows if row.preferred)
+        heads += [name, *_models(planned)] if name in told else [name]
+    rows = tuple(_row(planned, table, row, told) for row in table.rows)
+    judged = any(row.preferred for row in table.rows)
     unjudged = () if judged or table.name != "2" else (NO_JUDGE,)
-    yield Grid(table.title, tuple(heads), rows, (*table.notes, *_left_out(table), *unjudged, *_held_out(table)))
-    tested = tuple(each for name in table.scores for row in table.rows for each in _tested(table, row, name))
+    missing = _missing(planned, table, found)
+    notes = (*table.notes, *_left_out(table), *missing, *unjudged, *_held_out(table))
+    yield Grid(table.title, tuple(heads), rows, notes)
+    tested = tuple(each for name in table.scores for row in table.rows for each in _tested(planned, table, row, name))
     if tested:
-        called = table.title.partition(":")[0]
-        yield Grid(
-            f"{called}, game by game", ("", "score", "less", "difference, 95 %", "p", "Holm p"), tested, (), words=3
-        )
+        heads_: tuple[str, ...] = ("", "score", "less", "difference, 95 %", "paper, 95 %", "p", "Holm p")
+        yield Grid(f"{called}, game by game", heads_, tested, (), words=3)
     back = tuple(_brought_back(table))
     if back:
         heads_ = ("", "score", "baseline", "reused", "tuned", "of what was lost")
-        yield Grid(table.title.partition(":")[0] + BACK, heads_, back, words=2)
-    if judged:
-        heads_ = ("", "wins", "losses", "ties", "wins of decided, 95 %", "p")
-        yield Grid(f"{table.title.partition(':')[0]}, preferred by the judge to the first row's", heads_, judged)
+        yield Grid(f"{called}{BACK}", heads_, back, words=2)
+    if judged or table.name == "2":
+        heads_ = ("", "pairs", "baseline wins", "paper, 95 %", "baseline loses", "paper, 95 %", "p")
+        yield Grid(f"{called}, head to head with the baseline", heads_, tuple(_wins(table)))
 
 
-def _row(table: TableFound, row: RowFound, told: list[str]) -> tuple[str, ...]:
+def _models(planned: Table) -> list[str]:
+    """The heads of the columns with the paper's figures."""
+    return ["paper"] if len(planned.figures) == 1 else [f"paper, {model}" for model in planned.figures]
+
+
+def _row(planned: Table, table: TableFound, row: RowFound, told: list[str]) -> tuple[str, ...]:
     cells = [row.label, str(row.games - row.without) if row.left_out is None else ""]
     for name in table.scores:
         score, say = row.scores.get(name), _sayer(table, name)
-        cells.append(
-            ""
-            if score is None
-            else f"{say(score.mean.value)} ({score.mean.span.shown(say)})"
-            if score.mean.games
-            else "no game"
-        )
+        if score is None:
+            cells.append(NOT_MEASURED if row.left_out in (None, NOT_MEASURED) else "")
+        else:
+            cells.append(f"{say(score.mean.value)} ({score.mean.span.shown(say)})" if score.mean.games else "no game")
         if name in told:
-            paper = _paper(row, name)
-            cells.append(UNKNOWN if paper is None else say(paper))
+            figures = (of_model.get(row.label, {}).get(name) for of_model in planned.figures.values())
+            cells += [UNKNOWN if figure is None else say(figure.value) for figure in figures]
     return tuple(cells)
 
 
-def _paper(row: RowFound, name: str) -> float | None:
-    """The paper's figure, of a row that was left out too."""
-    if name in row.scores:
-        return row.scores[name].paper
-    planned = (each for table in TABLES for each in table.rows if each.label == row.label and name in table.scores)
-    return next((each.paper.get(name) for each in planned if each.scenario == row.scenario), None)
+def _missing(planned: Table, table: TableFound, found: PaperFound) -> Iterator[str]:
+    """What was not measured, and the command that measures it."""
+    rows = [row.label for row in table.rows if row.left_out == NOT_MEASURED]
+    played = [row for row in table.rows if row.scores]
+    columns = [name for name in planned.scores if played and not any(name in row.scores for row in played)]
+    if rows or columns:
+        model = found.model.get("model", "understudy")
+        named = [] if model == "understudy" else ["--model", model]
+        command = shlex.join(["agentcho", "paper", *named, "-n", str(found.games), "--table", table.name])
+        yield f"{NOT_MEASURED}, and `{command}` measures it: {'; '.join([*rows, *columns])}"
 
 
 def _sayer(table: TableFound, name: str, sign: Literal["", "+"] = "") -> partial[str]:
@@ -131,13 +186,25 @@ def _said(share: bool, sign: str, value: float) -> str:
     return f"{100 * value:{sign}.1f}%" if share else f"{value:{sign}.3f}"
 
 
-def _tested(table: TableFound, row: RowFound, name: str) -> Iterator[tuple[str, ...]]:
+def _tested(planned: Table, table: TableFound, row: RowFound, name: str) -> Iterator[tuple[str, ...]]:
     score = row.scores.get(name)
     found: Difference | None = None if score is None else score.difference
     if found is not None and found.games:
         say = _sayer(table, name, "+")
         told = f"{say(found.value)} ({found.span.shown(say)})"
-        yield (row.label, name, row.against or "", told, _p(found.p), _p(found.holm))
+        paper = _paper_change(planned, row, name, say)
+        yield (row.label, name, row.against or "", told, paper, _p(found.p), _p(found.holm))
+
+
+def _paper_change(planned: Table, row: RowFound, name: str, say: Callable[[float], str]) -> str:
+    """The paper's difference of a row from its baseline, with the interval where it prints one."""
+    before, own = planned.paper(row.against or "", name), planned.paper(row.label, name)
+    if before is None or own is None:
+        return UNKNOWN
+    change = say(own.value - before.value)
+    if own.low is None or own.high is None:
+        return change
+    return f"{change} ({say(own.low)} to {say(own.high)})"
 
 
 def _brought_back(table: TableFound) -> Iterator[tuple[str, ...]]:
@@ -165,15 +232,31 @@ def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _preferred(told: Preference) -> tuple[str, ...]:
-    share = f"{told.share:.1%} ({told.span.shown('{:.1%}'.format)})"
-    return f"{told.wins} of {told.games}", str(told.losses), str(told.ties), share, _p(told.p)
+def _wins(table: TableFound) -> Iterator[tuple[str, ...]]:
+    """How often the judge preferred the baseline's text and the row's, beside the paper's; the rest are ties."""
+    for row in table.rows:
+        won, told = WINS.get(row.label) if table.name == "2" else None, row.preferred
+        if won is None and told is None:
+            continue
+        paper = (UNKNOWN, UNKNOWN) if won is None else (_share(*won.baseline), _share(*won.row))
+        pairs, wins, loses = ("", UNJUDGED, UNJUDGED) if told is None else _judged(told)
+        yield (row.label, pairs, wins, paper[0], loses, paper[1], "" if told is None else _p(told.p))
+
+
+def _judged(told: Preference) -> tuple[str, str, str]:
+    """The pairs, and the shares of them that the baseline wins and loses."""
+    pairs = max(told.games, 1)
+    return str(told.games), f"{told.losses / pairs:.1%}", f"{told.wins / pairs:.1%}"
+
+
+def _share(value: float, low: float, high: float) -> str:
+    return f"{value:.1%} ({low:.1%} to {high:.1%})"
 
 
 def _left_out(table: TableFound) -> Iterator[str]:
     why: dict[str, list[str]] = {}
     for row in table.rows:
-        if row.left_out is not None:
+        if row.left_out is not None and row.left_out != NOT_MEASURED:
             why.setdefault(row.left_out, []).append(row.label)
     for reason, labels in why.items():
         yield f"{'; '.join(labels)}: {reason}"
@@ -183,36 +266,61 @@ def _held_out(table: TableFound) -> Iterator[str]:
     for row in table.rows:
         if (held := row.held_out) is not None:
             step = "; its best step is 0, so the adapter changes nothing" if held.step == 0 else ""
-            yield (
-                f"{row.label}: {held.seen} of {held.tasks} tasks stand in one of the {held.traces} traces it was "
-                f"trained on{step}"
-            )
+            seen = f"; {held.seen} of {held.tasks} tasks stand in one of its traces" if held.tasks else ""
+            yield f"{row.label}: {_trained(held)}{seen}{step}"
+
+
+def _trained(held: HeldOut) -> str:
+    """What an adapter was trained on, and how its checkpoint was chosen."""
+    if not held.dev:
+        return f"{held.traces} traces, {held.epochs} epochs, the checkpoint chosen by the loss on some of them"
+    by = f"{held.chosen} in {held.dev} games" if held.chosen else f"the loss on {held.dev} other traces"
+    return f"trained on {held.traces} traces for {held.epochs} epochs, the checkpoint chosen by {by}"
 
 
 def _times(found: TimesFound) -> Grid:
-    heads = ("", "", "runs", "first token", "baseline/it", "end to end", "baseline/it", "waiting")
-    rows = tuple(
-        (
-            row.subject,
-            row.arm,
-            str(row.runs),
-            f"{row.first.shown(3)} s",
-            row.first_ratio.shown(),
-            f"{row.seconds.shown(3)} s",
-            row.seconds_ratio.shown(),
-            f"{row.waiting.middle:.0%}",
+    heads = ["", "", "runs", "first token", "baseline/it", "end to end", "baseline/it", "waiting"]
+    printed = found.name == "5"
+    if printed:
+        heads[5:5], heads[8:8] = ["paper"], ["paper"]
+    rows = []
+    for row in found.rows:
+        paper = TIMES.get(row.subject) if row.arm == AUDIT else None
+        first, end = (UNKNOWN, UNKNOWN) if paper is None else (_ratio(*paper.first), _ratio(*paper.end))
+        rows.append(
+            (
+                row.subject,
+                row.arm,
+                str(row.runs),
+                f"{row.first.shown(3)} s",
+                row.first_ratio.shown(),
+                *([first] if printed else []),
+                f"{row.seconds.shown(3)} s",
+                row.seconds_ratio.shown(),
+                *([end] if printed else []),
+                f"{row.waiting.middle:.0%}",
+            )
         )
-        for row in found.rows
-    )
     left = () if found.left_out is None else (found.left_out,)
-    return Grid(found.title, heads, rows, (*found.notes, *left), words=2)
+    return Grid(found.title, tuple(heads), tuple(rows), (*_notes(found), *left), words=2)
+
+
+def _notes(found: TimesFound) -> Iterator[str]:
+    """What is to be known of times. What files from before say of the paper is left out."""
+    if found.rows:
+        yield OF_THE_PAPER if found.name == "5" else END_TO_END
+    yield from (each for each in found.notes if not each.startswith(("the paper: ", "of which workflow each figure")))
+
+
+def _ratio(value: float, low: float, high: float) -> str:
+    return f"{value:g} ({low:g}-{high:g})"
 
 
 def _sets(found: PaperFound) -> Grid:
     heads = ("", "compared on", "trained on", "tasks a game", "digest")
     rows = tuple((e.scenario, e.compared, e.trained, str(e.draws), e.digest[:12]) for e in found.sets)
     notes = tuple(f"{each.scenario} {_loaded(each.loaded)}" for each in found.sets if each.loaded is not None)
-    return Grid("Table 6: what the workflows work at", heads, rows, notes, words=3)
+    return Grid("what the workflows work at", heads, rows, notes, words=3)
 
 
 def _loaded(found: LoadedFound) -> str:

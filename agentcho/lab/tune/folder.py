@@ -49,11 +49,15 @@ class Folder:
 
     def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: Trained) -> None:
         """Replace the stored adapter."""
-        tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
-        whole = {name: each.contiguous() for name, each in tensors.items()}
-        replace_whole(self.path / WEIGHTS, save(whole, metadata={"format": "pt"}))
-        replace_whole(self.path / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+        _write(self.path, state, config)
         self.write_trained(trained)
+
+    def write_candidate(self, state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Path:
+        """Write an adapter beside the checkpoint, to be measured; returns its folder."""
+        folder = self._going / "candidate"
+        folder.mkdir(exist_ok=True)
+        _write(folder, state, config)
+        return folder
 
     def write_trained(self, trained: Trained) -> None:
         """Write what the adapter was trained for."""
@@ -89,3 +93,11 @@ class Folder:
         """Remove the checkpoint: the training is finished. A kill during this call leaves it finished too."""
         self._going.rename(self._gone)
         shutil.rmtree(self._gone)
+
+
+def _write(folder: Path, state: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+    """An adapter in peft's format."""
+    tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
+    whole = {name: each.contiguous() for name, each in tensors.items()}
+    replace_whole(folder / WEIGHTS, save(whole, metadata={"format": "pt"}))
+    replace_whole(folder / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True) + "\n")

@@ -1,9 +1,10 @@
 """Trains an adapter on whole workflows, so that choreographed games give the words that baseline games gave.
 
 Each step feeds some traces, one forward a trace over its whole graph of messages, and makes one update. The adapter
-with the lowest loss on held-out traces is kept. A training that was interrupted goes on from its last checkpoint and
-gives the same adapter. It computes in threads that end with it: games that are played later in the same process are as
-fast as before. Does not know: the command line, how traces were sampled.
+with the lowest loss on held-out traces is kept, or, with a `Validation`, the one with the highest score in games. A
+training that was interrupted goes on from its last checkpoint and gives the same adapter. It computes in threads that
+end with it: games that are played later in the same process are as fast as before. Does not know: the command line,
+how traces were sampled.
 """
 
 from __future__ import annotations
@@ -50,14 +51,25 @@ class Progress(NamedTuple):
     speed: float
 
 
+class Validation(NamedTuple):
+    """Chooses the checkpoint by games instead of the loss: by the mean of `score` over so many `games`, which
+    `measured` gives for the adapter in a folder. Of two with the same mean the one with the lower loss is kept."""
+
+    score: str
+    games: int
+    measured: Callable[[Path], float]
+
+
 @dataclass
 class Count:
-    """The counters of a training that goes on. Losses are nats a token on the held-out traces."""
+    """The counters of a training that goes on. Losses are nats a token on the held-out traces; `score` is the best
+    mean of a validation."""
 
     step: int = 0
     best_step: int = 0
     before: float = math.inf
     best: float = math.inf
+    score: float = -math.inf
     tokens: int = 0
     seconds: float = 0.0
     traces: int = 0
@@ -74,11 +86,19 @@ class Training:
         recipe: Recipe,
         folder: Path,
         tell: Callable[[Progress], None],
+        validation: Validation | None = None,
     ) -> None:
         self._scenario, self._print, self._lessons, self._recipe = scenario, base.fingerprint, lessons, recipe
         plan = recipe.model_dump(mode="json")
-        request = {"scenario": scenario, "base": self._print["weights"], "traces": lessons.digest, "recipe": plan}
-        self._folder, self._tell = Folder(folder, request), tell
+        request: dict[str, Any] = {
+            "scenario": scenario,
+            "base": self._print["weights"],
+            "traces": lessons.digest,
+            "recipe": plan,
+        }
+        if validation is not None:
+            request["chosen"] = {"score": validation.score, "games": validation.games}
+        self._folder, self._tell, self._validation = Folder(folder, request), tell, validation
         torch.manual_seed(recipe.seed)
         self.engine = alone(base.trained)(recipe.adapter(attention_linears(base.network)))
         self._network = cast(Any, self.engine.network)
@@ -149,17 +169,23 @@ class Training:
         self._tell(Progress(count.step, self._steps, value, count.traces / max(count.seconds, 1e-9)))
 
     def _compare(self) -> None:
-        """Compare the adapter with the best one so far, on the held-out traces."""
+        """Compare the adapter with the best one so far, on the held-out traces or by the validation."""
         self._network.eval()
         count, found = self._count, mean_loss(self.engine, self._dev)
-        self._folder.tell({"step": count.step, "dev": round(found, 6)})
         if count.step == 0:
             count.before = found
         if not math.isfinite(found):
             raise self._not_finite(count.step)
-        if found < count.best:
-            count.best, count.best_step = found, count.step
-            self._folder.write_best(self.engine.adapters.state(), self.engine.adapters.config(), self._trained())
+        line: dict[str, Any] = {"step": count.step, "dev": round(found, 6)}
+        state, config = self.engine.adapters.state(), self.engine.adapters.config()
+        score = 0.0
+        if self._validation is not None:
+            score = self._validation.measured(self._folder.write_candidate(state, config))
+            line[self._validation.score] = round(score, 6)
+        self._folder.tell(line)
+        if (-score, found) < (-count.score, count.best):
+            count.best, count.best_step, count.score = found, count.step, score
+            self._folder.write_best(state, config, self._trained())
 
     def _not_finite(self, step: int) -> TuneError:
         kept = f"the best adapter until then is in {self._folder.path}"
@@ -183,7 +209,15 @@ class Training:
             seconds=round(count.seconds, 1),
             machine=machine() | versions() | sources(),
             speed=None if self.speed is None else self.speed._asdict(),
+            chosen=self._chosen(),
         )
+
+    def _chosen(self) -> dict[str, Any] | None:
+        """By which games it was chosen, and what it scored in them."""
+        if self._validation is None:
+            return None
+        score, games, _ = self._validation
+        return {"score": score, "games": games, "mean": self._count.score}
 
     def _save(self) -> None:
         adapters = self.engine.adapters
