@@ -51,15 +51,15 @@ lint: .venv/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	@$(BIN)/python -m tests.behind --warn
+	@$(BIN)/python -m tools.pages.behind --check
 	@$(BIN)/python -m tests.ratchets --figures
 
 docs: .venv/.docs                 ## the site, into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo 'open docs/_build/html/index.html'
 
-pages: .venv/.tools                ## how many commits the figures of each page are behind
-	@$(BIN)/python -m tests.behind
+pages: .venv/.tools                ## write on each page how old its figures are, where the code has changed since, and print it
+	@$(BIN)/python -m tools.pages.behind
 
 understudy: .venv/.tools          ## train the embedded model again from nothing
 	$(BIN)/python -m tools.understudy.train --out agentcho/understudy/weights

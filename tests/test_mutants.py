@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.records.environment import source_digest
+from agentcho.records.environment import tree_digest, unit
 from tests.mutants.mutant import Mutant
 from tests.mutants.run import ROOT, Fate, copy, fate, once, report
 from tests.mutants.table import ENFORCEMENT, MUTANTS
@@ -32,9 +32,9 @@ def test_what_a_mutant_breaks_is_there_exactly_once(mutant: Mutant) -> None:
 
 def test_a_result_holds_digests_of_the_code_that_mutants_break() -> None:
     files = {mutant.file for mutant in MUTANTS}
-    units = {file if file.startswith(("agents/", "scenarios/")) else file.rpartition("/")[0] for file in files}
-    named = str(report([Fate(mutant, None, 1.0) for mutant in MUTANTS], {})["modules"]).split()
-    assert named == [f"{unit}:{source_digest(ROOT, unit)}" for unit in sorted(units)]
+    units = {unit(Path(file)) for file in files}
+    named = str(report([Fate(mutant, None, 1.0) for mutant in MUTANTS], {})["trees"]).split()
+    assert named == [f"{name}:{tree_digest(ROOT, name)}" for name in sorted(units)]
     assert not any(each.endswith(":gone") for each in named)
 
 

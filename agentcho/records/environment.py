@@ -3,7 +3,6 @@ found."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -13,10 +12,16 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from agentcho.records.digests import file_digest, folder_digest
+
 ROOT = Path(__file__).parents[2]
 """The folder that the package lies in: the root of a checkout, or where packages are installed."""
 BESIDE = ("scenarios", "agents", "tools")
 """Folders of a checkout whose code is ours too."""
+BY_FILE = ("scenarios", "agents", "agentcho/flow", "agentcho/choreography", "agentcho/games")
+"""Folders whose files have a digest each."""
+GONE = "gone"
+"""In place of a digest: there is no such code."""
 SHIPPED = "_library"
 """Where an installed package has the first two of them."""
 
@@ -55,28 +60,43 @@ def _commit() -> str:
 
 
 def sources() -> dict[str, str]:
-    """`modules`: digests of the code that has run in this process until now, as "agentcho/engine:0123456789ab …": of
-    each folder that a loaded module lies in, its Python files, and of each shipped scenario and agent, its file."""
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    named = sorted(set(_named(Path(file) for file in files if file)))
-    return {"modules": " ".join(f"{name}:{source_digest(ROOT, name)}" for name in named)}
+    """The digests of the code that has run in this process until now (`agentcho.records.digests`).
+
+    Returns:
+        `trees`, as "agentcho/engine:0123456789ab scenarios/debate.py:…": of each folder that a loaded module lies in
+        one digest, of folders whose files have little to do with each other (`BY_FILE`) one a loaded file.
+    """
+    loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    named = sorted(set(_named(Path(file) for file in loaded if file)))
+    return {"trees": written((name, tree_digest(ROOT, name)) for name in named)}
 
 
-def source_digest(root: Path, name: str) -> str:
-    """Of one file below `root`, or of the Python files in one folder there; "gone" where there is none. Of scenarios
-    and agents also where a package that is installed has them."""
+def written(digests: Iterable[tuple[str, str]]) -> str:
+    """Digests by the names of files and folders, as results hold them."""
+    return " ".join(f"{name}:{digest}" for name, digest in digests)
+
+
+def tree_digest(root: Path, name: str) -> str:
+    """The digest of one file below `root`, or of the Python files in one folder there; "gone" where there is none.
+
+    Scenarios and agents are also found where an installed package has them.
+    """
     place = next((each for each in (root / name, root / "agentcho" / SHIPPED / name) if each.exists()), None)
     if place is None:
-        return "gone"
-    whole = hashlib.sha256()
-    for file in sorted(place.glob("*.py")) if place.is_dir() else [place]:
-        content = file.read_bytes()
-        whole.update(f"{file.name}\0{len(content)}\0".encode() + content)
-    return whole.hexdigest()[:12]
+        return GONE
+    if place.is_file():
+        return file_digest(place.read_bytes())
+    found = [file_digest(file.read_bytes()) for file in place.glob("*.py")]
+    return folder_digest(found) if found else GONE
+
+
+def unit(file: Path) -> str:
+    """Under which name the digest of a file of a checkout is kept: its own, or its folder's."""
+    return (file if file.parent.as_posix() in BY_FILE else file.parent).as_posix()
 
 
 def _named(files: Iterable[Path]) -> Iterator[str]:
-    """By which name the code of each file is kept, of those that are ours."""
+    """The names under which the code of those files that are ours is kept."""
     ours = ("agentcho", *(BESIDE if (ROOT / "pyproject.toml").exists() else ()))
     for file in files:
         if file.suffix != ".py" or not file.is_relative_to(ROOT):
@@ -85,4 +105,4 @@ def _named(files: Iterable[Path]) -> Iterator[str]:
         if below.parts[:2] == ("agentcho", SHIPPED):
             yield Path(*below.parts[2:]).as_posix()
         elif below.parts[0] in ours:
-            yield (below if below.parts[0] in BESIDE[:2] else below.parent).as_posix()
+            yield unit(below)

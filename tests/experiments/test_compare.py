@@ -251,7 +251,7 @@ def test_a_comparison_asks_a_judge_about_what_its_scenario_offers(tmp_path: Path
     assert set(found.preferences) == set(found.names[1:])
     assert all(told.games == 3 for told in found.preferences.values())
     assert found.judge == judge.fingerprint
-    assert "agentcho/lab/compare:" in found.machine["modules"]
+    assert "agentcho/lab/compare:" in found.machine["trees"]
     assert "texts preferred by fake to those of baseline" in text(found)
     assert sum(row.metric == "preferred by the judge" for row in found.rows()) == 2
 

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
-from agentcho.records.environment import machine, source_digest, versions
+from agentcho.records.environment import machine, tree_digest, unit, versions, written
 
 from .mutant import Mutant
 from .table import MUTANTS
@@ -126,7 +126,7 @@ def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
     """The results as they are kept; `where` they were found is asked before, for it names the commit."""
     rows, broken = [], set[str]()
     for fate in fates:
-        broken.add(_unit(fate.mutant.file))
+        broken.add(unit(Path(fate.mutant.file)))
         rows.append(
             {
                 "name": fate.mutant.name,
@@ -137,13 +137,8 @@ def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
                 "seconds": round(fate.seconds, 1),
             }
         )
-    digests = " ".join(f"{name}:{source_digest(ROOT, name)}" for name in sorted(broken))
-    return {"format": "agentcho-mutants/1", **where, "versions": versions(), "modules": digests, "mutants": rows}
-
-
-def _unit(file: str) -> str:
-    """By which name digests are kept of the code that a file belongs to."""
-    return file if file.startswith(("agents/", "scenarios/")) else Path(file).parent.as_posix()
+    trees = written((name, tree_digest(ROOT, name)) for name in sorted(broken))
+    return {"format": "agentcho-mutants/1", **where, "versions": versions(), "trees": trees, "mutants": rows}
 
 
 def main(names: list[str]) -> int:

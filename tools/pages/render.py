@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from agentcho.audit.wording import many
+from tools.pages.marks import keeping_age
 
 
 def render(name: str, **values: Any) -> str:
@@ -31,4 +32,9 @@ def arguments(what: str) -> argparse.ArgumentParser:
 def write(page: Callable[[Path], str], what: str) -> None:
     """Read the arguments and write the page."""
     given = arguments(what).parse_args()
-    given.page.write_text(page(given.results))
+    rewrite(given.page, page(given.results))
+
+
+def rewrite(file: Path, page: str) -> None:
+    """Write a generated page; what the old one says of the age of its figures stays until `make pages`."""
+    file.write_text(keeping_age(page, file.read_text() if file.exists() else ""))

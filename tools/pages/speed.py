@@ -25,7 +25,7 @@ from agentcho.lab.stats import Spread
 from tools.bench import PROGRAM, cost, society
 from tools.bench.tables import TALK, beside, shown, talk_row
 from tools.bench.targets import Judged, with_targets
-from tools.pages.render import arguments, render
+from tools.pages.render import arguments, render, rewrite
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
 """The benchmarks that have a picture."""
@@ -276,8 +276,8 @@ def main() -> None:
     parser = arguments("speed")
     parser.add_argument("readme", type=Path, nargs="?", help="whose sentence on what safety costs is written anew")
     given = parser.parse_args()
-    given.page.write_text(summary(given.results))
-    given.page.with_stem(f"{given.page.stem}-tables").write_text(page(given.results))
+    rewrite(given.page, summary(given.results))
+    rewrite(given.page.with_stem(f"{given.page.stem}-tables"), page(given.results))
     if given.readme is not None:
         given.readme.write_text(with_sentence(given.readme.read_text(), given.results))
     draw(given.results, given.page.parent / given.page.stem)

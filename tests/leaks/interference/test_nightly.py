@@ -36,7 +36,7 @@ def test_too_few_and_any_that_was_told_apart_are_no_success() -> None:
     assert sound(found())
     assert not sound(found(compared=4))
     assert not sound(found(told=("seed 3: entry 1",)))
-    assert "agentcho/records:" in str(found()["modules"])
+    assert "agentcho/records:" in str(found()["trees"])
 
 
 def test_what_is_kept_with_its_commit_is_whole() -> None:

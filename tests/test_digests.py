@@ -1,0 +1,119 @@
+"""Digests of syntax trees: what changes them, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentcho.records.digests import file_digest, folder_digest
+
+CODE = '''
+"""A file."""
+import math
+from agentcho.flow.labels import Ledger
+import torch
+
+LIMIT = 3
+
+
+class Store:
+    """Holds."""
+
+    bulk: int = 0
+
+    def put(self, key, value=1):
+        # a remark
+        self.bulk += value
+        return self.kept(key)[LIMIT:]
+
+    def kept(self, key):
+        try:
+            return sorted(each.text for each in Ledger(owner=key).read() if each is not None)
+        except ValueError as error:
+            raise KeyError(str(error)) from None
+
+
+def scores(rows):
+    def scaled(row):
+        return math.exp(row)
+    return torch.softmax(torch.tensor([scaled(row) for row in rows]), dim=0).argmax()
+'''
+
+
+def digest(code: str) -> str:
+    return file_digest(code.encode())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"""A file."""', '"""Another one."""'),
+        ("        # a remark\n", ""),
+        ("[LIMIT:]", "[LIMIT :]"),
+        ("LIMIT", "MOST"),
+        ("Store", "Shelf"),
+        ("put", "store"),
+        ("kept", "held"),
+        ("Ledger", "Book"),
+        ("flow.labels", "information.book"),
+        ("owner", "holder"),
+        ("bulk", "amount"),
+        ("value", "number"),
+        ("each", "entry"),
+        ("error", "fault"),
+        ("scaled", "raised"),
+        ("rows", "lines"),
+        (".text", ".words"),
+    ],
+)
+def test_names_of_our_own_remarks_and_layout_do_not_count(old: str, new: str) -> None:
+    assert old in CODE
+    assert digest(CODE.replace(old, new)) == digest(CODE)
+
+
+def test_a_variable_of_one_function_alone_may_be_renamed() -> None:
+    code = "def f(found):\n    return found\ndef g(found):\n    return found + 1\n"
+    assert digest(code) == digest(code.replace("f(found):\n    return found\n", "f(seen):\n    return seen\n"))
+
+
+def test_imports_may_be_added_and_change_places() -> None:
+    first, second = "from agentcho.flow import a\n", "from agentcho.engine import b\n"
+    use = "print(a, b)\n"
+    assert digest(first + second + use) == digest(second + first + use) == digest("import os\n" + first + second + use)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("value=1", "value=2"),
+        ("+= value", "-= value"),
+        ("[LIMIT:]", "[:LIMIT]"),
+        ("is not None", "is None"),
+        ("ValueError", "TypeError"),
+        ("sorted", "list"),
+        ("math.exp", "math.log"),
+        ("torch.softmax", "torch.sigmoid"),
+        ("argmax", "argmin"),
+        ("dim=0", "dim=1"),
+        ("str(error)", "str(key)"),
+        ("self.kept(key)", "self.put(key)"),
+    ],
+)
+def test_what_code_does_counts(old: str, new: str) -> None:
+    assert old in CODE
+    assert digest(CODE.replace(old, new)) != digest(CODE)
+
+
+def test_two_names_that_become_one_count() -> None:
+    code = "def f(a, b):\n    return a - b\n"
+    assert digest(code) != digest(code.replace("a - b", "b - a"))
+    assert digest(code) != digest(code.replace("a - b", "a - a"))
+
+
+def test_what_is_no_python_has_the_digest_of_its_bytes() -> None:
+    assert digest("def (") != digest("def  (")
+
+
+def test_a_folder_has_one_digest_whatever_its_files_are_called() -> None:
+    one, other = digest("x = 1"), digest("x = 2")
+    assert folder_digest([one, other]) == folder_digest([other, one]) != folder_digest([one])

@@ -1,0 +1,333 @@
+"""How old the figures of the pages are: `python -m tools.pages.behind`, or `make pages`, writes it on each page.
+
+Every result file names the commit that it was found at and holds digests of the code that made it
+(`agentcho.records.digests`). Where these differ from the code of this checkout in what the result measures, the page
+that shows it has to say so, between `<!-- age -->` and `<!-- end of age -->`, and by how many commits at least. With
+`--check`, which `make lint` asks for, nothing is written, and a page that lacks that, or says it of a result that is of
+today, fails. A number is written as the next one below of 1, 2, 5, 10, 20, 50 and so on, and stands until there are
+four times as many commits, so that not every commit changes every page.
+
+Where there is no git, or a clone is shallow, digests decide alone, and no number is checked. Does not know: how
+anything was measured, or whether figures would be others today.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.records.environment import BY_FILE, GONE, tree_digest, unit
+from tools.pages.marks import AGE, between, put
+
+ROOT = Path(__file__).parents[2]
+CORE = (
+    "agentcho/engine",
+    "agentcho/runner",
+    "agentcho/flow/resolver.py",
+    "agentcho/choreography/choreographer.py",
+    "agentcho/games/replay.py",
+)
+PLAYED = ("agentcho/understudy/weights", "agentcho/tasks", "scenarios", "agents")
+NEW = "this result has no digests"
+OLDER = "Results shown here that are older than the code that they measure"
+
+
+class Place(NamedTuple):
+    """The pages that show a result, and the code that it measures. Pages are named below `docs`."""
+
+    pages: tuple[str, ...]
+    code: tuple[str, ...]
+
+
+SPEED = ("speed.md", "speed-tables.md")
+TIMED = (*CORE, "agentcho/lab/bench")
+MEASURED: Mapping[str, Place] = {
+    "bench-serve": Place(SPEED, (*TIMED, "agentcho/serve")),
+    "bench-talk": Place(SPEED, (*TIMED, "agentcho/serve")),
+    "bench-": Place(
+        SPEED,
+        (*TIMED, "tools/bench", "agentcho/choreography/prefetch.py", "agentcho/choreography/quiescence.py"),
+    ),
+    "compare-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/compare")),
+    "adapter-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/tune")),
+    "leakage-": Place(("leakage.md",), (*CORE, *PLAYED, "agentcho/audit")),
+    "mutants": Place(("leakage.md",), ("agentcho", "tests/mutants")),
+    "interference": Place(("leakage.md",), ("agentcho", "tests/leaks")),
+    "proof": Place(("leakage.md",), ("agentcho/flow", "tests/leaks")),
+    "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
+    "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
+    "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
+    "agentdojo": Place(("agentdojo.md",), ("agentcho/flow", "agentcho/audit", "tools/bench/dojo")),
+    "kv": Place(("how-to/memory.md",), (*CORE, "tools/bench/kv.py")),
+    "stream": Place(("how-to/societies.md",), (*CORE, "tools/bench/stream.py")),
+    "judge": Place(("how-to/repair.md",), (*CORE, "agentcho/lab/judging")),
+    "textarena": Place(("how-to/textarena.md",), ("agentcho/arena", "agents/player.py")),
+    "understudy": Place(("understudy.md",), ("agentcho/understudy",)),
+}
+"""By how the name of a result file begins; the first that fits."""
+README = "../README.md"
+IN_README = frozenset(
+    {
+        "agentleak",
+        "bench-agents",
+        "bench-cost",
+        "bench-first",
+        "bench-first-traces",
+        "bench-six",
+        "bench-whole",
+        "leaks",
+        "leaks-earlier",
+        "leaks-natural",
+    }
+)
+"""The results whose figures the README has."""
+
+
+class Found(NamedTuple):
+    """A result file: its name without the ending, the commit that it names, the digests of the code that made it by the
+    names of files and folders, and where it belongs."""
+
+    name: str
+    commit: str | None
+    ran: Mapping[str, str]
+    place: Place
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """All pages that show it."""
+        return (*self.place.pages, README) if self.name in IN_README else self.place.pages
+
+    @property
+    def measured(self) -> dict[str, str]:
+        """Of the digests those of what it measures."""
+        return {
+            name: digest for name, digest in self.ran.items() if any(_covers(each, name) for each in self.place.code)
+        }
+
+
+class Age(NamedTuple):
+    """What differs today of the code that a result measures, and how many commits have touched that since; `commits`
+    is None where that cannot be told, for the reason `why`."""
+
+    differ: tuple[str, ...]
+    commits: int | None
+    why: str = ""
+
+
+def place(name: str) -> Place:
+    """Where a result file of this name belongs."""
+    return next(each for begins, each in MEASURED.items() if name.startswith(begins))
+
+
+def results(docs: Path) -> Iterator[Found]:
+    """All result files of a checkout, by name.
+
+    Args:
+        docs: The folder `docs`.
+    """
+    for file in sorted((docs / "results").glob("*.json")):
+        held = json.loads(file.read_bytes())
+        commit = _first(held, "commit", r"[0-9a-f]{7,40}(-dirty)?")
+        trees = _first(held, "trees", r"\S+:[0-9a-f]+( \S+:[0-9a-f]+)*")
+        ran = dict(each.rsplit(":", 1) for each in trees.split()) if trees else {}
+        yield Found(file.stem, commit and commit.removesuffix("-dirty"), ran, place(file.name))
+
+
+def _first(held: Any, name: str, shape: str) -> str | None:
+    """The first text of this name and shape, however deep it stands."""
+    if not isinstance(held, dict):
+        return None
+    own = held.get(name)
+    if isinstance(own, str) and re.fullmatch(shape, own):
+        return own
+    return next(filter(None, (_first(each, name, shape) for each in held.values())), None)
+
+
+def _covers(code: str, name: str) -> bool:
+    """Whether code that a result measures is, or is in, what a digest is kept of."""
+    return name == code or name.startswith(f"{code}/") or (code.endswith(".py") and unit(Path(code)) == name)
+
+
+class Checkout:
+    """The code of today, and the commits since others. `whole`: all that differs is listed, and not the first alone."""
+
+    def __init__(self, root: Path = ROOT, whole: bool = True) -> None:
+        self.root, self._whole = root, whole
+        self._digests: dict[str, str] = {}
+        self._touching: dict[tuple[str, ...], list[int]] = {}
+
+    def age(self, one: Found) -> Age:
+        """How far a result is behind."""
+        measured = one.measured
+        differing = (name for name, digest in measured.items() if self._digest(name) not in (digest, GONE))
+        differ = tuple(differing if self._whole else islice(differing, 1))
+        if not differ:
+            differ = tuple(name for name, digest in measured.items() if self._lost(name, digest))
+        if not measured:
+            differ = (NEW,)
+        if not differ:
+            return Age((), 0)
+        since, why = self._since(one)
+        return Age(differ, since, why)
+
+    def _digest(self, name: str) -> str:
+        if name not in self._digests:
+            self._digests[name] = tree_digest(self.root, name)
+        return self._digests[name]
+
+    def _lost(self, name: str, digest: str) -> bool:
+        """Whether code is no longer there, under its name or, unchanged, under another one."""
+        return self._digest(name) == GONE and digest not in self._all
+
+    @cached_property
+    def _all(self) -> set[str]:
+        files = [each.relative_to(self.root) for each in (self.root / "agentcho").rglob("*.py")]
+        files += [each.relative_to(self.root) for folder in BY_FILE for each in (self.root / folder).glob("*.py")]
+        return {self._digest(name) for name in {unit(each) for each in files}}
+
+    def _since(self, one: Found) -> tuple[int | None, str]:
+        if isinstance(self._history, str):
+            return None, self._history
+        if one.commit is None:
+            return None, "it names no commit"
+        later = next((n for n, (commit, _) in enumerate(self._history) if commit.startswith(one.commit)), None)
+        if later is None:
+            return None, f"this history has no commit {one.commit[:10]}"
+        code = one.place.code
+        if code not in self._touching:
+            touching = (any(_touches(file, code) for file in files) for _, files in self._history)
+            self._touching[code] = [0, *accumulate(touching)]
+        return max(1, self._touching[code][later]), ""
+
+    @cached_property
+    def _history(self) -> list[tuple[str, list[str]]] | str:
+        """All commits from the last one back, with the files that each touched; a text: why there is none."""
+        shallow = self._git("rev-parse", "--is-shallow-repository")
+        if shallow is None or (top := self._git("rev-parse", "--show-toplevel")) is None:
+            return "there is no git here, or no repository"
+        if not Path(top).samefile(self.root):
+            return "this is no checkout of its own"
+        if shallow == "true":
+            return "this clone is shallow"
+        told = self._git("log", "--format=%x00%H", "--name-only", "--no-renames", "HEAD")
+        commits = [each.split() for each in (told or "").split("\0")[1:]]
+        return [(commit, files) for commit, *files in commits]
+
+    def _git(self, *words: str) -> str | None:
+        try:
+            asked = subprocess.run(["git", "-C", str(self.root), *words], capture_output=True, text=True, check=False)
+        except OSError:
+            return None
+        return asked.stdout.strip() if asked.returncode == 0 else None
+
+
+def _touches(file: str, code: Sequence[str]) -> bool:
+    return any(file.startswith(each) and file[len(each) : len(each) + 1] in ("", "/") for each in code)
+
+
+def rounded(commits: int) -> int:
+    """The next number below of 1, 2, 5, 10, 20, 50, and so on."""
+    step: int = 10 ** (len(str(commits)) - 1)
+    return next(each for each in (5 * step, 2 * step, step) if each <= commits)
+
+
+def told(ages: Mapping[str, Age]) -> str:
+    """What a page says of the age of its results, by their names; nothing where all are of today."""
+    older = {name: age for name, age in ages.items() if age.differ}
+    if not older:
+        return ""
+    by_number = dict[int | None, list[str]]()
+    for name, age in sorted(older.items()):
+        by_number.setdefault(age.commits and rounded(age.commits), []).append(name)
+    known = sorted((each for each in by_number if each is not None), reverse=True)
+    parts = [f"{', '.join(by_number[each])} (by at least {each} commit{'s' if each > 1 else ''})" for each in known]
+    if None in by_number:
+        parts.append(f"{', '.join(by_number[None])} (by how many commits is not known)")
+    return f"*{OLDER}: {'; '.join(parts)}.*"
+
+
+def with_age(page: str, ages: Mapping[str, Age]) -> str:
+    """A page with what it has to say between its marks."""
+    return put(page, AGE, textwrap.wrap(told(ages), 118, break_long_words=False, break_on_hyphens=False))
+
+
+_SAID = re.compile(r"([\w, -]+) \(by (?:at least (\d+) commits?|how many commits is not known)\)")
+
+
+def faults(page: str, text: str, ages: Mapping[str, Age]) -> Iterator[str]:
+    """What a page says wrongly, or not at all, of the age of its results.
+
+    Args:
+        page: The name of the page.
+        text: What it says.
+        ages: The ages of its results, by their names.
+    """
+    marked = between(text, AGE)
+    if marked is None:
+        yield f"{page}: has no <!-- {AGE} --> and <!-- end of {AGE} -->, between which it says how old its results are"
+        return
+    said = dict[str, int | None]()
+    for names, number in _SAID.findall(" ".join(marked.split()).partition(f"{OLDER}: ")[2]):
+        said |= dict.fromkeys((name.strip() for name in names.split(",")), int(number) if number else None)
+    for name, age in ages.items():
+        if age.differ and name not in said:
+            yield f"{page}: does not say that {name} is older than {', '.join(age.differ)}"
+        elif not age.differ and name in said:
+            yield f"{page}: says that {name} is older than the code, and it is not"
+        elif age.differ and age.commits is not None:
+            number = said[name]
+            if number is None or not number <= age.commits < 4 * number:
+                yield f"{page}: says at least {number} commits of {name}, and it is {age.commits}"
+    for name in said.keys() - ages.keys():
+        yield f"{page}: says how old {name} is, and does not show it"
+
+
+def by_page(ages: Iterable[tuple[Found, Age]]) -> dict[str, dict[str, Age]]:
+    """The ages of the results of each page, by their names."""
+    found = dict[str, dict[str, Age]]()
+    for one, age in ages:
+        for page in one.pages:
+            found.setdefault(page, {})[one.name] = age
+    return found
+
+
+def table(ages: Mapping[str, dict[str, Age]]) -> Iterator[str]:
+    """Every page, and under it its results."""
+    for page, each in ages.items():
+        yield f"docs/{page}"
+        for name, age in each.items():
+            number = f"{age.commits} commits" if age.commits is not None else age.why
+            yield f"  {name}: " + (f"{number}: {', '.join(age.differ)}" if age.differ else "of today's code")
+
+
+def main() -> None:
+    """Write it on all pages and print a table, or check it."""
+    parser = argparse.ArgumentParser(description="How old the figures of the pages are.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page does not say what is so")
+    check = parser.parse_args().check
+    docs, checkout = ROOT / "docs", Checkout(whole=not check)
+    pages = by_page((one, checkout.age(one)) for one in results(docs))
+    wrong = [each for page, ages in pages.items() for each in faults(page, (docs / page).read_text(), ages)]
+    if check:
+        for each in wrong:
+            print(each, file=sys.stderr)
+        if wrong:
+            raise SystemExit("pages show results that are older than the code, and do not say so: run `make pages`")
+        return
+    for page, ages in pages.items():
+        file = docs / page
+        file.write_text(with_age(file.read_text(), ages))
+    print("\n".join(table(pages)))
+
+
+if __name__ == "__main__":
+    main()
