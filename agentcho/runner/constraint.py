@@ -1,26 +1,37 @@
 """Constraints on what a call may sample: exact choices, or JSON of a schema.
 
-Choices are followed token by token. JSON goes through llguidance; a way to end the document is always kept within the
-tokens that are left, so that what is said always parses. Does not know: logits, random numbers.
+Choices are followed token by token. JSON goes through llguidance, and beside it a short way to end the document is kept
+that fits into the tokens that are left: where a sampled token would leave no room for any, the document is ended that
+way instead. Does not know: logits, random numbers, how endings are found.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
-import llguidance.hf
 import llguidance.numpy
 import numpy as np
 import torch
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher
 from torch import Tensor
 
 from agentcho.calls.call import Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Template
 from agentcho.errors import RequestError
+from agentcho.runner.endings import Document, Endings
+from agentcho.runner.grammar import grammar
+from agentcho.runner.spelling import Spelling
+
+KEPT = 64
+"""The grammars of so many schemas are kept, those that were used last."""
+DROPPED = 3
+"""So many first tokens of a known ending are left out to see whether the rest still ends the document."""
 
 
 class Constraints:
@@ -34,12 +45,24 @@ class Constraints:
         """The constraint of a call with choices, a JSON schema, or forms; None: it has none of these. `RequestError`:
         nothing can satisfy it."""
         if forms:
-            return Forms([Formed(form, self._grammars, sampling.max_tokens) for form in forms])
+            return Forms(self._usable(forms, sampling.max_tokens))
         if sampling.choices is not None:
             return Choices([self._content.encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
         if sampling.json_schema is not None:
             return self._grammars.json(sampling.json_schema, sampling.max_tokens)
         return None
+
+    def _usable(self, forms: Sequence[AnswerForm], max_tokens: int) -> list[Formed]:
+        """Those of the forms that can be said at all. `RequestError`: none can."""
+        found, errors = list[Formed](), list[RequestError]()
+        for form in forms:
+            try:
+                found.append(Formed(form, self._grammars, max_tokens))
+            except RequestError as error:
+                errors.append(error)
+        if not found:
+            raise errors[0]
+        return found
 
 
 class Choices:
@@ -89,7 +112,8 @@ class Formed:
 
     def __init__(self, form: AnswerForm, grammars: Grammars, max_tokens: int) -> None:
         self.lead, self._trail = list(form.lead), list(form.trail)
-        self._json = grammars.json(form.schema, max_tokens, len(self.lead) + len(self._trail))
+        around = len(self.lead) + len(self._trail)
+        self._json = grammars.json(form.schema, max_tokens, around, lenient=True)
 
     @property
     def allowed(self) -> Tensor:
@@ -178,55 +202,75 @@ class Forms:
         return said[0]
 
 
+@dataclass
+class Compiled:
+    """A grammar: a matcher at its beginning, and the endings of its documents."""
+
+    matcher: LLMatcher
+    endings: Endings
+
+
 class Grammars:
     """Makes JSON constraints for one tokenizer; its tables are built at the first use."""
 
     def __init__(self, tokenizer: Any, vocabulary: int, stop: int) -> None:
-        self._hf, self._vocabulary, self._stop = tokenizer, vocabulary, stop
-        self._table: LLTokenizer | None = None
+        self._tokenizer, self._vocabulary, self._stop = tokenizer, vocabulary, stop
+        self._spelling: Spelling | None = None
+        self._compiled: dict[tuple[str, bool], Compiled] = {}
 
-    def json(self, schema: dict[str, Any], max_tokens: int, around: int = 0) -> JsonConstraint:
-        """A constraint for a schema, of whose tokens so many stand around the JSON. `RequestError`: the schema is not
-        understood or needs more tokens."""
-        if self._table is None:
-            self._table = llguidance.hf.from_tokenizer(self._hf, self._vocabulary, self._stop)
-        try:
-            grammar = LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_flexible": False})
-        except ValueError as error:
-            raise RequestError(f"json_schema is not usable: {error}; simplify the schema", "sampling") from error
-        matcher = LLMatcher(self._table, grammar)
-        if matcher.is_error():
-            raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify the schema", "sampling")
-        return JsonConstraint(matcher, self._vocabulary, self._stop, self._endings(), max_tokens, around)
+    def json(self, schema: dict[str, Any], max_tokens: int, around: int = 0, lenient: bool = False) -> JsonConstraint:
+        """A constraint for a schema, of whose tokens so many stand around the JSON. `lenient`: what a grammar cannot
+        hold an answer to is left out of the schema. `RequestError`: the schema cannot be used, or needs more tokens."""
+        if self._spelling is None:
+            self._spelling = Spelling(self._tokenizer, self._vocabulary, self._stop)
+        return JsonConstraint(self._grammar(schema, lenient, self._spelling), self._spelling, max_tokens, around)
 
-    def _endings(self) -> list[int]:
-        """Tokens of single characters in the order in which they bring a document to its end: a letter, the quote, then
-        the closing marks."""
-        backend = self._hf.backend_tokenizer
-        return [backend.encode(mark, add_special_tokens=False).ids[-1] for mark in 'x"}],:0']
+    def _grammar(self, schema: dict[str, Any], lenient: bool, spelling: Spelling) -> Compiled:
+        key = json.dumps(schema), lenient
+        found = self._compiled.pop(key, None)
+        if found is None:
+            made = grammar(schema, lenient)
+            matcher = LLMatcher(spelling.table, made)
+            if matcher.is_error():
+                raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify it", "sampling")
+            found = Compiled(matcher, Endings(made, spelling.letters))
+        self._compiled[key] = found
+        if len(self._compiled) > KEPT:
+            del self._compiled[next(iter(self._compiled))]
+        return found
 
 
 class JsonConstraint:
-    """JSON of one schema. At every token the document can be ended within the budget."""
+    """JSON of one schema. `ending` is the shortest known way to end the document, in tokens; None: none is known, since
+    the search for one has a bound (`endings.STEPS`). While one is known, it fits into the tokens that are left."""
 
-    def __init__(
-        self, matcher: LLMatcher, vocabulary: int, stop: int, endings: list[int], max_tokens: int, around: int
-    ) -> None:
-        self._matcher, self._vocabulary, self._stop = matcher, vocabulary, stop
-        self._letter, self._quote, *self._endings = endings
-        self._ending = self._shortest(matcher, 1024)
-        if self._ending is None or len(self._ending) + around > max_tokens:
-            needed = "more than 1024" if self._ending is None else str(len(self._ending) + around)
+    def __init__(self, compiled: Compiled, spelling: Spelling, max_tokens: int, around: int) -> None:
+        self._compiled, self._spelling = compiled, spelling
+        self._matcher = compiled.matcher.deep_copy()
+        self._said = bytearray()
+        self._document: Document | None = None
+        self._allowed: Tensor | None = None
+        self._next_search = inf
+        room = max_tokens - around
+        self.ending, hopeless = self._search(b"", room)
+        if hopeless:
+            raise RequestError(
+                "no JSON that the model's tokens can spell fits json_schema; mend the schema", "sampling"
+            )
+        if self.ending is not None and len(self.ending) > room:
+            needed = len(self.ending) + around
             raise RequestError(
                 f"the shortest answer found for json_schema takes {needed} tokens, max_tokens is {max_tokens}; raise "
-                "max_tokens or make the model smaller",
+                f"max_tokens to {needed} or more",
                 "sampling",
             )
 
     @property
     def allowed(self) -> Tensor:
         """The ids after which the document can still become valid JSON."""
-        return _allowed(self._matcher, self._vocabulary)
+        if self._allowed is None:
+            self._allowed = _allowed(self._matcher, self._spelling.size)
+        return self._allowed
 
     @property
     def only(self) -> int | None:
@@ -236,54 +280,82 @@ class JsonConstraint:
     @property
     def done(self) -> bool:
         """Whether the document is whole, and nothing can follow."""
-        return self._matcher.is_stopped() or self.allowed.tolist() == [self._stop]
+        return self._matcher.is_stopped() or self.allowed.tolist() == [self._spelling.stop]
 
     def ahead(self) -> JsonConstraint:
         """A copy."""
         other = copy(self)
-        other._matcher = self._matcher.deep_copy()
+        other._matcher, other._said, other._document = self._matcher.deep_copy(), bytearray(self._said), None
         return other
 
     def follow(self, token: int) -> None:
         """Follow `token`, whether or not the document can then be ended in time."""
-        if token != self._stop:
-            self._matcher.consume_token(token)
+        if token != self._spelling.stop:
+            self._consume(token)
+            self._note(token)
 
     def take(self, token: int, left: int) -> int:
-        """Follow `token` if the document can then still be ended with `left` - 1 tokens, else end it."""
-        if token == self._stop:
+        """Follow `token` unless it leaves no room: unless every known way to end the document behind it takes more than
+        `left` - 1 tokens. Then the document goes on with the ending that is known. Where none is found behind the
+        token, it stands too."""
+        if token == self._spelling.stop:
             return token
-        ahead = self._matcher.deep_copy()
-        ahead.consume_token(token)
-        ending = self._shortest(ahead, left - 1)
-        if ending is None:
-            if not self._ending:
-                return self._stop
-            token, ending = self._ending[0], self._ending[1:]
-        self._ending = ending
-        self._matcher.consume_token(token)
+        known = self.ending
+        self._consume(token)
+        ending, hopeless = self._after(token, left - 1)
+        too_long = ending is not None and len(ending) > left - 1
+        if known is not None and (hopeless or too_long):
+            self._matcher.rollback(1)
+            self._allowed = None
+            if not known:
+                return self._spelling.stop
+            token, ending = known[0], known[1:]
+            self._consume(token)
+        self.ending = None if ending is None or len(ending) >= left else ending
+        self._note(token)
         return token
 
-    def _shortest(self, matcher: LLMatcher, at_most: int) -> list[int] | None:
-        """A short way to end the document, of at most so many tokens; None: none was found."""
-        ahead, path = matcher.deep_copy(), list[int]()
-        while not ahead.is_accepting():
-            if len(path) == at_most or ahead.is_error():
-                return None
-            token = self._towards_end(ahead)
-            ahead.consume_token(token)
-            path.append(token)
-        return path
+    def _consume(self, token: int) -> None:
+        self._matcher.consume_token(token)
+        self._allowed = None
 
-    def _towards_end(self, matcher: LLMatcher) -> int:
-        forced = matcher.compute_ff_tokens()
-        if forced:
-            return int(forced[0])
-        allowed = _allowed(matcher, self._vocabulary).tolist()
-        known = set(allowed)
-        inside = self._letter in known  # in a string, where only a quote is not text
-        endings = [self._quote] if inside and self._quote in known else self._endings
-        return next((token for token in endings if token in known), allowed[0])
+    def _note(self, token: int) -> None:
+        said = self._spelling.of(token)
+        self._said += said
+        if self._document is not None:
+            self._document.follow(said)
+
+    def _after(self, token: int, room: int) -> tuple[tuple[int, ...] | None, bool]:
+        """A way to end the document behind a token that the matcher has followed, the known one if it still does."""
+        for drop in range(DROPPED if self.ending is not None else 0):
+            rest = (self.ending or ())[drop:]
+            ended = self._matcher.validate_tokens([*rest, self._spelling.stop])
+            if len(rest) <= room and ended == len(rest) + 1:
+                return rest, False
+        if room > self._next_search:
+            return None, False
+        found, hopeless = self._search(self._spelling.of(token), room, thorough=False)
+        self._next_search = room // 2 if found is None else inf
+        return found, hopeless
+
+    def _search(self, behind: bytes, room: int, thorough: bool = True) -> tuple[tuple[int, ...] | None, bool]:
+        """The shortest way that is found to end the document behind these bytes, and whether there is none; no shorter
+        one is looked for than what fits."""
+        if self._document is None:
+            self._document = self._compiled.endings.document()
+            self._document.follow(self._said)
+        best: tuple[int, ...] | None = None
+        for path in self._document.endings(behind, thorough):
+            if path is None:
+                return best, best is None
+            tokens = self._spelling.tokens(path)
+            if tokens is not None and (best is None or len(tokens) < len(best)):
+                best = tokens
+            if best is not None and len(best) <= room:
+                break
+        if self._document.broken:
+            self._document = None
+        return best, False
 
 
 def _only(ids: set[int]) -> int | None:

@@ -1,0 +1,237 @@
+"""Short ways to end a JSON document of a grammar, searched for byte by byte.
+
+llguidance tells of a state whether the document may end there and which bytes may come next, and no more. So states
+are tried. First straight ahead: the nearest closing quote, then the nearest mark that closes something, and so on. Then
+breadth first over whole endings: states after equally many bytes that allow the same next bytes count as one, and where
+that finds nothing short enough, several of them are kept. One search tries `STEPS` states at most.
+
+Does not know: tokens, budgets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from heapq import heappop, heappush
+
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+END = 256
+"""Stands for the end of a document in a vocabulary that has one token for each byte."""
+PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte != ord("\\"))
+"""Bytes that most endings need no others than."""
+EVERY = bytes(range(256))
+MARKS = b'{}[],:"'
+"""Bytes that are the structure of a document where they stand outside of a text."""
+GLANCE, RUN = 1024, 4096
+"""States that are tried straight ahead, at first and later."""
+BROAD, APART, WHOLE = 1500, 500, 1000
+"""States that are tried breadth first: over plain bytes, over these with `SEVERAL` alike, and over all bytes."""
+SEVERAL = 8
+"""So many states after equally many bytes are kept that allow the same next bytes, where one does not do."""
+DIGITS = 12
+"""Longer numbers may be so only because states that allow the same next digits were taken for one."""
+STEPS = GLANCE + BROAD + APART + RUN + WHOLE
+"""The most states that one search tries. A state takes 1 to 50 microseconds."""
+OUTSIDE, INSIDE, ESCAPED = range(3)
+"""Where in a document one is: outside of any text, inside of one, or in one behind a backslash."""
+_FIRST = {OUTSIDE: b'}],:"1234567890ntf.-', INSIDE: b'"abcdefghijklmnopqrstuvwxyz1234567890', ESCAPED: b'n"'}
+_ORDER = {
+    place: bytes([*first, *(byte for byte in range(256) if byte not in first)]) for place, first in _FIRST.items()
+}
+"""The order in which bytes are tried."""
+
+
+class _Octets:
+    """A vocabulary of one token for each byte, as llguidance wants it."""
+
+    eos_token_id, bos_token_id = END, None
+    tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
+    special_token_ids = (END,)
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
+
+
+@cache
+def octets() -> LLTokenizer:
+    """That vocabulary."""
+    return LLTokenizer(TokenizerWrapper(_Octets()), END + 1, END, slices=[])
+
+
+class Spent(Exception):
+    """A search has tried as many states as it may."""
+
+
+class Endings:
+    """Endings of documents of one `grammar`, of `letters` alone. What is learned of the grammar's states in one
+    document is used in all."""
+
+    def __init__(self, grammar: str, letters: bytes = EVERY) -> None:
+        self._start, self._letters = LLMatcher(octets(), grammar), letters
+        self._kinds: dict[tuple[bytes, bytes], bytes] = {}
+
+    def document(self) -> Document:
+        """A document of which nothing is said yet."""
+        return Document(self._start.deep_copy(), self._letters, self._kinds)
+
+
+class Document:
+    """One that is being said. `steps` are the states that were tried for it so far."""
+
+    def __init__(self, matcher: LLMatcher, letters: bytes, kinds: dict[tuple[bytes, bytes], bytes]) -> None:
+        self._matcher, self._letters, self._kinds = matcher, letters, kinds
+        self._at, self._place, self._said = b"", OUTSIDE, bytearray()
+        self.steps = self._bound = 0
+
+    @property
+    def broken(self) -> bool:
+        """Whether the grammar has met with a limit of the compiler's and is of no use any more."""
+        return bool(self._matcher.is_error())
+
+    def follow(self, said: bytes | bytearray) -> None:
+        """Note what is said."""
+        self._said += said
+
+    def endings(self, behind: bytes = b"", thorough: bool = True) -> Iterator[bytes | None]:
+        """Ways to end the document behind these bytes, to be taken one by one until one is short enough: later ones are
+        found by a more thorough search, which is made where there is no other, or it is asked for. A last None: there
+        is no way at all."""
+        for byte in self._said:
+            self._matcher.consume_token(byte)
+        self._place = _place(self._said, self._place)
+        self._said.clear()
+        for search, most in self._searches():
+            try:
+                self._bound = self.steps + most
+                found = search(behind)
+            except Spent:
+                continue
+            finally:
+                self._go(b"")
+            if self.broken:
+                return
+            if found is not None:
+                yield found[len(behind) :]
+                if search == self._apart and not thorough:
+                    return
+            elif search == self._whole:
+                yield None
+                return
+
+    def _searches(self) -> tuple[tuple[Callable[[bytes], bytes | None], int], ...]:
+        return (
+            (self._straight, GLANCE),
+            (self._broad, BROAD),
+            (self._apart, APART),
+            (self._straight, RUN),
+            (self._whole, WHOLE),
+        )
+
+    def _broad(self, behind: bytes) -> bytes | None:
+        return self._breadth(behind, PLAIN)
+
+    def _apart(self, behind: bytes) -> bytes | None:
+        return self._breadth(behind, PLAIN, alike=SEVERAL)
+
+    def _whole(self, behind: bytes) -> bytes | None:
+        return self._breadth(behind, EVERY)
+
+    def _straight(self, behind: bytes) -> bytes | None:
+        """The ending that closes whatever can be closed, and else goes on as simply as it can. None: it leads into a
+        state in which nothing can follow."""
+        path: bytes | None = behind
+        while path is not None and not self._go(path).is_accepting():
+            inside = _place(path, self._place) != OUTSIDE
+            path = self._near(path, b'"' if inside else MARKS)
+        return path
+
+    def _near(self, path: bytes, marks: bytes) -> bytes | None:
+        """A path to the nearest of these marks."""
+        found = self._breadth(path, PLAIN, to=marks)
+        if found is not None and len(found) - len(path) > DIGITS and marks == MARKS:
+            return self._breadth(path, PLAIN, alike=SEVERAL, to=marks)
+        return found
+
+    def _breadth(self, start: bytes, letters: bytes, alike: int = 1, to: bytes = b"") -> bytes | None:
+        """The shortest ending that begins with `start`, over these bytes where one of them may follow, else over all;
+        or the shortest way from `start` to one of the marks `to`. Of states after equally many bytes that allow the
+        same bytes next, so many `alike` are gone on from. None: there is no way."""
+        if self._go(start).is_accepting():
+            return start
+        known = Counter[tuple[int, bytes]]()
+        number, left = 0, [(len(start), 0, start)]
+        while left:
+            _, _, path = heappop(left)
+            for after in self._after(path, letters, learn=alike == 1):
+                if self._go(after).is_accepting() or (to and self._is_mark(after, to)):
+                    return after
+                mask, number = self._matcher.compute_bitmask(), number + 1
+                known[len(after), mask] += 1
+                if known[len(after), mask] <= alike:
+                    heappush(left, (len(after), number, after))
+        return None
+
+    def _is_mark(self, path: bytes, marks: bytes) -> bool:
+        """Whether the last byte of a path is one of these marks, and no part of a text."""
+        if path[-1] not in marks:
+            return False
+        place = _place(path[:-1], self._place)
+        return place == OUTSIDE or (place == INSIDE and path[-1:] == b'"')
+
+    def _after(self, path: bytes, letters: bytes, learn: bool) -> Iterator[bytes]:
+        """What a path goes on with, each an attempt. Who may `learn` tries, of bytes after which the same bytes may
+        follow, only the first, once this was seen."""
+        mask = self._go(path).compute_bitmask()
+        known = self._kinds.get((mask, letters)) if learn else None
+        allowed = self._allowed(mask, _place(path, self._place)) if known is None else known
+        found = dict[bytes, int]()
+        for byte in bytes(byte for byte in allowed if byte in letters) or allowed:
+            self._step()
+            yield path + bytes([byte])
+            if known is None:
+                found.setdefault(self._go(path + bytes([byte])).compute_bitmask(), byte)
+        if learn and known is None:
+            self._kinds[mask, letters] = bytes(found.values())
+
+    def _step(self) -> None:
+        if self.steps == self._bound:
+            raise Spent
+        self.steps += 1
+
+    def _allowed(self, mask: bytes, place: int) -> bytes:
+        """The bytes of a mask that can be said, in the order in which they are tried."""
+        return bytes(b for b in _ORDER[place] if mask[b >> 3] >> (b & 7) & 1 and b in self._letters)
+
+    def _go(self, path: bytes) -> LLMatcher:
+        """The matcher behind a path from where the document is."""
+        same = self._common(path)
+        if same < len(self._at):
+            self._matcher.rollback(len(self._at) - same)
+        for byte in path[same:]:
+            self._matcher.consume_token(byte)
+        self._at = path
+        return self._matcher
+
+    def _common(self, path: bytes) -> int:
+        """How many bytes the path has in common with the one before."""
+        if path.startswith(self._at):
+            return len(self._at)
+        low, high = 0, min(len(path), len(self._at))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if path[:middle] == self._at[:middle] else (low, middle - 1)
+        return low
+
+
+def _place(path: bytes | bytearray, place: int) -> int:
+    """Where one is after a path that begins at such a place."""
+    for byte in path:
+        if place == ESCAPED:
+            place = INSIDE
+        elif byte == ord('"'):
+            place = INSIDE if place == OUTSIDE else OUTSIDE
+        elif place == INSIDE and byte == ord("\\"):
+            place = ESCAPED
+    return place

@@ -1,0 +1,371 @@
+"""JSON of a schema, token by token: it fits however few tokens there are, and with room to spare nothing changes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any, cast
+
+import jsonschema
+import llguidance.numpy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llguidance import LLMatcher
+
+from agentcho.calls.call import Sampling
+from agentcho.calls.tools import AnswerForm
+from agentcho.errors import RequestError
+from agentcho.runner import endings
+from agentcho.runner.constraint import Constraints, Grammars, JsonConstraint
+from agentcho.runner.endings import Endings
+from agentcho.runner.grammar import fault, grammar
+from agentcho.runner.spelling import Spelling
+
+from .templates import tokenizer
+
+Schema = dict[str, Any]
+AMPLE = 4000
+
+
+def stop() -> int:
+    return int(str(tokenizer("llama3").convert_tokens_to_ids("<|eot_id|>")))
+
+
+@cache
+def spelling() -> Spelling:
+    words = tokenizer("llama3")
+    return Spelling(words, len(words), stop())
+
+
+@cache
+def grammars() -> Grammars:
+    words = tokenizer("llama3")
+    return Grammars(words, len(words), stop())
+
+
+@dataclass
+class Said:
+    """What was said: its tokens, whether it came to its end, and how many tokens were not those that were drawn."""
+
+    tokens: list[int]
+    ended: bool
+    other: int = 0
+
+    @property
+    def value(self) -> Any:
+        return json.loads(b"".join(map(spelling().of, self.tokens)))
+
+
+MARKS = (b'"', b"]", b"}", b'"]', b'"}', b",", b'",', b'","')
+
+
+def drawn(allowed: list[int], random: Random, hasty: bool) -> int:
+    """A token; who is `hasty` takes one of the marks in half of all cases where there is one."""
+    marks = [id for id in allowed if spelling().of(id) in MARKS or id == spelling().stop]
+    return random.choice(marks) if hasty and marks and random.random() < 0.5 else random.choice(allowed)
+
+
+def say(constraint: Any, most: int, seed: int, hasty: bool = True) -> Said:
+    """Say what is drawn, as a decode does."""
+    random, said = Random(seed), Said([], ended=False)
+    while len(said.tokens) < most:
+        wish = drawn(constraint.allowed.tolist(), random, hasty)
+        token = constraint.take(wish, most - len(said.tokens))
+        said.other += token != wish
+        if token != spelling().stop:
+            said.tokens.append(token)
+        if token == spelling().stop or constraint.done:
+            return Said(said.tokens, ended=True, other=said.other)
+    return said
+
+
+class Free:
+    """The same grammar without any bound."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._matcher = LLMatcher(spelling().table, grammar(schema))
+
+    @property
+    def allowed(self) -> Any:
+        mask = llguidance.numpy.allocate_token_bitmask(1, spelling().size)
+        llguidance.numpy.fill_next_token_bitmask(self._matcher, mask, 0)
+        return np.unpackbits(mask.view(np.uint8), bitorder="little")[: spelling().size].nonzero()[0]
+
+    @property
+    def done(self) -> bool:
+        return self._matcher.is_stopped() or self.allowed.tolist() == [spelling().stop]
+
+    def take(self, token: int, left: int) -> int:
+        if token != spelling().stop:
+            self._matcher.consume_token(token)
+        return token
+
+
+def fits(schema: Schema, value: Any) -> bool:
+    checker = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker(["email", "ipv4"]))
+    return bool(checker.is_valid(value))
+
+
+POSITIVE = {"type": "number", "exclusiveMinimum": 0}
+LEAVES: dict[str, Schema] = {
+    "positive": POSITIVE,
+    "probability": {**POSITIVE, "exclusiveMaximum": 1},
+    "email": {"type": "string", "format": "email"},
+    "duration": {"type": "string", "format": "duration"},
+    "date": {"type": "string", "format": "date"},
+    "date-time": {"type": "string", "format": "date-time"},
+    "uuid": {"type": "string", "format": "uuid"},
+    "uri": {"type": "string", "format": "uri"},
+    "ipv4": {"type": "string", "format": "ipv4"},
+    "digit": {"type": "string", "pattern": "\\d"},
+    "words": {"type": "string", "pattern": "^\\w+ \\w+$"},
+    "phone": {"type": "string", "pattern": "^(\\([0-9]{3}\\) )?[0-9]{3}-[0-9]{4}$"},
+    "plate": {"type": "string", "pattern": "^[A-Z]{2}[0-9]{6}$"},
+    "quoted": {"type": "string", "pattern": '^<"[äöü]{2}\\\\">$'},
+    "ways": {"type": "string", "pattern": "^(foo|bar)+baz?$"},
+    "short": {"type": "string", "minLength": 3, "maxLength": 9},
+    "multiple": {"type": "number", "multipleOf": 0.5, "minimum": 12.2},
+    "narrow": {"type": "number", "minimum": 0.12345, "maximum": 0.12346},
+    "word": {"enum": ["low", "lower", "lowest"]},
+    "truth": {"type": "boolean"},
+    "nothing": {"type": "null"},
+}
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+def test_a_value_a_list_of_it_and_a_list_of_such_lists_fit_in_few_tokens(kind: str) -> None:
+    several = {"type": "array", "items": LEAVES[kind], "minItems": 2}
+    field = {"type": "object", "properties": {"a": LEAVES[kind]}, "required": ["a"], "additionalProperties": False}
+    for schema in (LEAVES[kind], several, {**several, "items": several}, field):
+        few = fewest(schema)
+        assert few < 200
+        for most in (few, few + 1, few + 7):
+            said = say(grammars().json(schema, most), most, most, hasty=False)
+            assert fits(schema, said.value), said.value
+
+
+def fewest(schema: Schema) -> int:
+    """The least number of tokens for which an answer is taken on."""
+    most = AMPLE
+    while True:
+        try:
+            ending = grammars().json(schema, most).ending
+        except RequestError:
+            return most + 1
+        assert ending
+        most = len(ending) - 1
+        if most == 0:
+            return 1
+
+
+def test_too_few_tokens_are_told_with_the_number_that_does() -> None:
+    told = r"shortest answer found for json_schema takes (\d+) tokens, max_tokens is 2; raise max_tokens to \1 or more"
+    with pytest.raises(RequestError, match=told):
+        grammars().json(LEAVES["date"], 2)
+
+
+def schemas() -> st.SearchStrategy[Schema]:
+    return st.recursive(st.sampled_from([*LEAVES.values()]), _wider, max_leaves=4)
+
+
+def _wider(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
+    lists = st.builds(_list, inner, st.integers(0, 3), st.none() | st.integers(3, 6))
+    objects = st.builds(_object, st.lists(inner, min_size=1, max_size=3), st.sets(st.integers(0, 2)))
+    return lists | objects | st.builds(lambda *ways: {"anyOf": [*ways]}, inner, inner)
+
+
+def _list(item: Schema, least: int, most: int | None) -> Schema:
+    return {"type": "array", "items": item, "minItems": least} | ({} if most is None else {"maxItems": most})
+
+
+def _object(fields: list[Schema], needed: set[int]) -> Schema:
+    named = {f"key{place}": each for place, each in enumerate(fields)}
+    required = [name for place, name in enumerate(named) if place in needed]
+    return {"type": "object", "properties": named, "required": required, "additionalProperties": False}
+
+
+@settings(max_examples=40, deadline=None)
+@given(schemas(), st.integers(0, 9999), st.integers(0, 30))
+def test_whatever_the_schema_it_fits_however_few_tokens_are_left(schema: Schema, seed: int, more: int) -> None:
+    ending = grammars().json(schema, AMPLE).ending
+    assert ending is not None
+    most = max(1, len(ending)) + more
+    said = say(grammars().json(schema, most), most, seed)
+    assert fits(schema, said.value), said.value
+
+
+@settings(max_examples=40, deadline=None)
+@given(schemas(), st.integers(0, 9999))
+def test_with_room_to_spare_it_is_what_it_would_be_without_a_bound(schema: Schema, seed: int) -> None:
+    free = say(Free(schema), AMPLE, seed)
+    if free.ended:
+        bound = say(grammars().json(schema, len(free.tokens) + 60), len(free.tokens) + 60, seed)
+        assert bound.tokens == free.tokens
+        assert bound.other == 0
+
+
+def test_a_number_that_needs_certain_digits_is_not_broken_off_while_there_is_room() -> None:
+    schema = {"type": "array", "items": {"type": "integer", "multipleOf": 97, "minimum": 5}}
+    for seed in range(4):
+        assert say(grammars().json(schema, 60), 60, seed).tokens[:20] == say(Free(schema), 60, seed).tokens[:20]
+
+
+@pytest.mark.parametrize("kind", ["positive", "email", "words", "short"])
+def test_lists_are_as_long_as_without_a_bound(kind: str) -> None:
+    schema = {"type": "array", "items": LEAVES[kind]}
+    lengths = [len(say(grammars().json(schema, AMPLE), AMPLE, seed).value) for seed in range(30)]
+    assert lengths == [len(say(Free(schema), AMPLE, seed).value) for seed in range(30)]
+    assert max(lengths) > 3
+
+
+ENDLESS: Schema = {"type": "object", "properties": {"in": {"$ref": "#/$defs/box"}}, "required": ["in"]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": POSITIVE, "minItems": 100},
+        {"type": "string", "minLength": 2000, "maxLength": 3000},
+        {"type": "array", "items": {"type": "array", "items": LEAVES["email"], "minItems": 12}, "minItems": 12},
+        {"type": "string", "pattern": "^(a.{300}|b.{400}|[c-z]{200})$"},
+        {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 7919}}, "required": ["a"]},
+        {"type": "string", "pattern": "^[ab]*a[ab]{9}$"},
+    ],
+)
+def test_a_search_tries_no_more_states_than_it_may(schema: Schema) -> None:
+    document = Endings(grammar(schema)).document()
+    assert any(document.endings())
+    assert document.steps <= endings.STEPS
+    begun = Endings(grammar(schema)).document()
+    assert [*begun.endings()]
+    assert begun.steps <= endings.STEPS
+
+
+class Unsearched(Endings):
+    """Endings of which none is found."""
+
+    def document(self) -> Any:
+        return NoEnding()
+
+
+class NoEnding:
+    broken = False
+    searches = 0
+
+    def follow(self, said: bytes) -> None:
+        pass
+
+    def endings(self, behind: bytes = b"", thorough: bool = True) -> Iterator[bytes | None]:
+        NoEnding.searches += 1
+        yield from ()
+
+
+def test_where_no_ending_is_found_what_is_drawn_stands_and_searches_become_rare() -> None:
+    schema = {"type": "array", "items": LEAVES["words"]}
+    made = grammars().json(schema, AMPLE)._compiled
+    NoEnding.searches = 0
+    constraint = JsonConstraint(type(made)(made.matcher, Unsearched(grammar(schema))), spelling(), AMPLE, 0)
+    said = say(constraint, AMPLE, 3)
+    assert said.tokens == say(Free(schema), AMPLE, 3).tokens
+    assert said.other == 0
+    assert NoEnding.searches < 15
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/box", "$defs": {"box": ENDLESS}},
+        {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/box"}, "$defs": {"box": ENDLESS}},
+        {"type": "object", "properties": {"again": {"$ref": "#"}}, "required": ["again"]},
+    ],
+)
+def test_what_has_no_end_is_refused_as_that(schema: Schema) -> None:
+    with pytest.raises(RequestError, match="every document of it is endless"):
+        grammars().json(schema, AMPLE)
+
+
+def test_an_endless_part_is_not_entered() -> None:
+    schema = {"anyOf": [{"$ref": "#/$defs/box"}, {"type": "object", "maxProperties": 0}], "$defs": {"box": ENDLESS}}
+    for seed in range(5):
+        assert say(grammars().json(schema, 50), 50, seed).value == {}
+
+
+class Framing:
+    """As much of a template as constraints need."""
+
+    content: Any = None
+
+    def closing(self, role: str) -> tuple[int, ...]:
+        return (spelling().stop,)
+
+
+UNKNOWN = ("uri-reference", "regex", "json-pointer", "iri", "int64", "byte", "phone", "path", "made up")
+
+
+@pytest.mark.parametrize("named", UNKNOWN)
+def test_a_format_that_is_not_known_says_nothing(named: str) -> None:
+    schema: Schema = {"properties": {"format": {"type": "string", "format": named, "maxLength": 5}}}
+    whole = schema | {"type": "object", "required": ["format"], "additionalProperties": False}
+    assert len(say(grammars().json(whole, 60), 60, 1).value["format"]) <= 5
+    assert schema["properties"]["format"]["format"] == named
+
+
+def test_a_format_that_is_known_still_holds() -> None:
+    assert fits(LEAVES["ipv4"], say(grammars().json(LEAVES["ipv4"], 60), 60, 2).value)
+
+
+@pytest.mark.parametrize(
+    ("part", "pointer", "lenient"),
+    [
+        ({"not": {"type": "string"}}, "#/properties/a~1b/items/not", None),
+        ({"type": "array", "uniqueItems": True}, "#/properties/a~1b/items/uniqueItems", None),
+        ({"type": "string", "pattern": "^(?!a)"}, "#/properties/a~1b/items/pattern", None),
+        ({"$ref": "https://example.org/x"}, "#/properties/a~1b/items/$ref", None),
+        ({"$ref": "#/$defs/odd"}, "#/$defs/odd/pattern", None),
+        ({"$ref": "#/$defs/none"}, "#/properties/a~1b/items/$ref", "#/properties/a~1b/items/$ref"),
+        ({"type": "strin"}, "#/properties/a~1b/items/type", "#/properties/a~1b/items/type"),
+    ],
+)
+def test_what_is_at_fault_in_a_schema_is_told_by_its_place(part: Schema, pointer: str, lenient: str | None) -> None:
+    fields = {"good": {"type": "integer"}, "a/b": {"type": "array", "items": part}}
+    schema = {"type": "object", "properties": fields, "$defs": {"odd": {"type": "string", "pattern": "(?=a)"}}}
+    found, less = fault(schema), fault(schema, lenient=True)
+    assert found is not None
+    assert found.pointer == pointer
+    assert (less and less.pointer) == lenient
+    with pytest.raises(RequestError, match="leave this out of the schema"):
+        grammars().json(schema, AMPLE)
+
+
+def test_what_nothing_fits_is_told_as_that_by_its_place() -> None:
+    bounds = {"type": "integer", "minimum": 3, "maximum": 2}
+    schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": bounds}, "required": ["b"]}}}
+    found = fault(schema | {"required": ["a"]})
+    assert found is not None
+    assert found.hopeless
+    assert found.pointer == "#/properties/a/properties/b"
+    assert "minimum (3) is greater than maximum (2)" in found.why
+
+
+def test_a_form_that_cannot_be_said_takes_no_other_down() -> None:
+    odd, good = AnswerForm((7, 20), {"type": "strin"}), AnswerForm((7, 21), POSITIVE, (9,))
+    constraints = Constraints(cast(Any, Framing()), tokenizer("llama3"), spelling().size)
+    found = constraints.of(Sampling(), [odd, good])
+    assert found is not None
+    assert found.allowed.tolist() == [7]
+    found.follow(7)
+    assert found.only == 21
+    with pytest.raises(RequestError, match="Invalid type"):
+        constraints.of(Sampling(), [odd])
+
+
+def test_tokens_spell_any_bytes_that_the_vocabulary_has() -> None:
+    for spelt in (b'{"a": [1, 2.5]}', "äöü 東京".encode(), "ä".encode()[1:] + b'x"}'):
+        found = spelling().tokens(spelt)
+        assert found is not None
+        assert b"".join(map(spelling().of, found)) == spelt
