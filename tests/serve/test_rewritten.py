@@ -4,6 +4,7 @@ by their words, among what their reader may read alone, and the model reads what
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,41 @@ def test_a_rewritten_answer_is_encoded_once_for_all_who_read_it(how: str, tmp_pa
 def _around(at: Asked, name: str) -> int:
     """Tokens before what is said: BOS, and the opening of the answer."""
     return int(at.engine.bos) + len(at.engine.framing.opening("assistant", name))
+
+
+@pytest.mark.parametrize(
+    ("as_json", "quoted"),
+    [
+        ("written anew", assistant(f'{{ "reply":  "{LONG}" }}')),
+        ("its string alone", user(f"ann says this: {LONG} -- and what do you say?")),
+    ],
+)
+def test_an_answer_in_json_is_found_in_another_form_and_by_its_strings(as_json: str, quoted: Quoted) -> None:
+    said = f'{{"reply": "{LONG}"}}'
+
+    async def body() -> None:
+        async with served(engine=FakeEngine(reply=lambda call, prompt: said)) as at:
+            await at.ask(TASK, who=ANN)
+            first = await at.ask(quoted, who=CAL, max_tokens=2)
+            assert {"restyled", "inside"} & set(first.usage.missed)
+            second = await at.ask(system("dan"), quoted, who=agent("dan"), max_tokens=2)
+            assert spared(second) >= len(LONG.split()) - EDGE
+
+    play(body)
+
+
+def test_what_an_agent_adds_to_an_answer_in_json_stays_its_own() -> None:
+    """A key that comes twice would be lost in reading, and with it whatever stands there."""
+
+    async def body() -> None:
+        async with served(engine=FakeEngine(reply=lambda call, prompt: '{"ok": true}')) as at:
+            await at.ask(TASK, who=ANN)
+            secret = assistant('{"ok": "the key lies under the mat by the door", "ok": true}')
+            told = await at.ask(secret, who=CAL, max_tokens=2)
+            assert set(told.usage.missed) == {"not_said_here"}
+            assert spared(await at.ask(secret, who=BEN, max_tokens=2)) == 0
+
+    play(body)
 
 
 @pytest.mark.parametrize("how", REWRITTEN)
@@ -212,11 +248,8 @@ def test_a_text_full_of_beginnings_of_answers_is_done_with_after_a_while(monkeyp
     texts, everyone = index.MessageIndex(), Audience(None)
     for number in range(300):
         tokens = (*[1] * 400, number + 2)
-        texts.add(
-            index.Known(
-                f"a.{number}", f"m{number}", "assistant", f"{number}", None, "ann", everyone, b"", True, (), "", tokens
-            )
-        )
+        said = index.Known(f"a.{number}", f"m{number}", "assistant", str(number), None, "ann", everyone, b"", True)
+        texts.add(replace(said, quotable=(tokens,)))
     looked, same = [0], index._same_until
 
     def counted(answer: tuple[int, ...], ids: tuple[int, ...], at: int) -> int:

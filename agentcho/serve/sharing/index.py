@@ -13,6 +13,7 @@ nobody has. Does not know: encodings, where messages are kept.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -73,8 +74,8 @@ class Known:
 
     `id` is its own in the society, `public_id` the one that answers carry. `before` is the key of the messages that
     stood before it in the prompt that brought it, or over which it was said (see `Standing`). `said`: a model said it,
-    or an agent declared so. `calls` and `lead` as in `Framed`. `tokens`: the ids that its text encodes to, where it can
-    be found among other words, and of a part of a message its own.
+    or an agent declared so. `calls` and `lead` as in `Framed`. `tokens`: the ids of a part of a message. `quotable`:
+    those of the texts by which an answer is found among other words.
     """
 
     id: str
@@ -89,10 +90,11 @@ class Known:
     calls: tuple[ToolCall, ...] = ()
     lead: str = ""
     tokens: tuple[int, ...] = ()
+    quotable: tuple[tuple[int, ...], ...] = ()
 
     @property
     def repeatable(self) -> bool:
-        """Whether it is an answer in words, which may stand in other messages."""
+        """Whether it is an answer in words, which a client may send with other blanks."""
         return self.said and not self.calls
 
 
@@ -129,7 +131,7 @@ class Shelf:
         self.texts: dict[str, list[Known]] = {}
         self.behind: dict[tuple[str, bytes], list[Known]] = {}
         self.bare: dict[str, list[Known]] = {}
-        self.anchors: dict[tuple[int, ...], list[tuple[Known, int]]] = {}
+        self.anchors: dict[tuple[int, ...], list[tuple[Known, tuple[int, ...]]]] = {}
         self.parts: dict[tuple[str, str | None, tuple[int, ...]], Known] = {}
 
     def add(self, known: Known) -> None:
@@ -141,9 +143,10 @@ class Shelf:
         self.texts.setdefault(known.text, []).append(known)
         self.behind.setdefault((known.text, known.before), []).append(known)
         if known.repeatable:
-            self.bare.setdefault(known.text.strip(), []).append(known)
-            for place in range(min(EDGE + 1, len(known.tokens) - LEAST + 1)):
-                self.anchors.setdefault(known.tokens[place : place + ANCHOR], []).append((known, place))
+            self.bare.setdefault(_bare(known.text), []).append(known)
+        for ids in known.quotable:
+            for place in range(min(EDGE + 1, len(ids) - LEAST + 1)):
+                self.anchors.setdefault(ids[place : place + ANCHOR], []).append((known, ids[place:]))
 
 
 class MessageIndex:
@@ -223,14 +226,15 @@ class MessageIndex:
     # -- messages with something of another in them ------------------------------------------------------
 
     def restyled(self, quoted: Framed, reader: Reader) -> Known | None:
-        """The answer that a new message repeats, with other blanks at its ends, or its author's name before it."""
+        """The answer that a new message repeats, with other blanks at its ends, its author's name before it, or as the
+        same JSON in another form."""
         if quoted.role not in ("user", "assistant") or not _is_text(quoted):
             return None
-        bare, named = quoted.text.strip(), NAMED.match(quoted.text)
+        bare, named = _bare(quoted.text), NAMED.match(quoted.text)
         for known in self._repeated(bare, reader):
             return known
         if named is not None:
-            for known in self._repeated(quoted.text[named.end() :].strip(), reader):
+            for known in self._repeated(_bare(quoted.text[named.end() :]), reader):
                 if named["name"].strip().casefold() in {(known.author or "").casefold(), (known.name or "").casefold()}:
                     return known
         return None
@@ -247,10 +251,10 @@ class MessageIndex:
         shelves, found, at, looks = self._shelves(reader), list[Inside](), 0, WORK * len(ids)
         while at + LEAST <= len(ids) and looks > 0:
             anchor, best = tuple(ids[at : at + ANCHOR]), Inside(NOBODY, at, at)
-            for known, place in chain(*(shelf.anchors.get(anchor, ())[-MOST:] for shelf in shelves)):
+            for known, answer in chain(*(shelf.anchors.get(anchor, ())[-MOST:] for shelf in shelves)):
                 if reader.proven or known.audience.members is None:
-                    looks -= len(known.tokens)
-                    best = max(best, Inside(known, at, _same_until(known.tokens[place:], ids, at)), key=_length)
+                    looks -= len(answer)
+                    best = max(best, Inside(known, at, _same_until(answer, ids, at)), key=_length)
             if best.stop > at:
                 found.append(best)
             at = max(at + 1, best.stop)
@@ -273,6 +277,35 @@ class MessageIndex:
         if same:
             return "other_role"
         return "not_said_here" if quoted.role == "assistant" else "first_sent"
+
+
+def _bare(text: str) -> str:
+    """What two texts have in common that differ in blanks at their ends, or, as JSON, in form."""
+    bare = text.strip()
+    if bare[:1] not in ("{", "["):
+        return bare
+    try:  # all of it, keys that come twice too
+        return f"JSON {json.loads(bare, object_pairs_hook=tuple, parse_float=str)!r}"
+    except (ValueError, RecursionError):
+        return bare
+
+
+def strings(text: str) -> Iterator[str]:
+    """The strings within a JSON document, which frameworks take out of it and hand on; none where it is no JSON."""
+    if text.strip()[:1] not in ("{", "["):
+        return
+    try:
+        left = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return
+    while left:
+        match left.pop():
+            case str(found):
+                yield found
+            case list(found):
+                left += reversed(found)
+            case dict(found):
+                left += reversed(found.values())
 
 
 def _is_whole(known: Known) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple, cast, get_args
 
 from agentcho.calls.call import EncodingId, FramePort, Receipt, Sampling, Turn
@@ -24,6 +26,7 @@ from agentcho.games.limits import Meter
 from agentcho.message import SCENARIO, Audience, Kind, Metadata, Part, Words
 from agentcho.serve.request import ChatRequest
 from agentcho.serve.sharing.index import (
+    LEAST,
     Inside,
     Known,
     MessageIndex,
@@ -32,11 +35,14 @@ from agentcho.serve.sharing.index import (
     Reader,
     Standing,
     reads_as_others,
+    strings,
 )
 from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, speaker
 from agentcho.serve.sharing.reused import Places, Reused
 from agentcho.serve.sharing.speech import Speech, new_id
 
+MOST_STRINGS = 64
+"""Of an answer in JSON so many strings are found in other messages, at most."""
 UNREAD = 64
 """While so many answers have been encoded for others, and none of these has read them, the next ones are not: who reads
 them first has them encoded."""
@@ -259,20 +265,28 @@ class Talk:
         draft = self._draft(author, framed, to, ReadSet(author, (), None, ()))
         self._journal.enter_known(draft, new.words)
         public_id = new_id() if carried is None else carried.public_id
-        ids = framed.tokens or () if part else self._ids(framed, new.words) if new.said else ()
-        known = self._known(draft, public_id, framed, before, said=new.said, ids=ids)
+        known = self._known(draft, public_id, framed, before, new.said)
+        if part:
+            known = replace(known, tokens=framed.tokens or ())
+        elif new.said:
+            known = replace(known, quotable=self._quotable(framed, new.words))
         self._index.add(known)
         return known
 
-    def _ids(self, framed: Framed, words: Words) -> tuple[int, ...]:
-        """The ids that the text of an answer encodes to, by which it is found in other messages. None: it is calls of
-        functions, or cannot be encoded."""
-        if framed.calls or self._reuse.mode == "baseline":
+    def _quotable(self, framed: Framed, words: Words) -> tuple[tuple[int, ...], ...]:
+        """The ids of the texts by which an answer is found in other messages: its words; where these are JSON, or calls
+        of functions, the strings in it. What cannot be encoded is left out."""
+        if self._reuse.mode == "baseline":
             return ()
-        if words.canonical:
-            return words.tokens[slice(*words.content)]
+        content = words.tokens[slice(*words.content)]
+        whole = [] if framed.calls else [content if words.canonical else self._encoded(words.text)]
+        documents = [call.arguments for call in framed.calls] or [words.text]
+        inner = (text for document in documents for text in strings(document) if len(text) >= LEAST)
+        return tuple(filter(None, [*whole, *(self._encoded(text) for text in islice(inner, MOST_STRINGS))]))
+
+    def _encoded(self, text: str) -> tuple[int, ...]:
         try:
-            return tuple(self._frames.framing.content.encode(words.text))
+            return tuple(self._frames.framing.content.encode(text))
         except RequestError:
             return ()
 
@@ -286,7 +300,7 @@ class Talk:
         return draft
 
     @staticmethod
-    def _known(draft: Draft, public_id: str, framed: Framed, before: bytes, said: bool, ids: tuple[int, ...]) -> Known:
+    def _known(draft: Draft, public_id: str, framed: Framed, before: bytes, said: bool) -> Known:
         data = draft.metadata
         return Known(
             data.id,
@@ -300,7 +314,6 @@ class Talk:
             said,
             framed.calls,
             framed.lead,
-            ids,
         )
 
     def _own_contents(self) -> dict[str, tuple[int, ...]]:
@@ -361,8 +374,8 @@ class Talk:
         lead, calls = calls_in(words.text, request.tools, self._frames)
         framed = Framed("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
         before = Standing(read.id for read in draft.reads.reads)
-        ids = self._ids(framed, words)
-        self._index.add(self._known(draft, speech.id, framed, before.key, said=True, ids=ids))
+        known = self._known(draft, speech.id, framed, before.key, said=True)
+        self._index.add(replace(known, quotable=self._quotable(framed, words)))
         fresh = {call.id for call in result.made if not self._journal.is_twin(call.id)}
         return Said(words, self._places.reused(context, fresh))
 
