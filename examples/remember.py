@@ -26,7 +26,7 @@ class Searching(agentcho.Agent):
     audience = "everyone"
 
     async def reply(self, game: agentcho.Game, question: str) -> str:
-        ids = [m.id for m in game.said if m.audience.includes(self.name)]
+        ids = [read.id for read in agentcho.View.open_to(game.said, "everyone").reads]
         index = bm25s.BM25()
         index.index(bm25s.tokenize([game.message(id).text for id in ids], show_progress=False), show_progress=False)
         found, _ = index.retrieve(
@@ -44,7 +44,7 @@ class Summing(agentcho.Agent):
     seen = 0
 
     async def reply(self, game: agentcho.Game) -> str:
-        mine = [m.id for m in game.said if m.audience.includes(self.name) and m.id != self.summary]
+        mine = [read.id for read in agentcho.View.open_to(game.said, "everyone").reads]
         if len(mine) - self.seen > 4:
             old = agentcho.View.of([self.summary, *mine[self.seen : -2]])
             self.summary = (await self.think("Sum this up.", view=old, max_tokens=24)).id

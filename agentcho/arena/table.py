@@ -94,5 +94,6 @@ class Table:
 
     def _last(self, agent: Agent) -> Metadata | None:
         """What an agent said last."""
-        own = (each for each in reversed(self._game.said) if each.kind == "decode" and each.author == agent.name)
+        said = self._game.said.backwards(agent.name)
+        own = (each for each in said if each.kind == "decode" and each.author == agent.name)
         return next(own, None)

@@ -127,9 +127,12 @@ _ALL = (
         level="warning",
         title="schedule depends on a secret",
         subject="run",
-        meaning="The playing code had looked at words before it acted in front of agents that may not read them.",
-        sentence="the code had read private words of {owner} before {carrier} spoke to others: {times:message}",
-        of_run="a game ends by what all have said together, private words too: {detail}",
+        meaning=(
+            "The playing code had looked at messages (their words, that they were said, what failed because of them) "
+            "before it acted in front of agents that may not read them; or a limit counts such messages."
+        ),
+        sentence="the code had looked at what {owner} keeps private before {carrier} spoke to others: {times:message}",
+        of_run="when a game ends, or an agent has to, follows from all that was said, private words too: {detail}",
         advice="Decide by what every hearer may read, or release the words first.",
         in_code=True,
     ),

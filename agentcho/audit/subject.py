@@ -21,7 +21,7 @@ from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry
 
-LIMITS = "limits of a whole game"
+LIMITS = "limits"
 MARKERS = "engine markers"
 CLIENTS = "one client for"
 
@@ -32,7 +32,7 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
     options = json.dumps([info.options, config.model_dump(mode="json")], sort_keys=True).encode()
     environment = info.versions | _engines(info)
     environment |= {"seed": str(config.seed), "options": seal.data(options)}
-    if limits := [f"{name} {value:g}" for name, value in config.limits if name.startswith("game_") and value]:
+    if limits := [f"{name} {value:g}" for name, value in config.limits if value]:
         environment |= {LIMITS: ", ".join(limits)}
     if shared := sorted({name for names in info.clients.values() if len(names) > 1 for name in names}):
         environment |= {CLIENTS: ", ".join(shared)}

@@ -73,6 +73,10 @@ class History(Sequence[Metadata]):
         """The messages that a reader is in the audience of, the last one first."""
         return chain.from_iterable(log.backwards(reader, length) for log, length in reversed(self._parts))
 
+    def open_to(self, audience: Audience) -> Iterator[Metadata]:
+        """The messages that all of an audience may read, in order."""
+        return (message for message in History.__iter__(self) if message.audience.covers(audience))
+
     def __len__(self) -> int:
         return sum(length for _, length in self._parts)
 
@@ -171,7 +175,8 @@ class View(NamedTuple):
         """Those of these messages that all of an audience may read, one's own words as these read them. Under a rule
         for words nothing of it is in the way of what is said to that audience. `AudienceError`: it is no audience."""
         whom = audience(to)
-        return cls(tuple(Read(m.id, public=True) for m in messages if m.audience.covers(whom)))
+        listed = messages if isinstance(messages, History) else History(MessageLog(messages))
+        return cls(tuple(Read(message.id, public=True) for message in listed.open_to(whom)))
 
 
 class ToolUse(NamedTuple):

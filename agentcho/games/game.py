@@ -5,8 +5,8 @@ Does not know: engines, records, how a scenario plays, how a turn is taken (`tur
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from inspect import isawaitable
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -109,7 +109,9 @@ class Game:
 
     @property
     def raced(self) -> bool:
-        """Whether the order of its messages depended on which of several decodes ended first."""
+        """Whether the order of its messages depended on which of several decodes ended first. Who asks has looked at
+        all messages so far."""
+        self._messages.raced()
         return self._rounds.raced
 
     def draw(self, count: int = 1) -> tuple[Any, ...]:
@@ -160,7 +162,7 @@ class Game:
         if not open_to_all:
             private = Audience(frozenset({agent}))
             return self._messages.put(Telling(agent, "system", private, words, ReadSet(agent, (), None, ()), model))
-        there = self._roster.open_prompt(words, self.said)
+        there = self._roster.open_prompt(words, self._rounds.visible())
         if there is None:
             there = self._messages.put(Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._models.own))
             self._roster.add_open_prompt(there, words)
@@ -170,19 +172,21 @@ class Game:
 
     @property
     def said(self) -> History:
-        """The metadata of all messages that are out, in order: a sequence."""
-        return self._rounds.visible()
+        """The metadata of all messages that are out, in order: a sequence. Whoever lists or counts messages of it has
+        looked at them, as at words: see `View.open_to` for those that an audience may read."""
+        return self._messages.taint.history(self._rounds.visible())
 
     def message(self, id: str) -> Message:
         """The message of that id, with its words, once it is out. Raises `KeyError` where there is none,
-        or it has not ended."""
-        return self._messages.message(id)
+        or it has not ended. Who asks for an id that no verb has returned has looked at whether there is one."""
+        return self._messages.looked_up(id)
 
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
         """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
         Raises `ContextOverflow` for a text that does not fit the model's context, and `AudienceError` for a name that
         nobody has."""
-        return self._messages.put(Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own))
+        told = Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)
+        return self._messages.taint.give(self._messages.put(told))
 
     @asynccontextmanager
     async def streamed(self, to: Names = "everyone", role: Role = "user") -> AsyncIterator[Streamed]:
@@ -212,13 +216,17 @@ class Game:
     ) -> str:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
         author = self._roster.member(agent)
-        spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
-        model = self._turns.model(author, agent)
-        return self._messages.put(Telling(author, role, spoken_to, text, reads, model, ids))
+        with self._noted(author):
+            spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
+            model = self._turns.model(author, agent)
+            return self._messages.taint.give(
+                self._messages.put(Telling(author, role, spoken_to, text, reads, model, ids))
+            )
 
     def retokenized(self, text: str, id: str) -> str:
         """A text as the tokenizer of the model that said message `id` gives it back: one may write letters
         otherwise."""
+        self._messages.probed(id)
         content = self._models.of(self._messages.drafts[id].engine).frames.framing.content
         return content.decode(content.encode(text))
 
@@ -226,14 +234,15 @@ class Game:
         """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
         the message's id, so that nobody has looked at any for it."""
         author = self._roster.member(agent)
-        known = self._messages.own(author, message)
-        assert known.message is not None
-        role, model = known.message.role, self._models.of(known.engine)
-        spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
-        id, rule = known.metadata.id, self._words
-        charge = None if rule is None else rule.release(author, spoken_to, id)
-        told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge=charge)
-        return self._messages.put(told)
+        with self._noted(author):
+            known = self._messages.own(author, message)
+            assert known.message is not None
+            role, model = known.message.role, self._models.of(known.engine)
+            spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
+            id, rule = known.metadata.id, self._words
+            charge = None if rule is None else rule.release(author, spoken_to, id)
+            told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge=charge)
+            return self._messages.taint.give(self._messages.put(told))
 
     def swap_out(self) -> None:
         """Make room for other games while this one waits, for a person, say. What its agents read next comes back by
@@ -278,7 +287,17 @@ class Game:
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
-        return await (self._turns if asked.tools is None else self._tool_turns).speak(agent, asked)
+        with self._noted(self._roster.name_of(agent)):
+            return await (self._turns if asked.tools is None else self._tool_turns).speak(agent, asked)
+
+    @contextmanager
+    def _noted(self, author: str | None) -> Iterator[None]:
+        """Around a verb of an agent: that it fails tells the code of what is behind that."""
+        try:
+            yield
+        except Exception as error:
+            self._messages.failed(author, error)
+            raise
 
     # -- the whole ---------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ agents' verbs, how words are sampled, engines.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from agentcho.calls import values
 from agentcho.calls.call_site import call_site
 from agentcho.calls.checks import checked_role
 from agentcho.config import ReusePolicy
-from agentcho.errors import AudienceError, ContextOverflow, LeakageError, RequestError, StoreFull
+from agentcho.errors import AudienceError, ContextOverflow, LeakageError, LimitReached, RequestError, StoreFull
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
 from agentcho.flow.readable import Readable
@@ -34,6 +35,7 @@ from agentcho.flow.views import (
     visible_metadata,
 )
 from agentcho.games.journal import Journal, Recorded
+from agentcho.games.limits import GAME
 from agentcho.games.models import GameModel, Telling
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
@@ -70,6 +72,32 @@ class Messages:
         if message is None:
             raise KeyError(id)
         return self.taint.track(message)
+
+    def looked_up(self, id: str) -> Message:
+        """The same for the playing code, which may not know that there is such a message: that it asks is noted."""
+        self.probed(id)
+        return self.message(id)
+
+    def probed(self, id: str) -> None:
+        """The playing code asks for a message by its id."""
+        draft = self.drafts.get(id)
+        there = None if draft is None or draft.message is None else draft.metadata
+        self.taint.probed(id, there, self._ended())
+
+    def failed(self, author: str | None, error: Exception) -> None:
+        """A verb of an agent has failed, for reasons that lie in what it may read; a limit of the whole game counts all
+        that was said."""
+        whole = isinstance(error, LimitReached) and error.who == GAME
+        behind = (each for each in self._ended() if whole or (author and each.audience.includes(author)))
+        self.taint.failed(error, behind)
+
+    def raced(self) -> None:
+        """The playing code asks whether the order of messages depends on how long they took."""
+        self.taint.notice(self._ended())
+
+    def _ended(self) -> Iterator[Metadata]:
+        """All messages that are whole, out or not."""
+        return (draft.metadata for draft in self.drafts.values() if draft.message is not None)
 
     def own(self, author: str, message: object) -> Draft:
         """A finished message of an agent's own, to be released: by its id, so that nobody has looked at its words.

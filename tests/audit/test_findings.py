@@ -214,7 +214,7 @@ def test_enforcement_in_the_fast_profile_is_a_warning() -> None:
         assert (report.conclusion, report.exit_code("error"), report.exit_code("warning")) == ("clean", 0, int(there))
 
 
-def test_a_limit_on_the_whole_game_counts_private_words_and_is_a_warning_where_a_claim_is_made() -> None:
+def test_a_limit_counts_private_words_and_is_a_warning_where_a_claim_is_made() -> None:
     limits = {LIMITS: "game_tokens 40"}
     cases: list[tuple[dict[str, Any], int]] = [
         ({"leakage": "enforce"}, 1),

@@ -9,7 +9,7 @@ import pytest
 
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.report import Finding
-from agentcho.config import RunConfig
+from agentcho.config import Limits, RunConfig
 from agentcho.records.calls import CallLine, CallLines
 from agentcho.records.names import CALLS
 from agentcho.records.record import Over, RunRecord, SavedRun, write_info
@@ -50,6 +50,14 @@ def test_plain_markers_of_any_model_are_told(tmp_path: Path) -> None:
     assert [finding.level for finding in found(report, "AC010")] == ["warning"]
     assert report.subject.environment["engine small model"] == "s"
     assert not found(audit_run(recorded(tmp_path, clean())), "AC010")
+
+
+@pytest.mark.parametrize("limit", Limits.model_fields)
+def test_every_limit_of_a_run_is_told(limit: str, tmp_path: Path) -> None:
+    report = audit_run(recorded(tmp_path, clean(), limits=Limits(**{limit: 40})))
+    [finding] = found(report, "AC006")
+    assert finding.message.endswith(f": {limit} 40")
+    assert not found(audit_run(recorded(tmp_path, clean())), "AC006")
 
 
 def test_a_whole_run_is_audited_from_its_record(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_a_stream() -> None:
 def test_memories() -> None:
     _, entries = played("remember")
     said = {entry.message.id: entry.message for entry in entries}
+    assert not any(entry.act.tainted_by for entry in entries)
     recent = [m for m in said.values() if m.author == "recent" and m.kind == "decode"]
     assert [len(m.parents) for m in recent] == [1, 4, 4, 4]
     asked = [m for m in said.values() if m.author == "searching" and m.kind == "decode"]

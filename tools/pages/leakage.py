@@ -6,7 +6,8 @@ Does not know: how a result was found.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
+from agentcho.flow.sights import MEANING, SIGHTS, Sight
 from agentcho.lab.leaks.result import LCGUARD, read_leaks
 from agentcho.lab.stats import ratios
 from tools.pages.render import render, write
@@ -42,6 +44,9 @@ def page(results: Path) -> str:
         audits=list(_audits(results)),
         tuned=list(_tuned(results)),
         rules=RULES.values(),
+        sights=_merged(SIGHTS),
+        meanings=MEANING,
+        named=_named,
         benches=benches,
         attacked=[read_leaks(results / file) for file in GIVEN if (results / file).is_file()],
         lcguard=LCGUARD,
@@ -63,6 +68,21 @@ def _audits(results: Path) -> Iterator[tuple[str, str, AuditReport]]:
     for file, title, command in AUDITS:
         if (results / file).is_file():
             yield title, command, AuditReport.model_validate_json((results / file).read_bytes())
+
+
+def _merged(sights: Iterable[Sight]) -> list[Sight]:
+    """The table of reads, with errors of one kind in one row."""
+    found: dict[tuple[str, str], list[Sight]] = {}
+    for sight in sights:
+        found.setdefault(("error" if sight.names == ("raised",) else sight.of, sight.why), []).append(sight)
+    return [replace(same[0], of=", ".join(sight.of for sight in same)) for same in found.values()]
+
+
+def _named(sight: Sight) -> str:
+    """What is read, as a cell of a table."""
+    if sight.names == ("raised",):
+        return f"an error that a verb raises: `{sight.of.replace(', ', '`, `')}`"
+    return ", ".join(f"`{sight.of}.{name}`" for name in sight.names)
 
 
 class Compared(NamedTuple):

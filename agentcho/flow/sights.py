@@ -1,0 +1,247 @@
+"""What the code of a scenario or an agent can read of a game, and whose secrets it has looked at when it has read that.
+
+Every public name of the classes that such code gets hold of is in this table, and every error of the package: either
+with the messages that a read of it counts as a look at (`taints`), or as public, with the reason. What the code does
+before a wider audience after such a look is finding AC006 of an audit.
+
+Not in the table, and not followed: clocks, what a tool's function is called with, values that one task hands to another
+through objects of its own. Does not know: how a read is noticed (`taint`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Taint = Literal["itself", "listed", "probed", "race", "all", "readable"]
+MEANING: dict[Taint, str] = {
+    "itself": "that message",
+    "listed": "the messages that were listed on the way",
+    "probed": "that message, or all of its author where it is not there; none where a verb had returned that id",
+    "race": "all messages of the race",
+    "all": "all messages of the game",
+    "readable": "all that the agent may read; after a limit of the whole game, all messages",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """Some names of one class, or one error.
+
+    Args:
+        of: The class.
+        names: Its names; "raised" stands for an error that leaves a verb, with its class, text and attributes.
+        taints: What the code has looked at once it has read one. None: nothing, it is public.
+        why: What the read tells, or why it tells nothing.
+    """
+
+    of: str
+    names: tuple[str, ...]
+    taints: Taint | None
+    why: str
+
+
+def _errors(taints: Taint | None, why: str, *names: str) -> Iterator[Sight]:
+    return (Sight(of=name, names=("raised",), taints=taints, why=why) for name in names)
+
+
+SIGHTS = (
+    # -- what is private -----------------------------------------------------------------------------------
+    Sight(
+        of="Message",
+        names=("words", "text", "tokens", "content", "sampled", "stopped", "canonical", "saying"),
+        taints="itself",
+        why="words, their length in tokens and what ended them",
+    ),
+    Sight(
+        of="Agent",
+        names=("choose", "ask", "answer"),
+        taints="itself",
+        why="what is returned is what the message says",
+    ),
+    Sight(
+        of="Agent",
+        names=("stream",),
+        taints="itself",
+        why="pieces of the words, and their number, as they come",
+    ),
+    Sight(
+        of="Pieces",
+        names=("message", "error", "__aiter__", "__anext__"),
+        taints="itself",
+        why="pieces of the words, the message whose words they are, or the error that ended it",
+    ),
+    Sight(
+        of="History",
+        names=(
+            *("__len__", "__iter__", "__getitem__", "__contains__", "__reversed__", "__eq__", "__hash__", "__repr__"),
+            *("count", "index", "find", "backwards", "open_to", "logs"),
+        ),
+        taints="listed",
+        why="that a message was said, its id, author, audience, role, parents and place, and how many there are: "
+        "this is `Game.said`",
+    ),
+    Sight(
+        of="Game",
+        names=("message", "retokenized"),
+        taints="probed",
+        why="whether there is a message of that id, which counts its author's messages",
+    ),
+    Sight(
+        of="Game",
+        names=("first",),
+        taints="race",
+        why="who is first tells how long the others' words are",
+    ),
+    Sight(
+        of="Game",
+        names=("raced",),
+        taints="all",
+        why="whether messages were said at the same time depends on how long they took",
+    ),
+    *_errors(
+        "readable",
+        "a verb failed, or did not yet: it counts what was said, or depends on what was to be read",
+        *("AgentchoError", "LimitReached", "ContextOverflow", "StoreFull", "Overloaded", "LeakageError"),
+        *("AudienceError", "AnswerInvalid", "PersonLeft", "ToolFailed", "EndpointFailed", "CallFailed"),
+        *("CallbackFailed", "UnknownEncoding", "EngineFailed", "EngineClosed", "StoreDamaged"),
+    ),
+    # -- what is public ------------------------------------------------------------------------------------
+    Sight(
+        of="Game",
+        names=("said",),
+        taints=None,
+        why="a sequence; what is read of it counts, see `History`",
+    ),
+    Sight(
+        of="Game",
+        names=("index", "seed", "config", "reuse", "draw"),
+        taints=None,
+        why="known before anything is said",
+    ),
+    Sight(
+        of="Game",
+        names=("agents", "name_of", "system_prompt", "cast"),
+        taints=None,
+        why="the cast is the code's own: it has chosen whom to cast, and the words of system prompts",
+    ),
+    Sight(
+        of="Game",
+        names=("announce", "streamed", "swap_out", "together", "lockstep", "play_agents", "play"),
+        taints=None,
+        why="acts of the code itself; what moves and agents return was looked at in them, and counts after them",
+    ),
+    Sight(
+        of="Game",
+        names=("speak", "tell", "release"),
+        taints=None,
+        why="the agents' verbs, see there",
+    ),
+    Sight(
+        of="Agent",
+        names=("say", "think"),
+        taints=None,
+        why="a message is returned; what is read of its words counts, see `Message`",
+    ),
+    Sight(
+        of="Agent",
+        names=("tell", "release"),
+        taints=None,
+        why="an id is returned; the message and its place are the code's own act",
+    ),
+    Sight(
+        of="Agent",
+        names=("view",),
+        taints=None,
+        why="metadata of what the agent itself may read, to choose what it reads at its own turn: what it then says "
+        "is its own act",
+    ),
+    Sight(
+        of="Agent",
+        names=("model",),
+        taints=None,
+        why="a function gets the number of the agent's own turn, to choose through what it speaks then",
+    ),
+    Sight(
+        of="Agent",
+        names=("name", "role", "system", "open_system", "audience", "priority", "tools", "brief", "run"),
+        taints=None,
+        why="what the code gave the agent itself",
+    ),
+    Sight(
+        of="Message",
+        names=("id", "game", "kind", "role", "author", "audience", "parents", "metadata", "name", "header"),
+        taints=None,
+        why="of a message that a verb returned: the code asked for it, by that author, to that audience, with that "
+        "header, over that view",
+    ),
+    Sight(
+        of="Message",
+        names=("offsets", "new_offset"),
+        taints=None,
+        why="positions that a view asked for as numbers, and no others",
+    ),
+    Sight(
+        of="Metadata",
+        names=("id", "kind", "role", "author", "audience", "parents", "count", "index"),
+        taints=None,
+        why="of a message that was listed: that counted when it was listed",
+    ),
+    Sight(
+        of="Readable",
+        names=("count", "index"),
+        taints=None,
+        why="what a view is shown, see `Agent.view`",
+    ),
+    Sight(
+        of="View",
+        names=("of", "last", "of_roles", "open_to", "reads", "new_at", "reuse", "count", "index"),
+        taints=None,
+        why="made of metadata that the code has, which counted when it was listed; `open_to` lists what all of its "
+        "audience may read",
+    ),
+    Sight(
+        of="Streamed",
+        names=("id", "text", "write", "close", "give_up"),
+        taints=None,
+        why="words of the code's own",
+    ),
+    Sight(
+        of="Audience",
+        names=("members", "includes", "covers", "both", "to_json"),
+        taints=None,
+        why="of an audience that the code has made, or of a message that was listed",
+    ),
+    Sight(
+        of="Scenario",
+        names=("name", "tasks", "kind", "options", "Options", "Outcome", "casts", "draws", "play", "paired"),
+        taints=None,
+        why="the code's own, and what it was given before the game",
+    ),
+    Sight(
+        of="Scenario",
+        names=("score", "judged", "provenance"),
+        taints=None,
+        why="asked when the game is over",
+    ),
+    *_errors(
+        None,
+        "says what is wrong with the arguments, which are the code's own",
+        *("RequestError", "ScenarioError", "TaskError", "ConfigError", "ExtraMissing"),
+    ),
+    *_errors(
+        None,
+        "raised before a game begins or when it is over",
+        *("ModelError", "ModelNotFound", "ModelBroken", "UnsupportedModel", "AdapterError", "EngineBusy", "TuneError"),
+        *("GamesFailed", "WorkersLost", "ScenarioNotFound", "RecordError", "RecordNotFound", "RecordBroken"),
+        *("RecordInUse", "CannotWrite", "ResumeMismatch"),
+    ),
+)
+
+WORDS = frozenset(
+    name for sight in SIGHTS if sight.of == "Message" and sight.taints for name in sight.names if name != "saying"
+)
+"""What the words of a message are read by; `saying` reads them by `words`."""
+SILENT = frozenset(sight.of for sight in SIGHTS if sight.names == ("raised",) and sight.taints is None)
+"""Errors that tell nothing of what was said."""

@@ -1,0 +1,278 @@
+"""Everything that the code of a game can read of it is in one table, and what the table calls private is noticed."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agentcho import Agent, Audience, Game, Limits, Message, Metadata, RunConfig, Scenario, View, errors
+from agentcho.agent import Pieces
+from agentcho.errors import AgentchoError, ContextOverflow, LeakageError, LimitReached, RequestError
+from agentcho.flow.readable import Readable
+from agentcho.flow.sights import SIGHTS, WORDS
+from agentcho.flow.taint import TrackedHistory
+from agentcho.flow.views import History
+from agentcho.games.streamed import Streamed
+from agentcho.testing import play
+
+CLASSES = (Game, Agent, Message, Metadata, History, Readable, Pieces, Streamed, View, Audience, Scenario)
+SEQUENCE = {
+    *("__len__", "__iter__", "__getitem__", "__contains__", "__reversed__", "__eq__", "__hash__", "__repr__"),
+}
+Script = Callable[[Game, Agent, Agent], Awaitable[Any]]
+
+
+def public(cls: type) -> set[str]:
+    """The public names of a class: those that its body has, and those that its objects are given."""
+    ours = [base for base in inspect.getmro(cls) if base.__module__.startswith("agentcho")]
+    given = {name for base in ours for name in _given(base)}
+    own = {name for name in dir(cls) if not name.startswith("_")} | set(getattr(cls, "__annotations__", ()))
+    more = SEQUENCE if cls is History else {"__aiter__", "__anext__"} if cls is Pieces else set()
+    return {name for name in own | given | more if not name.startswith("_") or name in more}
+
+
+def _given(cls: type) -> Iterator[str]:
+    for line in inspect.getsource(cls).splitlines():
+        for targets in re.findall(r"^\s+(self\.[\w., ]+?)(?:: [^=]+)? = ", line):
+            yield from re.findall(r"self\.(\w+)", targets)
+
+
+def listed(cls: type) -> set[str]:
+    return {name for sight in SIGHTS if sight.of == cls.__name__ for name in sight.names}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_public_name_is_private_or_public_by_the_table(cls: type) -> None:
+    assert public(cls) == listed(cls), f"say in flow/sights.py what is read by the names of {cls.__name__}"
+
+
+def test_every_error_is_in_the_table_once() -> None:
+    there = {name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, AgentchoError)}
+    rows = [sight.of for sight in SIGHTS if sight.names == ("raised",)]
+    assert sorted(rows) == sorted(there)
+
+
+def test_no_name_has_two_rows_and_every_row_says_why() -> None:
+    names = [(sight.of, name) for sight in SIGHTS for name in sight.names]
+    assert len(names) == len(set(names))
+    assert all(sight.why for sight in SIGHTS)
+    classes = {cls.__name__ for cls in CLASSES}
+    assert {sight.of for sight in SIGHTS if sight.names != ("raised",)} == classes
+
+
+def test_a_new_name_is_missed() -> None:
+    class Grown(History):
+        def lengths(self) -> list[int]:
+            return []
+
+    assert public(Grown) - listed(History) == {"lengths"}
+
+
+# -- what is private is noticed --------------------------------------------------------------------------------
+
+
+class Talker(Agent):
+    """Says what the fake babbles."""
+
+    role = "talker"
+
+
+class Answer(BaseModel):
+    sure: bool
+
+
+def tainted(script: Script, **config: Any) -> set[str]:
+    """What counts as looked at when the script is over and the scenario then speaks to all; alice has thought twice
+    before, of which nobody knows but she."""
+
+    async def whole(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        for _ in range(2):
+            await alice.think(max_tokens=4)
+        await bob.say("everyone", max_tokens=4)
+        await script(game, alice, bob)
+        await game.announce("So be it.")
+
+    entries = play(whole, config=RunConfig(model="fake", **config)).entries
+    last = next(entry for entry in reversed(entries) if entry.message.author is None)
+    return set(last.act.tainted_by)
+
+
+def of_said(read: Callable[[Any], Any]) -> Script:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        read(game.said)
+
+    return script
+
+
+def of_words(name: str) -> Script:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        thought = await alice.think(max_tokens=4)
+        getattr(thought, name)
+        if name == "saying":
+            thought.saying(text="other words")
+
+    return script
+
+
+async def choose(game: Game, alice: Agent, bob: Agent) -> None:
+    await alice.choose(["yes", "no"])
+
+
+async def ask(game: Game, alice: Agent, bob: Agent) -> None:
+    await alice.ask("Well?", ["yes", "no"])
+
+
+async def answer(game: Game, alice: Agent, bob: Agent) -> None:
+    await alice.answer(Answer)
+
+
+async def stream(game: Game, alice: Agent, bob: Agent) -> None:
+    async with alice.stream((), max_tokens=4) as pieces:
+        async for _ in pieces:
+            break
+
+
+async def found(game: Game, alice: Agent, bob: Agent) -> None:
+    await alice.think("A question.", max_tokens=4)
+    game.message("alice.2")
+
+
+async def not_found(game: Game, alice: Agent, bob: Agent) -> None:
+    with suppress(KeyError):
+        game.message("alice.7")
+
+
+async def respelled(game: Game, alice: Agent, bob: Agent) -> None:
+    await alice.think("A question.", max_tokens=4)
+    game.retokenized("yes", "alice.2")
+
+
+async def race(game: Game, alice: Agent, bob: Agent) -> None:
+    await game.first(alice.think(max_tokens=9), bob.say("everyone", max_tokens=2))
+
+
+async def raced(game: Game, alice: Agent, bob: Agent) -> None:
+    assert game.raced in (True, False)
+
+
+HIDDEN = {"alice.0", "alice.1"}
+READS: dict[str, tuple[Script, set[str]]] = {
+    **{f"Message.{name}": (of_words(name), {"alice.2"}) for name in (*sorted(WORDS), "saying")},
+    "Agent.choose": (choose, {"alice.2"}),
+    "Agent.ask": (ask, {"alice.3"}),
+    "Agent.answer": (answer, {"alice.2"}),
+    "Agent.stream": (stream, {"alice.2"}),
+    "Pieces.__anext__": (stream, {"alice.2"}),
+    "Pieces.__aiter__": (stream, {"alice.2"}),
+    "History.__len__": (of_said(len), HIDDEN),
+    "History.__iter__": (of_said(list), HIDDEN),
+    "History.__getitem__": (of_said(lambda said: said[-1]), HIDDEN),
+    "History.__contains__": (of_said(lambda said: "alice" in said), HIDDEN),
+    "History.__reversed__": (of_said(lambda said: list(reversed(said))), HIDDEN),
+    "History.__eq__": (of_said(lambda said: said == ()), HIDDEN),
+    "History.__hash__": (of_said(hash), HIDDEN),
+    "History.__repr__": (of_said(repr), HIDDEN),
+    "History.count": (of_said(lambda said: said.count("alice")), HIDDEN),
+    "History.index": (of_said(lambda said: said.index(said[-1])), HIDDEN),
+    "History.find": (of_said(lambda said: said.find("alice.1")), {"alice.1"}),
+    "History.backwards": (of_said(lambda said: next(said.backwards("alice"))), set()),
+    "History.open_to": (of_said(lambda said: list(said.open_to(Audience(frozenset({"alice"}))))), HIDDEN),
+    "History.logs": (of_said(lambda said: said.logs), HIDDEN),
+    "Game.message": (found, {"alice.2"}),
+    "Game.retokenized": (respelled, {"alice.2"}),
+    "Game.first": (race, {"alice.2"}),
+    "Game.raced": (raced, HIDDEN),
+}
+"""A read of each name that the table calls private, and what it looks at."""
+SELF_EVIDENT = {"Pieces.message", "Pieces.error"}
+"""Read by others that are here: a message as any, an error as it is raised."""
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_the_table_calls_private_is_noticed(name: str) -> None:
+    script, looked_at = READS[name]
+    assert tainted(script) == looked_at
+
+
+def test_each_private_name_has_a_read_here() -> None:
+    private = {
+        f"{sight.of}.{name}" for sight in SIGHTS if sight.taints is not None for name in sight.names if name != "raised"
+    }
+    assert private == READS.keys() | SELF_EVIDENT
+
+
+def test_history_has_no_way_that_is_not_told_of() -> None:
+    ways = {name for name, each in vars(History).items() if callable(each) or isinstance(each, property)}
+    assert ways - {"__init__", "__repr__"} <= vars(TrackedHistory).keys()  # to print it is to list it
+
+
+def test_an_id_that_is_not_there_counts_what_its_author_has_said() -> None:
+    assert tainted(not_found) == HIDDEN
+
+
+async def in_view(game: Game, alice: Agent, bob: Agent) -> None:
+    await alice.say("everyone", view=lambda readable: View.of(list(readable)[-1:]), max_tokens=4)
+
+
+async def open_to_all(game: Game, alice: Agent, bob: Agent) -> None:
+    await alice.say("everyone", view=View.open_to(game.said, "everyone"), max_tokens=4)
+
+
+async def by_its_id(game: Game, alice: Agent, bob: Agent) -> None:
+    assert game.message((await alice.think(max_tokens=4)).id).author == "alice"
+    assert game.message(await alice.tell("A plan.", to=())).id
+    assert game.message(await game.announce("Only alice.", to="alice")).id
+
+
+async def wrong_arguments(game: Game, alice: Agent, bob: Agent) -> None:
+    with pytest.raises(RequestError):
+        await alice.think(max_tokens=0)
+
+
+@pytest.mark.parametrize("script", [in_view, open_to_all, by_its_id, wrong_arguments])
+def test_what_the_table_calls_public_is_not_noticed(script: Script) -> None:
+    assert tainted(script) == set()
+
+
+# -- limits and other errors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "looked_at"),
+    [
+        ({"agent_messages": 2}, HIDDEN),
+        ({"game_messages": 4}, HIDDEN | {"bob.1"}),
+    ],
+    ids=str,
+)
+def test_who_hears_of_a_limit_has_looked_at_all_that_it_counts(limits: dict[str, int], looked_at: set[str]) -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        await bob.think(max_tokens=2)
+        with pytest.raises(LimitReached):
+            await alice.think()
+
+    assert tainted(script, limits=Limits(**limits)) == looked_at
+
+
+def test_who_hears_that_a_message_is_too_long_has_looked_at_what_its_author_reads() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        with pytest.raises(ContextOverflow):
+            await alice.tell("word " * 5000, to=())
+
+    assert tainted(script) == HIDDEN
+
+
+def test_who_hears_that_a_read_is_refused_has_looked_at_what_the_reader_may_read() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        await bob.think(max_tokens=4)
+        with pytest.raises(LeakageError):
+            await bob.say("everyone", view=View.of(["alice.0"]))
+
+    assert tainted(script) == {"bob.1"}
