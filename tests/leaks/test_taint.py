@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Game, Message
-from agentcho.flow.taint import WORDS, TaintTracker
+from agentcho.flow.sights import WORDS
+from agentcho.flow.taint import TaintTracker
 from agentcho.message import EVERYONE, Audience
 from agentcho.testing import play
 from tests.said import message as said
