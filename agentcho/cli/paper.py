@@ -172,12 +172,13 @@ def _worked_at(tables: tuple[Name, ...]) -> frozenset[str]:
     """The workflows whose tasks these tables need."""
     from agentcho.lab.paper.reproduction import TIMED
     from agentcho.lab.paper.sets import PUBLISHED
-    from agentcho.lab.paper.tables import SETS, TABLES
+    from agentcho.lab.paper.tables import SETS, TABLES, table_named
 
     if SETS in tables:
         return frozenset(PUBLISHED)
     played = {row.scenario for table in TABLES if table.name in tables for row in table.rows}
-    return frozenset(played | (TIMED.keys() if "5" in tables else set()))
+    timed = {table_named(name).row(label).scenario for name, label in TIMED.values()} if "5" in tables else set()
+    return frozenset(played | timed)
 
 
 def _command(asked: Asked, data: str, games: int) -> str:

@@ -17,13 +17,19 @@ POINT = 0.01
 ROUNDING = 1e-9
 
 
-def judged(kl: float | None, off: Iterable[float] = ()) -> Words:
-    """By the divergence, if it was measured, or how far the means of all scores are from the baseline's. Either of both
-    is enough."""
+def near(kl: float | None) -> Words:
+    """By the divergence alone: what forced words tell where nothing is scored."""
+    return "unknown" if kl is None else "same" if kl < NEAR else "changed"
+
+
+def judged(kl: float | None, off: Iterable[float]) -> Words:
+    """By the divergence, and by how far the means of all scores are from the baseline's. Both have to be within their
+    bounds: a score at its ceiling hides what the divergence shows, and words that are near on average may still miss
+    the answer. One that is out of bounds is enough for "changed"; "unknown": one of both was not measured."""
     scores = list(off)
-    if (kl is not None and kl < NEAR) or (scores and all(abs(each) <= POINT + ROUNDING for each in scores)):
-        return "same"
-    return "unknown" if kl is None and not scores else "changed"
+    if near(kl) == "changed" or any(abs(each) > POINT + ROUNDING for each in scores):
+        return "changed"
+    return "same" if kl is not None and scores else "unknown"
 
 
 def worst(found: Iterable[Words]) -> Words:

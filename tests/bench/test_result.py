@@ -17,7 +17,7 @@ from agentcho.lab.bench.result import Result, Target, read_result
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import turns
-from agentcho.lab.yardstick import Words, judged, worst
+from agentcho.lab.yardstick import Words, judged, near, worst
 from tools.bench.tables import table
 from tools.bench.targets import Judged, with_targets
 from tools.pages.marks import without_age
@@ -109,6 +109,8 @@ def test_ratios_are_made_within_a_repeat_and_stand_beside_their_targets() -> Non
     [
         (None, None, "fast; words not judged"),
         (0.009, None, "met"),
+        (0.009, "same", "met"),
+        (0.009, "changed", "fast, but changed"),
         (0.011, None, "fast, but changed"),
         (0.011, "same", "fast, but changed"),
         (None, "same", "met"),
@@ -118,7 +120,7 @@ def test_ratios_are_made_within_a_repeat_and_stand_beside_their_targets() -> Non
 def test_what_is_fast_has_met_nothing_unless_it_says_the_same(
     kl: float | None, known: Words | None, verdict: str
 ) -> None:
-    """Its own words count before those of a comparison."""
+    """Neither by how near its words are, nor by the comparison of its workflow."""
     words: dict[str, list[float]] = {} if kl is None else {"kl": [kl], "agree": [1.0]}
     values = {("debate", BASELINE): whole(2.0), ("debate", AUDIT): whole(1.0) | words}
     elsewhere: Judged = {} if known is None else {("debate", AUDIT): known}
@@ -137,16 +139,25 @@ def test_the_words_of_several_subjects_are_those_of_the_worst() -> None:
     [
         (None, [], "unknown"),
         (0.01, [], "changed"),
-        (0.5, [0.01, -0.01], "same"),
-        (0.5, [0.01, -0.02], "changed"),
-        (None, [0.0], "same"),
-        (0.001, [0.3], "same"),
+        (0.001, [], "unknown"),
+        (None, [0.0], "unknown"),
+        (None, [0.3], "changed"),
+        (0.001, [0.01, -0.01], "same"),
+        (0.001, [0.01, -0.02], "changed"),
+        (0.5, [0.0], "changed"),
+        (0.001, [0.3], "changed"),
     ],
 )
-def test_words_are_the_same_by_their_scores_or_by_how_near_they_are(
+def test_words_are_as_good_only_by_their_scores_and_by_how_near_they_are(
     kl: float | None, off: list[float], words: Words
 ) -> None:
+    """Neither is enough: at a ceiling scores hide what the divergence shows."""
     assert judged(kl, off) == words
+
+
+@pytest.mark.parametrize(("kl", "words"), [(None, "unknown"), (0.009, "same"), (0.01, "changed")])
+def test_where_nothing_is_scored_words_are_near_or_changed(kl: float | None, words: Words) -> None:
+    assert near(kl) == words
 
 
 def test_a_row_of_a_workflow_has_times_and_words() -> None:

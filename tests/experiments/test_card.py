@@ -10,7 +10,7 @@ from agentcho.calls.reuse import REPAIRS, WAYS
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
 from agentcho.lab.compare.compare import read_comparison
-from tools.pages.comparisons import PAPER, page
+from tools.pages.comparisons import ORDER, beside, page, paper
 from tools.pages.marks import without_age
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def test_the_committed_page_is_what_the_results_give() -> None:
 
 def test_every_result_says_where_it_was_found_and_of_which_games() -> None:
     found = [read_comparison(file) for file in RESULTS]
-    assert {each.request.scenario for each in found} == set(PAPER)
+    assert {each.request.scenario for each in found} == set(ORDER)
     for each in found:
         every = len(each.methods) == len(REPAIRS) + len(WAYS) - 1
         assert each.request.games >= (20 if every else 200), "of every way of reuse there is a column, so fewer games"
@@ -34,8 +34,10 @@ def test_every_result_says_where_it_was_found_and_of_which_games() -> None:
 
 def test_every_scenario_of_the_paper_has_its_figures() -> None:
     """Two are of others: AgentLeak's and PrivacyLens's."""
+    assert all(paper(name) for name in ORDER)
+    assert "MADpar, choreographed, tuned 60.0%; MADpar, distilled 5.2%." in str(paper("parallel-debate"))
     shipped = {found.name for found in listing("scenarios") if isinstance(found, Found)}
-    assert {*PAPER, "agentleak", "privacylens"} == shipped
+    assert {*ORDER, "agentleak", "privacylens"} == shipped
 
 
 def test_a_picture_and_the_front_stand_where_the_picture_lies_beside_the_results(tmp_path: Path) -> None:
@@ -96,3 +98,15 @@ def test_adapters_are_told_with_their_losses_and_speed(tmp_path: Path) -> None:
     (tmp_path / "adapter-x.json").write_text(trained.model_dump_json())
     line = "| multi-qa | choreographed:enforce | 108 | 56 | 0.500 → 0.012 | 1.5 | cccccccccc | 20.0 | 5.0 | 4.0 |"
     assert line in page(tmp_path)
+
+
+def test_columns_are_held_beside_the_papers_effects_by_one_rule() -> None:
+    """What is there in both, what is not there here, and what could not be seen at a ceiling."""
+    told = {
+        name: beside(read_comparison(ROOT / "docs" / "results" / f"compare-{name}.json"))
+        for name in ("multi-qa", "prisoners-dilemma", "tree-of-thoughts", "parallel-debate", "direct")
+    }
+    assert str(told["multi-qa"]).startswith("`choreographed:audit` reproduced")
+    assert str(told["prisoners-dilemma"]).startswith("`choreographed:audit` null")
+    assert str(told["tree-of-thoughts"]).startswith("`choreographed:audit` null, at ceiling")
+    assert told["parallel-debate"] is told["direct"] is None, "the paper's agents have no names"

@@ -121,7 +121,9 @@ def test_agents_of_the_papers_parallel_debate_have_no_names() -> None:
 def test_what_is_timed_are_baseline_rows() -> None:
     for scenario, (name, label) in TIMED.items():
         row = next(table for table in TABLES if table.name == name).row(label)
-        assert (row.scenario, row.mode, row.against) == (scenario, "baseline", None)
+        assert (row.scenario, row.mode, row.against) == (scenario.partition(",")[0], "baseline", None)
+    named = TIMED["parallel-debate, named"][1]
+    assert next(table for table in TABLES if table.name == "4").row(named).options == {}
 
 
 # -- held out ------------------------------------------------------------------------------------------------

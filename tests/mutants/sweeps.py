@@ -34,9 +34,9 @@ SWEEPS = (
         "whatever was measured counts as the baseline's words",
         "a way of reading that answers otherwise would be called as good",
         "agentcho/lab/yardstick.py",
-        "(kl is not None and kl < NEAR)",
-        "kl is not None",
-        ("tests/bench/test_result.py::test_words_are_the_same_by_their_scores_or_by_how_near_they_are",),
+        'near(kl) == "changed" or ',
+        "",
+        ("tests/bench/test_result.py::test_words_are_as_good_only_by_their_scores_and_by_how_near_they_are",),
     ),
     Mutant(
         "what is fast has met its target, whatever it says",

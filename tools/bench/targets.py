@@ -87,11 +87,19 @@ def _aimed_at(result: Result) -> bool:
 
 
 def _words(result: Result, elsewhere: Judged, subjects: Iterable[str], arm: str) -> Words:
-    """What an arm makes of the baseline's words in all of these."""
-    own = {subject: result.words(subject, arm) for subject in subjects}
+    """What an arm makes of the baseline's words in all of these: by how near they are here, and by the comparison of
+    their workflow, which has scores too. What either of them finds changed is changed."""
     plain = arm.replace(guessing(""), "")  # a guess changes no word
-    known = {subject: elsewhere.get((subject.removesuffix(UNNAMED), plain), "unknown") for subject in own}
-    return worst(known[subject] if words == "unknown" else words for subject, words in own.items())
+    return worst(
+        _both(result.words(subject, arm), elsewhere.get((subject.removesuffix(UNNAMED), plain), "unknown"))
+        for subject in subjects
+    )
+
+
+def _both(own: Words, known: Words) -> Words:
+    """That of two judgements of the same words; one that is unknown says nothing."""
+    told = {own, known} - {"unknown"}
+    return worst(told) if told else "unknown"
 
 
 def _first(result: Result, elsewhere: Judged) -> Iterator[Target]:

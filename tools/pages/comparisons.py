@@ -9,22 +9,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentcho.engine.adapter import Trained
+from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison, Metric
+from agentcho.lab.paper.effects import SCORES, bounded, expected, sign, verdict
+from agentcho.lab.paper.tables import TABLES, Row, Table
 from tools.pages.render import render, write
 
-PAPER = {
-    "multi-qa": "both answers right in 56.4% of games; 0.4% with reuse, serial and parallel alike; 49.3% after tuning "
-    "(Table 1).",
-    "branch-solve-merge": "81.0% of the words covered; 65.1% with reuse, serial, and 63.0%, parallel; 81.6% after "
-    "tuning (Table 2).",
-    "prisoners-dilemma": "cooperation in three settings 78.3%, 87.7%, 72.8%; with reuse 63.9%, 78.2%, 46.7% (Table 3).",
-    "debate": "39.0% right; 24.8% with reuse (MADiter, Table 4).",
-    "tree-of-thoughts": "39.6% right; 30.2% with reuse; 41.4% after tuning (Table 4).",
-    "parallel-debate": "64.6% right; 52.4% with reuse (MADpar, Table 4).",
-    "direct": "18.8% right (Table 4).",
-}
-
+ORDER = (
+    "multi-qa",
+    "branch-solve-merge",
+    "prisoners-dilemma",
+    "debate",
+    "tree-of-thoughts",
+    "parallel-debate",
+    "direct",
+)
+"""The workflows, in the order of the paper's tables."""
+OF_A_WORKFLOW = ("1", "2", "3", "4")
+"""The paper's tables that have the figures of one each."""
 PICTURES = "fronts"
 """The folder beside the results' that has the pictures of `agentcho compare --plot`, by the names of result files."""
 
@@ -39,6 +42,7 @@ def page(results: Path) -> str:
         encoded=_encoded,
         timed=_timed,
         recovered=_recovered,
+        beside=beside,
         trained=_trained(results),
     )
 
@@ -47,11 +51,65 @@ def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | 
     """In the order of the paper's tables, each with the paper's figures and its picture, where there are any; several
     of one workflow by the names of their files."""
     found = [(read_comparison(file), file) for file in sorted(results.glob("compare-*.json"))]
-    order = list(PAPER)
-    for each, file in sorted(found, key=lambda one: order.index(one[0].request.scenario)):
+    for each, file in sorted(found, key=lambda one: ORDER.index(one[0].request.scenario)):
         picture = f"{PICTURES}/{file.stem}.png"
         there = (results.parent / picture).exists()
-        yield each, PAPER.get(each.request.scenario), picture if there else None
+        yield each, paper(each.request.scenario), picture if there else None
+
+
+def paper(scenario: str) -> str | None:
+    """The paper's figures of a workflow, in the score that its effects are judged by; None: it has none."""
+    for table in (each for each in TABLES if each.name in OF_A_WORKFLOW):
+        name = SCORES[table.name]
+        figures = [
+            f"{row.label} {100 * figure.value:.1f}%"
+            for row in table.rows
+            if _home(table, row) == scenario and (figure := table.paper(row.label, name)) is not None
+        ]
+        if figures:
+            return f"{name} (Table {table.name}): {'; '.join(figures)}."
+    return None
+
+
+def _home(table: Table, row: Row) -> str:
+    """The workflow that a row is of: a distilled one is of that which it was tuned on."""
+    return row.scenario if row.of is None else table.row(row.of).scenario
+
+
+def _rows() -> Iterator[tuple[Table, Row]]:
+    """The rows of the tables that have the figures of one workflow each."""
+    yield from ((table, row) for table in TABLES if table.name in OF_A_WORKFLOW for row in table.rows)
+
+
+def beside(found: Comparison) -> str | None:
+    """Which of the paper's effects the columns show that read as it does, by the rule of the page on its tables; None:
+    the paper has no row with these options."""
+    told = []
+    for column in (each for each in found.request.columns if each.plain and each.leakage == "audit"):
+        effect = _effect(found, column)
+        if effect is not None:
+            told.append(f"`{column.name}` {effect}")
+    return "; ".join(told) or None
+
+
+def _effect(found: Comparison, column: Column) -> str | None:
+    adapter = "none" if column.adapter is None else "tuned"
+    for table, row in _rows():
+        if (row.scenario, row.mode, row.adapter) != (found.request.scenario, column.mode, adapter):
+            continue
+        if any(found.request.options.get(name) != value for name, value in row.options.items()):
+            continue
+        name, paper = SCORES[table.name], expected(table, row)
+        metric = next((each for each in found.metrics if each.name == name), None)
+        if paper is None or metric is None or column.name not in metric.differences:
+            continue
+        change = metric.differences[column.name].span
+        figure = table.paper(row.against or "", name)
+        assert figure is not None
+        before, own = (metric.means[each].value for each in (found.names[0], column.name))
+        told, bound = verdict(paper, sign(change.low, change.high)), bounded(before, own, paper=figure.value)
+        return f"{told}, {bound}" if bound else told
+    return None
 
 
 def _trained(results: Path) -> list[Trained]:

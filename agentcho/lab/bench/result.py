@@ -16,7 +16,7 @@ from agentcho.audit.measurement import Frozen
 from agentcho.config import Bits, KvDtype
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import FEW, Spread, spread
-from agentcho.lab.yardstick import Words, judged
+from agentcho.lab.yardstick import Words, near
 
 Kind = Literal[
     "workflows",
@@ -144,9 +144,9 @@ class Result(Frozen):
         return self.model_copy(update={"figures": flows}), self.model_copy(update={"figures": rest})
 
     def words(self, subject: str, arm: str) -> Words:
-        """What an arm makes of the baseline's words."""
+        """What an arm makes of the baseline's words, by the divergence alone: nothing is scored here."""
         found = self.values(subject, arm, "kl")
-        return judged(found[0] if found else None)
+        return near(found[0] if found else None)
 
     def verdict(self, target: Target) -> str:
         """That of a target of this result; nothing is called met in fewer than `FEW` repeats."""

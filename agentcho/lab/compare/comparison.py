@@ -158,10 +158,14 @@ class Comparison(Frozen):
         return next((metric for metric in self.metrics if metric.binary), next(iter(self.metrics), None))
 
     def words(self, column: str) -> Words:
-        """What a column makes of the words of the first one: see `yardstick`. Scores that are no shares have a point
-        that nobody knows, and are left out."""
+        """What a column makes of the words of the first one: see `yardstick`. Only scores that are shares of games
+        have a point; without one, those whose means all lie between 0 and 1 count, such as the share of words that a
+        text covers. The others are left out."""
         held = self.fidelity.get(column)
-        off = [found.value for metric in self.metrics if metric.binary and (found := metric.differences.get(column))]
+        metrics = [metric for metric in self.metrics if metric.binary] or [
+            metric for metric in self.metrics if all(0 <= mean.value <= 1 for mean in metric.means.values())
+        ]
+        off = [found.value for metric in metrics if (found := metric.differences.get(column)) and found.games]
         return judged(None if held is None else held.kl, off)
 
     def verdict(self, column: str) -> str:

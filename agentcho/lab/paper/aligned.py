@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentcho.lab.paper.found import PaperFound, RowFound, Score, TableFound
-from agentcho.lab.paper.tables import TABLES, Row, Table
+from agentcho.lab.paper.found import PaperFound, RowFound, Score, TableFound, TimesFound
+from agentcho.lab.paper.tables import NAMED, TABLES, Row, Table
 from agentcho.lab.stats import holm
 
 NOT_MEASURED = "not measured"
+UNNAMED_SUBJECT = "parallel-debate"
 Shape = tuple[Any, ...]
 
 
@@ -26,7 +27,22 @@ def aligned(found: PaperFound) -> PaperFound:
     own = {table.name: table for table in found.tables}
     there = {_found_shape(row, table): row for table in found.tables for row in table.rows if row.left_out is None}
     tables = (_table(table, own.get(table.name), there) for table in TABLES if table.name in names)
-    return found.model_copy(update={"tables": tuple(tables)})
+    times = tuple(_times(each, found.games) for each in found.times)
+    return found.model_copy(update={"tables": tuple(tables), "times": times})
+
+
+def _times(found: TimesFound, games: int) -> TimesFound:
+    """Table 5 of an older file timed MADpar with names alone, and did not say so."""
+    subjects = {row.subject for row in found.rows}
+    if UNNAMED_SUBJECT not in subjects or NAMED in subjects:
+        return found
+    rows = tuple(
+        row.model_copy(update={"subject": NAMED}) if row.subject == UNNAMED_SUBJECT else row for row in found.rows
+    )
+    lacks = (
+        f"{NOT_MEASURED}, and `agentcho paper -n {games} --table {found.name}` measures it: {UNNAMED_SUBJECT}, whose "
+    )
+    return found.model_copy(update={"rows": rows, "notes": (*found.notes, lacks + "solvers have no names")})
 
 
 def _table(planned: Table, found: TableFound | None, there: Mapping[Shape, RowFound]) -> TableFound:

@@ -5,9 +5,10 @@ Does not know: how anything was measured, how it is shown.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.bench.arms import AUDIT
@@ -15,7 +16,7 @@ from agentcho.lab.paper.figures import GAIN, TIMES, Figure
 from agentcho.lab.paper.found import PaperFound, TableFound, Timed, TimesFound
 from agentcho.lab.paper.tables import COOPERATES, Name, Row, Table, table_named
 
-Verdict = Literal["reproduced", "reversed", "null", "no difference in both", "ours alone", "not measured"]
+Verdict = Literal["reproduced", "smaller", "null", "reversed", "ours alone", "no difference in both", "not measured"]
 Bound = Literal["", "at floor", "at ceiling"]
 Sign = Literal[-1, 0, 1]
 SCORES: dict[Name, str] = {
@@ -35,7 +36,8 @@ RULE = (
     "Reproduced: there in both, with the same sign; reversed: with the other; null: there in the paper, not here; "
     "ours alone: there here, not in the paper. At ceiling: the baseline and the row both score 95% or more, so that "
     "nothing could be seen; at floor: the baseline scores less than half of what it scores in the paper. Of times: "
-    "the interval of the ratio leaves out 1, and of Figure 4 the largest gain is the paper's"
+    "the interval of the ratio leaves out 1; of Figure 4 the largest gain is compared, and is smaller than the paper's "
+    "or not"
 )
 
 
@@ -60,13 +62,12 @@ def effects(found: PaperFound) -> tuple[Effect, ...]:
     return tuple(told)
 
 
-def counted(told: Sequence[Effect]) -> dict[str, int]:
-    """How many effects there are of each verdict, and how many of them at floor and at ceiling."""
-    found: dict[str, int] = {}
-    for effect in told:
-        for name in (effect.verdict, effect.bound):
-            if name:
-                found[name] = found.get(name, 0) + 1
+def counted(told: Sequence[Effect]) -> dict[Verdict, dict[Bound, int]]:
+    """How many effects there are of each verdict, and how many of these with each bound."""
+    found: dict[Verdict, dict[Bound, int]] = {}
+    for name in get_args(Verdict):
+        bounds = Counter(effect.bound for effect in told if effect.verdict == name)
+        found |= {name: dict(bounds)} if bounds else {}
     return found
 
 
@@ -83,7 +84,7 @@ def verdict(paper: Sign, ours: Sign) -> Verdict:
     return "null" if ours == 0 else "reproduced" if ours == paper else "reversed"
 
 
-def bounded(baseline: float, own: float, paper: float) -> Bound:
+def bounded(baseline: float, own: float, *, paper: float) -> Bound:
     """Whether our baseline and our row leave room for an effect, beside the paper's baseline."""
     if baseline >= CEILING and own >= CEILING:
         return "at ceiling"
@@ -128,7 +129,7 @@ def _of_table(table: Table, found: TableFound) -> Iterator[Effect]:
             continue
         span: Interval = score.difference.span
         told = verdict(_sign_of(before, own, table.games), sign(span.low, span.high))
-        bound = bounded(reference.mean.value, score.mean.value, before.value)
+        bound = bounded(reference.mean.value, score.mean.value, paper=before.value)
         yield Effect(called, row.label, name, change, score.difference.value, told, bound)
 
 
@@ -138,7 +139,7 @@ def _of_times(found: TimesFound) -> Iterator[Effect]:
     if found.name == "f4" and own:
         best = max(own, key=lambda row: row.seconds_ratio.middle)
         reached = best.seconds_ratio.middle
-        told: Verdict = "reproduced" if reached >= GAIN else "null"
+        told: Verdict = "reproduced" if reached >= GAIN else "smaller" if best.seconds_ratio.low > 1 else "null"
         yield Effect(called, f"{best.subject}, {AUDIT}", "end to end", GAIN, reached, told)
     for row in own if found.name == "5" else ():
         if row.subject in TIMES:

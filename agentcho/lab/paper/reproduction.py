@@ -29,7 +29,7 @@ from agentcho.lab.paper.modules import modules
 from agentcho.lab.paper.phases import Phases, Spent
 from agentcho.lab.paper.rows import Rows, World, column_of, digest
 from agentcho.lab.paper.sets import PUBLISHED, Data, Sets, texts
-from agentcho.lab.paper.tables import SETS, TABLES, Name, Row, Table, table_named
+from agentcho.lab.paper.tables import NAMED, SETS, TABLES, Name, Row, Table, table_named
 from agentcho.lab.paper.tabulated import Played, tabulated
 from agentcho.progress import counted
 from agentcho.records.environment import machine, sources, versions
@@ -49,6 +49,7 @@ TIMED: Mapping[str, tuple[Name, str]] = {
     "tree-of-thoughts": ("4", "ToT, baseline"),
     "debate": ("4", "MADiter, baseline"),
     "parallel-debate": ("4", "MADpar, baseline"),
+    NAMED: ("4", "MADpar with names, baseline"),
 }
 """On the words of which row's games a workflow is timed."""
 

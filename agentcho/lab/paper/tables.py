@@ -145,6 +145,8 @@ def _tuned(
 
 MATH_TOP_P = 0.95
 """The paper's Appendix E prints it for the workflows of its section 4; its section 3 prints a temperature alone."""
+NAMED = "parallel-debate, named"
+"""What times call MADpar whose solvers are told their names."""
 UNNAMED = {"names": False}
 """MADpar's agents are identical in the paper: one system prompt for all."""
 

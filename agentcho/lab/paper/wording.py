@@ -60,8 +60,11 @@ def grids(found: PaperFound) -> tuple[Grid, ...]:
 
 def summary(told: Sequence[Effect]) -> str:
     """How many of the paper's effects are here, in a line."""
-    counts = counted(told)
-    return f"of {many(len(told), 'effect')}: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+    parts = []
+    for name, bounds in counted(told).items():
+        within = ", ".join(f"{count} of them {bound}" for bound, count in bounds.items() if bound)
+        parts.append(f"{sum(bounds.values())} {name}{f' ({within})' if within else ''}")
+    return f"{many(len(told), 'effect')}: {', '.join(parts)}"
 
 
 def sampled(found: PaperFound) -> str:
