@@ -150,6 +150,7 @@ def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Ju
         *findings.leaks(scenario, judged.readings, judged.verdicts),
         *findings.of_the_run(subject, encoded=any(v.cones.records or not v.texts for v in judged.verdicts)),
         *findings.acts(scenario, games),
+        *findings.brought(subject, games),
         *findings.released(scenario, judged.releases, lines, games),
         *findings.blocked(scenario, judged.blockages, lines),
         *findings.called(scenario, judged.calls),

@@ -5,7 +5,7 @@ Does not know: how a verdict was found, earlier reports, suppressions.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
@@ -13,8 +13,9 @@ from typing import NamedTuple
 from agentcho.audit.calls import Called, GameCalls
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, Times, fingerprint
-from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS
+from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
 from agentcho.audit.verdict import GameVerdict, Reading, Share, line_of
+from agentcho.audit.wording import listed
 from agentcho.audit.words import GameWords
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, SCENARIO
@@ -233,6 +234,37 @@ def blocked(scenario: str, blockages: Iterable[Blockage], lines: Lines) -> list[
         shown = Shown(each.game, (-len(each.missing), each.game), (), (each.message,), place)
         evidence.setdefault(Who("AC008", each.reader), []).append(shown)
     return list(gathered(scenario, evidence))
+
+
+def brought(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
+    """AC020: user messages in a society of several agents that only one of them has brought. What an agent has said
+    something over stood in the prompt that it sent: so the lines of answers say who brought what, in records of every
+    version. The same words in another game of the society are the same message."""
+    if SOCIETY not in subject.environment:
+        return []
+    messages = {(game, entry.message.id): entry.message for game, entries in games.items() for entry in entries}
+    agents, senders = set[str](), defaultdict[tuple[str, str], set[str]](set)
+    for (game, _), said in messages.items():
+        if said.kind == "decode" and said.author is not None:
+            agents.add(said.author)
+            for read in (messages[game, id] for id in said.parents if (game, id) in messages):
+                senders[read.role, read.text].add(said.author)
+    alone = defaultdict[tuple[int, str], list[str]](list)
+    for (game, id), sent in messages.items():
+        by = senders[sent.role, sent.text]
+        if sent.author is None and _of_a_user(sent.role) and len(by) == 1 < len(agents):
+            alone[game, next(iter(by))].append(id)
+    evidence: Evidence = {}
+    for (game, agent), found in alone.items():
+        where = f" of game {game}" if len(games) > 1 else ""
+        shown = Shown(game, (-len(found), game), tuple(found), detail=listed(found) + where)
+        evidence.setdefault(Who("AC020", carrier=agent), []).extend([shown] * len(found))
+    return list(gathered(subject.scenario, evidence))
+
+
+def _of_a_user(role: str) -> bool:
+    """Whether a message of no agent is what a user said, or a part of that."""
+    return role in ("user", "user-begin", "part", "user-end")
 
 
 def of_the_run(subject: Subject, encoded: bool = True) -> list[Finding]:

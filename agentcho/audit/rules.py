@@ -297,6 +297,21 @@ _ALL = (
         ),
         doubt="of {times:message} it cannot be told how much they tell",
     ),
+    Rule(
+        code="AC020",
+        level="note",
+        title="user messages of one agent alone",
+        subject="run",
+        meaning=(
+            "In a society of a server, user messages are for all of it by rule. These stood in the prompts of one "
+            "agent alone, as a brief does that is meant for nobody else."
+        ),
+        sentence="{carrier} alone brought {times:user message} that others may read: {detail}",
+        advice=(
+            "Nothing, if others may read them. Else have them private to who sends them: serve with "
+            "`--user-messages private`, or send the header `x-agentcho-user-messages: private`."
+        ),
+    ),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in _ALL})

@@ -24,6 +24,8 @@ from agentcho.records.transcript import Entry
 LIMITS = "limits"
 MARKERS = "engine markers"
 CLIENTS = "one client for"
+SOCIETY = "society of"
+"""There in runs that are societies of a server."""
 
 
 def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> Subject:
@@ -36,6 +38,8 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> S
         environment |= {LIMITS: ", ".join(limits)}
     if shared := sorted({name for names in info.clients.values() if len(names) > 1 for name in names}):
         environment |= {CLIENTS: ", ".join(shared)}
+    if info.asked == "serve" and {"tenant", "society"} <= info.options.keys():
+        environment |= {SOCIETY: "agentcho serve"}
     if config.part is not None:
         environment |= {"part": config.part}
     return _subject(

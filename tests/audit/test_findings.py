@@ -10,7 +10,7 @@ import pytest
 from agentcho.audit import RULES, AuditReport, read_report
 from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
-from agentcho.audit.subject import LIMITS
+from agentcho.audit.subject import LIMITS, SOCIETY
 from agentcho.errors import RecordBroken
 from agentcho.flow.views import Act, After
 
@@ -228,6 +228,38 @@ def test_a_limit_counts_private_words_and_is_a_warning_where_a_claim_is_made() -
     assert not found(audited(clean(), leakage="enforce"), "AC006")
 
 
+def asked(game: int, *prompts: tuple[str, list[str]]) -> Talk:
+    """A game of a society on a server: each agent says something over the user messages of its prompt, by their
+    words."""
+    talk, there = Talk(game), dict[str, int]()
+    for number, (agent, prompt) in enumerate(prompts):
+        for words in prompt:
+            if words not in there:
+                id = f"scenario.{len(there)}"
+                there[words] = talk.say(id, "everyone", author=None, kind="prefill", text=words, caller=agent)
+        talk.say(f"{agent}.{number}", "everyone", [there[words] for words in prompt])
+    return talk
+
+
+SERVED = {SOCIETY: "agentcho serve"}
+
+
+def test_user_messages_that_one_agent_alone_brought_are_named() -> None:
+    talk = asked(0, ("ann", ["price?", "brief of ann"]), ("bob", ["price?"]), ("ann", ["price?", "brief of ann", "go"]))
+    [note] = found(audited(talk, environment=SERVED), "AC020")
+    assert (note.level, note.carrier, note.secrets, note.edges) == ("note", "ann", ("scenario.1", "scenario.2"), 2)
+    assert note.message == "ann alone brought 2 user messages that others may read: scenario.1 and scenario.2"
+    assert not found(audited(talk), "AC020"), "a scenario's own messages are what it says"
+    assert not found(audited(asked(0, ("ann", ["price?", "brief"])), environment=SERVED), "AC020")
+
+
+def test_what_another_agent_brought_in_another_game_of_the_society_is_nobodys_alone() -> None:
+    talks = asked(0, ("ann", ["price?", "brief"])), asked(1, ("bob", ["price?"]), ("ann", ["brief"]))
+    [note] = found(audited(*talks, environment=SERVED), "AC020")
+    assert (note.carrier, note.games) == ("ann", 2)
+    assert "scenario.1 of game" in note.message
+
+
 def test_acting_on_hidden_words_is_a_warning_at_its_line() -> None:
     talk = Talk()
     talk.say("alice.0", ["alice"])
@@ -292,8 +324,7 @@ def test_a_report_is_its_json(tmp_path: Path) -> None:
         read_report(tmp_path / "none.json")
 
 
-def test_rules_have_the_levels_that_the_report_uses() -> None:
+def test_a_rule_keeps_its_level() -> None:
     levels = {"error": (1, 2, 3, 4, 12, 13), "warning": (5, 6, 9, 10, 14, 15, 17, 18), "note": (7, 8, 11, 16)}
-    assert {id: rule.level for id, rule in RULES.items()} == {
-        f"AC{n:03}": level for level, numbers in levels.items() for n in numbers
-    }
+    kept = {f"AC{n:03}": level for level, numbers in levels.items() for n in numbers}
+    assert {code: RULES[code].level for code in kept} == kept

@@ -18,7 +18,18 @@ from agentcho.flow.labels import EncodingRecord
 from agentcho.records import record as record_file
 from agentcho.records.transcript import Entry
 from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Quoted, ServedMode, Tool, ToolCall, Tools, Usage
+from agentcho.serve.request import (
+    Answers,
+    Caller,
+    ChatRequest,
+    Quoted,
+    ServedMode,
+    Sharing,
+    Tool,
+    ToolCall,
+    Tools,
+    Usage,
+)
 from agentcho.serve.sharing.society import Keeping
 from agentcho.serve.sharing.talk import UNREAD
 from agentcho.testing import FakeEngine
@@ -257,6 +268,43 @@ def test_a_report_says_where_one_client_spoke_for_several_agents(
     shown = StringIO()
     show_audit(report, "plain", shown)
     assert ("AC011  one client spoke for ann, bob" in shown.getvalue()) == told
+
+
+@pytest.mark.parametrize("setting", ["shared", "private"])
+def test_a_report_names_user_messages_that_one_agent_alone_brought(setting: Sharing, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, user_messages=setting) as at:
+            for who, limit in ((ANN, 30), (BOB, 40), (ANN, 30)):
+                brief = user(f"You are {who.agent}. Your limit is {limit}.")
+                await at.ask(user("Agree on a price."), brief, who=who, max_tokens=4)
+
+    play(body)
+    report = audit_run(saved(tmp_path))
+    found = {finding.carrier: finding for finding in report.findings if finding.rule == "AC020"}
+    assert (report.conclusion, report.exit_code("error")) == ("clean", 0)
+    if setting == "private":
+        assert not found
+        return
+    texts = {entry.message.id: entry.message.text for entry in entries(tmp_path)}
+    assert {name: [texts[id] for id in each.secrets] for name, each in found.items()} == {
+        "ann": ["You are ann. Your limit is 30."],
+        "bob": ["You are bob. Your limit is 40."],
+    }
+    assert all(each.level == "note" and each.secrets[0] in each.message for each in found.values())
+    shown = StringIO()
+    show_audit(report, "plain", shown)
+    told = " ".join(shown.getvalue().split())
+    assert f"AC020 ann alone brought 1 user message that others may read: {found['ann'].secrets[0]}" in told
+
+
+def test_where_one_agent_is_alone_no_user_message_is_named(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            for _ in range(2):
+                await at.ask(user("Agree on a price."), who=ANN, max_tokens=4)
+
+    play(body)
+    assert not [finding for finding in audit_run(saved(tmp_path)).findings if finding.rule == "AC020"]
 
 
 def test_of_a_client_with_ever_new_agents_the_first_are_named_and_that_there_are_others(
