@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -71,7 +71,16 @@ def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> 
     begun = defaultdict[tuple[int, int], list[CallLine]](list)
     for line in begun_lines(run.path / CALLS):
         begun[line.game, line.attempt].append(line)
-    return audit_entries(of_run(run, games, seal), games, seal, models=run.info.models, begun=begun)
+    subject, models = of_run(run, games, seal), run.info.models
+    return audit_entries(subject, games, seal, models=models, begun=begun, side_by_side=_side_by_side(run, games))
+
+
+def _side_by_side(run: SavedRun, games: Collection[int]) -> frozenset[int]:
+    """The games in which messages were said side by side in one place, or of which it is not known. Of a society on a
+    server it is not asked: who asks for what and when, its clients decide."""
+    overs = {} if run.info.clients else run.finished()
+    told = {game for game, over in overs.items() if not over.raced and not over.failed}
+    return frozenset() if run.info.clients else frozenset(games) - told
 
 
 def audit_entries(
@@ -81,9 +90,10 @@ def audit_entries(
     planned: Planned = PLAYED,
     models: Models = LOCAL,
     begun: BegunLines = MappingProxyType({}),
+    side_by_side: Container[int] = frozenset(),
 ) -> AuditReport:
-    """Audit transcripts by game, of a run with these models, in which calls of tools were `begun`. Reads nothing but
-    its arguments."""
+    """Audit transcripts by game, of a run with these models, in which calls of tools were `begun`, and in some games
+    messages were said `side_by_side`. Reads nothing but its arguments."""
     judged = _judge(subject, games, seal, planned, models, begun)
     readings = judged.readings
     unclean = tuple(reading.edge for reading in readings if reading.edge.verdict != "clean")
@@ -94,7 +104,7 @@ def audit_entries(
         reasons=(),
         readers=tables.by_reader(subject.agents, readings),
         matrix=tables.matrix(readings),
-        findings=tuple(_findings(subject, games, judged)),
+        findings=tuple(_findings(subject, games, judged, side_by_side)),
         edges=unclean,
         clean_edges=len(readings) - len(unclean),
         blockages=judged.blockages,
@@ -141,7 +151,9 @@ def _judge(
     )
 
 
-def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Judged) -> list[Finding]:
+def _findings(
+    subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Judged, side_by_side: Container[int]
+) -> list[Finding]:
     scenario = subject.scenario
     lines: dict[tuple[int, str], Place | None] = {}
     for verdict in judged.verdicts:
@@ -151,6 +163,7 @@ def _findings(subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Ju
         *findings.of_the_run(subject, encoded=any(v.cones.records or not v.texts for v in judged.verdicts)),
         *findings.acts(scenario, games),
         *findings.brought(subject, games),
+        *findings.ordered(scenario, subject.agents, games, side_by_side),
         *findings.released(scenario, judged.releases, lines, games),
         *findings.blocked(scenario, judged.blockages, lines),
         *findings.called(scenario, judged.calls),

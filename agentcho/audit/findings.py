@@ -6,10 +6,11 @@ Does not know: how a verdict was found, earlier reports, suppressions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
+from agentcho.audit import order
 from agentcho.audit.calls import Called, GameCalls
 from agentcho.audit.report import Blockage, Finding, Place, Release, Subject, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, Times, fingerprint
@@ -19,7 +20,7 @@ from agentcho.audit.wording import listed
 from agentcho.audit.words import GameWords
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, SCENARIO
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import Entry, by_attempt
 
 LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "positional": "AC003", "unlabelled": "AC004"}
 
@@ -140,6 +141,30 @@ def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
                 shown = Shown(game, (game,), secrets, (entry.message.id, *secrets[:1]), place)
                 evidence.setdefault(who, []).append(shown)
     return list(gathered(scenario, evidence))
+
+
+def ordered(
+    scenario: str, agents: Iterable[str], games: Mapping[int, Sequence[Entry]], side_by_side: Container[int]
+) -> list[Finding]:
+    """AC019: what the order of messages tells `agents`. Of games that do not say what was awaited it is said where
+    messages were said `side_by_side` there."""
+    evidence: Evidence = {}
+    unknown: Evidence = {}
+    for game, entries in games.items():
+        for said in by_attempt(entries):
+            if not order.known(said):
+                if game in side_by_side and order.overlapped(said):
+                    shown = Shown(game, (game,), detail="the record does not say what was awaited")
+                    unknown.setdefault(Who("AC019"), []).append(shown)
+                continue
+            lines = {entry.message.id: entry for entry in said}
+            for told in order.raced(said, agents):
+                entry = lines[told.message]
+                who = Who("AC019", told.reader, told.owner, entry.message.author or SCENARIO)
+                rank, path = (-len(told.secrets), game), (told.message, told.secrets[0])
+                shown = Shown(game, rank, told.secrets, path, line_of(entry.act.where))
+                evidence.setdefault(who, []).append(shown)
+    return [*gathered(scenario, evidence), *gathered(scenario, unknown, of_run=True)]
 
 
 def released(

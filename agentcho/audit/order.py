@@ -41,6 +41,13 @@ def known(entries: Iterable[Entry]) -> bool:
     return all(entry.act.after is not None for entry in entries)
 
 
+def overlapped(entries: Iterable[Entry]) -> bool:
+    """Whether some message was asked for before another one, asked for earlier, had ended; or it is not known."""
+    spoken = [entry.usage for entry in entries if entry.message.kind == "decode"]
+    times = sorted((usage.at, usage.at + usage.seconds) for usage in spoken if usage.at is not None)
+    return len(times) < len(spoken) or any(one[1] > other[0] for one, other in pairwise(times))
+
+
 def raced(entries: Sequence[Entry], readers: Iterable[str]) -> Iterator[Raced]:
     """Of one attempt at a game, by the messages whose places tell something. `entries` are all of it."""
     yield from _Level(entries, list(range(len(entries))), 0).raced(sorted(readers))

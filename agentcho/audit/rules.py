@@ -47,6 +47,7 @@ class Rule:
         headline: The word of a report in which a finding of this rule stands. Errors have one, and no others.
         learner: Who can learn the owner's secret, as a headline of leaks says it.
         doubt: The reason why an audit with such a finding is inconclusive where no error stands. Empty: it is none.
+        beside: What a headline adds that says CLEAN, where such a finding stands. Empty: nothing.
         ledger: The list of a report that has each case; a terminal shows the list's counts in place of the findings.
     """
 
@@ -62,6 +63,7 @@ class Rule:
     headline: Word | None = None
     learner: str = "{reader}"
     doubt: str = ""
+    beside: str = ""
     ledger: Ledger | None = None
 
 
@@ -296,6 +298,26 @@ _ALL = (
             "Play the run again; a transcript that was edited, cut or written by another version can prove nothing."
         ),
         doubt="of {times:message} it cannot be told how much they tell",
+    ),
+    Rule(
+        code="AC019",
+        level="warning",
+        title="order tells hidden lengths",
+        subject="reader",
+        meaning=(
+            "Messages raced: which of them came out first depends on how long messages were that not all of their "
+            "readers may read. Keys and values are not concerned."
+        ),
+        sentence=(
+            "{reader} can tell how long private messages of {owner} were from where messages of {carrier} stand among "
+            "others: {times:message}"
+        ),
+        of_run=("it cannot be told what the order of messages tells: messages were said side by side, and {detail}"),
+        advice=(
+            "Let the agents play in lockstep (game.lockstep, or agentcho.run(..., lockstep=True)), or fix the order: "
+            "by a round (game.together), or by awaiting one message before the next is asked for."
+        ),
+        beside="the order of messages can tell how long private ones were",
     ),
     Rule(
         code="AC020",

@@ -1,13 +1,23 @@
-"""Who can tell from the order of messages how long private ones were, in lines that are written by hand."""
+"""Who can tell from the order of messages how long private ones were: lines written by hand, and records."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from agentcho.audit import order
+import agentcho
+from agentcho import Agent
+from agentcho.audit import AuditReport, audit_run, order
 from agentcho.audit.order import Raced
+from agentcho.audit.report import Finding
+from agentcho.audit.wording import headline
 from agentcho.flow.views import Act, Move
+from agentcho.records.names import TRANSCRIPT
+from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
+from agentcho.testing import FakeEngine
 
 from .transcripts import Talk
 
@@ -64,3 +74,64 @@ def test_many_messages_one_by_one_are_not_compared(many: int, monkeypatch: pytes
     monkeypatch.delattr(order._Level, "_compared")
     said = [(f"bob.{n}", "everyone", Act(after=(f"bob.{n - 1}",) if n else ())) for n in range(many)]
     assert not list(order.raced(lines(*said), ["alice"]))
+
+
+# -- recorded runs -----------------------------------------------------------------------------------------
+
+
+class Plans(Agent):
+    """Thinks in private, and then says the same to everyone whatever it thought."""
+
+    async def run(self) -> None:
+        await self.think(max_tokens=5)
+        await self.tell("I am ready.", to="everyone")
+
+
+class Talks(Agent):
+    """Speaks again and again."""
+
+    async def run(self) -> None:
+        for _ in range(4):
+            await self.say(to="everyone", max_tokens=2)
+
+
+def played(out: Path, *agents: Agent, lockstep: bool = False) -> SavedRun:
+    """A recorded run of these agents, side by side."""
+    how = {"deterministic": True, "display": "none"}
+    over = agentcho.run(*agents, engine=FakeEngine(), out=out, lockstep=lockstep, **how)
+    assert over.record is not None
+    return SavedRun(over.record)
+
+
+def ordered(report: AuditReport) -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule == "AC019"]
+
+
+def test_agents_side_by_side_are_named_and_in_lockstep_they_are_not(tmp_path: Path) -> None:
+    report = audit_run(played(tmp_path, Plans("alice"), Talks("bob")))
+    [finding] = ordered(report)
+    assert (finding.level, finding.reader, finding.owner, finding.carrier) == ("warning", "bob", "alice", "alice")
+    assert (finding.secrets, finding.path, finding.edges) == (("alice.0",), ("alice.1", "alice.0"), 1)
+    assert finding.place is not None
+    assert finding.place.file.endswith("test_order.py")
+    said = "no agent reads what is not for it; the order of messages can tell how long private ones were"
+    assert headline(report) == ("CLEAN", said)
+    assert (report.exit_code("error"), report.exit_code("warning")) == (0, 1)
+    beside = audit_run(played(tmp_path, Plans("alice"), Talks("bob"), lockstep=True))
+    assert {finding.rule for finding in beside.findings} == {"AC007", "AC008"}
+    assert headline(beside).sentence == "no agent reads what is not for it"
+
+
+@pytest.mark.parametrize("raced", [True, False])
+def test_an_earlier_record_cannot_tell_where_messages_were_side_by_side(tmp_path: Path, raced: bool) -> None:
+    run = played(tmp_path, *((Plans("alice"), Talks("bob")) if raced else (Talks("bob"),)))
+    lines = [json.loads(line) for line in (run.path / TRANSCRIPT).read_text().splitlines()]
+    for line in lines:
+        assert line["act"].pop("after") is not None
+    (run.path / TRANSCRIPT).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = ordered(audit_run(SavedRun(run.path)))
+    said = (
+        "it cannot be told what the order of messages tells: messages were said side by side, and the record does not "
+        "say what was awaited"
+    )
+    assert [finding.message for finding in found] == [said] * raced

@@ -57,3 +57,9 @@ def test_memories() -> None:
     assert summaries
     assert summing[-1].parents[0] in summaries
     assert max(len(m.parents) for m in summing) <= 9 < len(said) // 2
+
+
+def test_a_meeting_in_lockstep() -> None:
+    outcome, entries = played("lockstep")
+    assert outcome["order"] == ["ann", "bob", "ann", "bob"]
+    assert len({entry.message.id for entry in entries if entry.message.audience.members is not None}) == 8
