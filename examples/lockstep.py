@@ -22,4 +22,4 @@ class Meeting(agentcho.Scenario):
 
     async def play(self, game: agentcho.Game) -> Outcome:
         await game.lockstep(game.cast(Planner, "ann"), game.cast(Planner, "bob"))
-        return self.Outcome(order=tuple(m.author for m in game.said if m.audience.members is None))
+        return self.Outcome(order=tuple(m.author for m in game.said if m.author and m.audience.members is None))

@@ -72,8 +72,8 @@ def headline(report: AuditReport) -> Headline:
     if report.conclusion == "texts-clean":
         return Headline("TEXTS CLEAN", "views held; what that server's caches keep was not seen")
     planned = ", as the resolver plans it" if report.subject.planned else ""
-    standing = {finding.rule for finding in report.findings if stands(finding)}
-    beside = "".join(f"; {rule.beside}" for rule in RULES.values() if rule.beside and rule.code in standing)
+    there = {finding.rule for finding in report.findings if stands(finding)}
+    beside = "".join(f"; {rule.beside}" for rule in RULES.values() if rule.beside and rule.code in there)
     return Headline("CLEAN", f"no agent reads what is not for it{planned}{beside}")
 
 

@@ -97,8 +97,7 @@ class Talks(Agent):
 
 def played(out: Path, *agents: Agent, lockstep: bool = False) -> SavedRun:
     """A recorded run of these agents, side by side."""
-    how = {"deterministic": True, "display": "none"}
-    over = agentcho.run(*agents, engine=FakeEngine(), out=out, lockstep=lockstep, **how)
+    over = agentcho.run(*agents, engine=FakeEngine(), out=out, lockstep=lockstep, deterministic=True, display="none")
     assert over.record is not None
     return SavedRun(over.record)
 
