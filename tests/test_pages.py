@@ -7,14 +7,12 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from statistics import median
 
 import pytest
 
 from agentcho.cli import main
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
-from agentcho.lab.bench.result import read_result
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.leaks.result import read_leaks
 from agentcho.tasks import task_set
@@ -143,24 +141,6 @@ def question(tasks: TaskSet, number: int) -> str:
     return task.question
 
 
-def test_the_readme_says_the_cost_of_enforcing_that_was_measured() -> None:
-    """Medians of first tokens, enforce over audit: the range of what was timed at full length, and of the agents."""
-    told = " ".join((DOCS.parent / "README.md").read_text().split())
-    for what, files in (
-        ("{} to {} times as long as under `audit`", ("bench-first", "bench-first-traces")),
-        ("{} to {} times in parallel debates", ("bench-agents",)),
-    ):
-        ratios = [ratio for file in files for ratio in _enforcing(file)]
-        assert what.format(f"{min(ratios):.2f}", f"{max(ratios):.2f}") in told
-
-
-def _enforcing(file: str) -> list[float]:
-    figures = read_result(DOCS / f"results/{file}.json").figures
-    first = {(one.subject, one.arm): median(one.values["ttft"]) for one in figures}
-    arms = "choreographed:enforce", "choreographed:audit"
-    return [took / first[subject, arms[1]] for (subject, arm), took in first.items() if arm == arms[0]]
-
-
 def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
     """As many as it says, in each kind and by each way of reusing what authors encoded; no more of the rest."""
     found = [read_leaks(DOCS / "results" / file) for file in ("leaks.json", "leaks-earlier.json")]
@@ -175,4 +155,5 @@ def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
     attacks = {row.attack for row in rows if row.way == "audience" and row.verdict == "no more than the text"}
     assert {row.verdict for row in rows if row.way == "audience" and row.attack in attacks} == {"no more than the text"}
     assert len(attacks) == 4
-    assert "none of four attacks told more than the sentence's text" in told
+    assert {each.sentence for each in found} == {"forced"}
+    assert "none of four attacks told more than the sentence's text, and none could: the sentence is forced" in told

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcho.display.sheet import Sheet
-from agentcho.lab.leaks.result import LCGUARD, Cost, LeaksResult, Row, Secrets
+from agentcho.lab.leaks.result import Cost, LeaksResult, Row, Secrets
 
 HEADS = ("whole secrets (95%)", "chance", "symbols", "chance", "bits (95%)", "of", "p", "beside the text", "verdict")
 
@@ -19,9 +19,6 @@ def sheets(found: LeaksResult) -> Iterator[Sheet]:
         rows = tuple(_row(row) for row in found.rows if row.kind == secrets.kind)
         yield Sheet(_title(found, secrets), ("", "", *HEADS), rows, words=2)
     yield Sheet("first tokens, of a game of random words", ("", "milliseconds"), tuple(map(_cost, found.costs)))
-    low, high = LCGUARD
-    said = f"{low} to {high} of attacks succeed under LCGuard (arXiv 2605.22786): another model, other secrets"
-    yield Sheet("beside these", ("", ""), (("", said),))
 
 
 def _title(found: LeaksResult, of: Secrets) -> str:

@@ -40,7 +40,7 @@ def test_the_tables_say_what_was_found_and_what_was_not_tried() -> None:
     assert next(line for line in lines if line[:2] == ["author", "asked"])[-1] == "inconclusive"
     assert any(line[-5:] == ["no", "more", "than", "the", "text"] for line in lines if line[:1] == ["audience"])
     assert "25.0" in text, "milliseconds"
-    assert "0.205 to 0.216" in text
+    assert "LCGuard" not in text
 
 
 def test_the_page_has_a_section_where_there_is_a_file_and_is_as_it_was_where_there_is_none(tmp_path: Path) -> None:
@@ -51,10 +51,21 @@ def test_the_page_has_a_section_where_there_is_a_file_and_is_as_it_was_where_the
     assert "| author | linear | 200 of 200 (98% to 100%) |" in made
     assert "| author | asked | | | | | | | inconclusive: not tried: nobody was there |" in made
     assert "- **audience: no more than the text.**" in made
-    begin, end = made.index("\n## What a public sentence"), made.index("another model and other secrets.")
-    assert "\n\n\n" not in made[begin:end]
-    kept = made[:begin] + made[made.index("no finding of statistics.\n") + len("no finding of statistics.\n") :]
-    assert kept.split() == without.split()
+    assert "These words are forced" in made
+    begin = made.index("\n## What a public sentence")
+    section = made[begin:].split("\n## ")[1]
+    assert "\n\n\n" not in made[begin:]
+    assert made.replace("\n## " + section, "").split() == without.split()
+
+
+def test_of_the_models_own_words_it_is_said_that_these_may_tell(tmp_path: Path) -> None:
+    (tmp_path / "leaks-natural.json").write_text(result().model_copy(update={"sentence": "natural"}).model_dump_json())
+    made = page(tmp_path)
+    assert "## What a public sentence gives away, in the model's own words\n" in made
+    assert "### Codes, in the model's own words: 4 symbols" in made
+    assert "its words may tell the secret by themselves" in made
+    assert "Codes: 1 different sentences of 800." in made
+    assert "These words are forced" not in made
 
 
 def test_a_run_after_earlier_sentences_has_a_section_of_its_own(tmp_path: Path) -> None:

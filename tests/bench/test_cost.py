@@ -1,18 +1,16 @@
-"""What safety costs: ratios made within a repeat, a table, and the sentence of the README."""
+"""What safety costs: ratios made within a repeat, and a table."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from agentcho.lab.bench.result import Result
-from tools.bench.cost import ARMS, rows, sentence
+from tools.bench.cost import ARMS, rows
 from tools.bench.tables import table
-from tools.pages.speed import BEGIN, END, page, with_sentence
+from tools.pages.speed import page
 
 from .conftest import Values, result
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
 SECONDS = {"debate": (1.0, 1.2, 2.0, 3.0), "tree-of-thoughts": (2.0, 2.0, 8.0, 9.0)}
 
 
@@ -40,20 +38,3 @@ def test_the_page_has_one_table_of_it(tmp_path: Path) -> None:
     assert "## What enforcing costs, and what `--deterministic` costs: understudy, float32\n" in written
     assert "| debate | first token | 0.100 s | 1.20 | 1.50 | 2.00 | 2.50 |\n" in written
     assert "\n\n\n" not in written
-
-
-def test_the_sentence_has_the_least_and_the_most_of_whole_workflows(tmp_path: Path) -> None:
-    told = sentence(measured())
-    assert told.startswith("Measured on a CPU with understudy in float32, 2 workflows from beginning to end:")
-    assert "enforcing took 1.00 to 1.20 times" in told
-    assert "`--deterministic` took 2.50 to 4.50 times" in told
-    (tmp_path / "bench-cost.json").write_text(measured().model_dump_json())
-    once = with_sentence(f"before\n{BEGIN}\nold\nwords\n{END}\nafter", tmp_path)
-    assert once.split() == f"before {BEGIN} {told} {END} after".split()
-    assert with_sentence(once, tmp_path) == once
-
-
-def test_the_readme_says_what_was_measured_and_nothing_where_nothing_was(tmp_path: Path) -> None:
-    assert README.count(f"{BEGIN}\n") == README.count(f"{END}\n") == 1
-    assert with_sentence(README, ROOT / "docs/results") == README
-    assert f"{BEGIN}\n{END}" in with_sentence(README, tmp_path)

@@ -1,4 +1,4 @@
-"""The cost of enforcement, and of the deterministic profile beside the fast one: one table, and one sentence.
+"""The cost of enforcement, and of the deterministic profile beside the fast one: one table.
 
 Does not know: engines, how arms take turns, files.
 """
@@ -43,22 +43,3 @@ def rows(result: Result) -> Iterator[tuple[str, ...]]:
             seconds = f"{result.spread(subject, AUDIT, measured).shown(3)} s"
             ratios = (result.ratio([subject], *ratio, measured).shown() for ratio in RATIOS.values())
             yield (subject if measured == "ttft" else "", name, seconds, *ratios)
-
-
-def sentence(result: Result) -> str:
-    """The README's sentence about whole workflows."""
-    machine = "a CPU" if result.device == "cpu" else "a GPU"
-    model = f"{result.model.removeprefix('shape:')} in {result.numbers}"
-    enforced, exact = _range(result, ENFORCED), _range(result, EXACT_ENFORCE)
-    return (
-        f"Measured on {machine} with {model}, {len(result.subjects)} workflows from beginning to end: enforcing took "
-        f"{enforced} times as long as `audit`, and `--deterministic` took {exact} times as long as the fast profile "
-        "under `enforce` ([docs/speed.md](docs/speed.md))."
-    )
-
-
-def _range(result: Result, ratio: Ratio) -> str:
-    """The range of the workflows' medians."""
-    middles = [result.ratio([subject], *ratio, "seconds").middle for subject in result.subjects]
-    low, high = f"{min(middles):.2f}", f"{max(middles):.2f}"
-    return low if low == high else f"{low} to {high}"

@@ -81,12 +81,13 @@ IN_README = frozenset(
         "bench-agents",
         "bench-cost",
         "bench-first",
-        "bench-first-traces",
+        "bench-first-merge",
         "bench-six",
         "bench-whole",
         "leaks",
         "leaks-earlier",
         "leaks-natural",
+        "paper",
     }
 )
 """The results whose figures the README has."""

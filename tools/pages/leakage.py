@@ -16,8 +16,9 @@ from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
 from agentcho.flow.sights import MEANING, SIGHTS, Sight
-from agentcho.lab.leaks.result import LCGUARD, read_leaks
+from agentcho.lab.leaks.result import read_leaks
 from agentcho.lab.stats import ratios
+from tools.pages.costs import slower
 from tools.pages.render import render, write
 
 COMMAND = "agentcho audit prisoners-dilemma --measure --games 60 --seed 1"
@@ -30,7 +31,7 @@ TUNED = tuple(
 )
 """Audits of a model, and of the same one trained to say what the baseline says."""
 ARMS = ("reuse", "enforce", "plain")
-GIVEN = ("leaks.json", "leaks-earlier.json")
+GIVEN = ("leaks.json", "leaks-natural.json", "leaks-earlier.json")
 """What a public sentence gives away: alone, and after others, by which some ways of reading learn."""
 BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
 
@@ -49,7 +50,7 @@ def page(results: Path) -> str:
         named=_named,
         benches=benches,
         attacked=[read_leaks(results / file) for file in GIVEN if (results / file).is_file()],
-        lcguard=LCGUARD,
+        slower=slower(results),
         small=_small,
         mutants=mutants and mutants["mutants"],
         broken_at=mutants and mutants["commit"],

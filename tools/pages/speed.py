@@ -1,4 +1,4 @@
-"""The page on speed, that of all its tables and their pictures, and the README's sentence on what safety costs, from
+"""The page on speed, that of all its tables and their pictures, and the README's sentences on both, from
 result files: `python -m tools.pages.speed docs/results docs/speed.md README.md`.
 
 Does not know: how a result was found.
@@ -6,8 +6,6 @@ Does not know: how a result was found.
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +23,8 @@ from agentcho.lab.stats import Spread
 from tools.bench import PROGRAM, cost, society
 from tools.bench.tables import TALK, beside, shown, talk_row
 from tools.bench.targets import Judged, with_targets
+from tools.pages.costs import TABLE, first_screen, gains, least, sentence, slower, timed, wrapped
+from tools.pages.marks import put
 from tools.pages.render import arguments, render, rewrite
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth")
@@ -46,8 +46,8 @@ ORDER: tuple[Kind, ...] = (
     "peers",
 )
 
-BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
-"""The marks around a sentence of the README."""
+SPEED, COST = "speed", "cost"
+"""What is marked in the README."""
 
 
 STOCK = {GENERATE: "stock `generate` with caches kept by hand", CONTINUOUS: "transformers' continuous batching"}
@@ -73,14 +73,20 @@ def summary(results: Path) -> str:
     flows = [result for result in found if result.bench == "workflows" and result.sweep is None]
     flows.sort(key=lambda result: result.stepwise)
     whole = [result for result in flows if result.stepwise]
-    first = [result for result in flows if not result.stepwise]  # of texts at full length
     found_in = dict.fromkeys(family(subject) for result in flows for subject in result.subjects)
     names = sorted(found_in, key=lambda name: name.startswith(TRACE))
-    gains = [
+    table = timed(results, TABLE)
+
+    def gain(flows: Sequence[Result], name: str, what: str) -> tuple[str, str] | None:
+        rows = () if name.startswith(TRACE) else table
+        audit, enforce = ([*gains(flows, rows, name, arm, what)] for arm in (AUDIT, ENFORCE))
+        return (least(audit).shown(), least(enforce).shown()) if audit and enforce else None
+
+    gained = [
         Gain(
             name,
-            _gain(first, name, "ttft") or _gain(whole, name, "ttft") or NOWHERE,
-            _gain(whole, name, "seconds") or NOWHERE,
+            gain(flows, name, "ttft") or NOWHERE,
+            gain(whole, name, "seconds") or NOWHERE,
             _said(name, flows, elsewhere),
         )
         for name in names
@@ -88,7 +94,7 @@ def summary(results: Path) -> str:
     measured = [
         f"{result.model.removeprefix('shape:')} over texts {result.scale:g} times as long"
         for result in whole
-        if any(_gain([result], name, "seconds") for name in names if not name.startswith(TRACE))
+        if any(BASELINE in result.arms and not name.startswith(TRACE) for name in map(family, result.subjects))
     ]
     small = [name for name in names if name.startswith(TRACE)]
     rooms = [
@@ -97,31 +103,15 @@ def summary(results: Path) -> str:
         if result.bench == "room"
         for subject in result.chosen(ENFORCE, BASELINE)
     ]
-    more = {"stock": [*_stock(flows)], "rooms": rooms, "debates": [*_debates(swept)], "whole": measured, "small": small}
-    return render("speed", gains=gains, **more)
-
-
-def _gain(flows: Sequence[Result], name: str, what: str) -> tuple[str, str] | None:
-    """Baseline over both of our ways, in the result in which it is least; None: not measured."""
-    audit, enforce = ([*_least(flows, name, arm, what)] for arm in (AUDIT, ENFORCE))
-    return (_lesser(audit).shown(), _lesser(enforce).shown()) if audit and enforce else None
-
-
-def _least(flows: Iterable[Result], name: str, arm: str, what: str) -> Iterator[Spread]:
-    """Of each result that has it, on the lesser of the two kinds of prompts; all recorded workflows of one file
-    together."""
-    for result in flows:
-        there = [
-            each for each in result.chosen(BASELINE, arm) if family(each) == name and result.values(each, arm, what)
-        ]
-        kinds = [[each for each in there if each.endswith(UNNAMED) is unnamed] for unnamed in (False, True)]
-        both = [result.ratio(each, BASELINE, arm, what) for each in kinds if each]
-        if both:
-            yield _lesser(both)
-
-
-def _lesser(ratios: Sequence[Spread]) -> Spread:
-    return min(ratios, key=lambda each: each.middle)
+    more = {
+        "slower": slower(results),
+        "stock": [*_stock(flows)],
+        "rooms": rooms,
+        "debates": [*_debates(swept)],
+        "whole": measured,
+        "small": small,
+    }
+    return render("speed", gains=gained, **more)
 
 
 def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
@@ -219,11 +209,10 @@ def draw(results: Path, folder: Path) -> None:
             plot_result(result, folder / f"{name}.png")
 
 
-def with_sentence(readme: str, results: Path) -> str:
-    """The README with the current sentence between its two marks; with nothing there where nothing was measured."""
-    told = [cost.sentence(result) for result in _read(results).values() if result.bench == "cost"]
-    lines = textwrap.wrap(" ".join(told), 118, break_long_words=False, break_on_hyphens=False)
-    return re.sub(f"{BEGIN}\n.*?{END}", lambda old: "\n".join([BEGIN, *lines, END]), readme, flags=re.DOTALL)
+def with_sentences(readme: str, results: Path) -> str:
+    """The README with what it says of time and of what safety costs; nothing stands there where nothing was
+    measured."""
+    return put(put(readme, SPEED, first_screen(results)), COST, wrapped(sentence(results)))
 
 
 class Debate(NamedTuple):
@@ -274,12 +263,12 @@ def _ms(result: Result, subject: str, arm: str, what: str) -> str:
 def main() -> None:
     """Write both pages."""
     parser = arguments("speed")
-    parser.add_argument("readme", type=Path, nargs="?", help="whose sentence on what safety costs is written anew")
+    parser.add_argument("readme", type=Path, nargs="?", help="whose sentences on speed are written anew")
     given = parser.parse_args()
     rewrite(given.page, summary(given.results))
     rewrite(given.page.with_stem(f"{given.page.stem}-tables"), page(given.results))
     if given.readme is not None:
-        given.readme.write_text(with_sentence(given.readme.read_text(), given.results))
+        given.readme.write_text(with_sentences(given.readme.read_text(), given.results))
     draw(given.results, given.page.parent / given.page.stem)
 
 

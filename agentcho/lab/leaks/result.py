@@ -15,8 +15,6 @@ from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import Spread
 
 Verdict = Literal["leaks", "no more than the text", "inconclusive"]
-LCGUARD = (0.205, 0.216)
-"""The share of attacks that still succeed under LCGuard, as arXiv 2605.22786 has it: another model, other secrets."""
 
 
 class Outcome(Frozen):

@@ -1,0 +1,123 @@
+"""What the README says of time: the least gain of all results, worked out again here from the files themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from tools.pages.costs import ends, first_screen, sentence, slower
+from tools.pages.marks import between
+from tools.pages.speed import COST, SPEED, with_sentences
+
+from .conftest import Values, result
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs/results"
+README = (ROOT / "README.md").read_text()
+ENFORCE, AUDIT = "choreographed:enforce", "choreographed:audit"
+WORKFLOWS = ("multi-qa", "branch-solve-merge", "prisoners-dilemma", "tree-of-thoughts", "debate", "parallel-debate")
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / name).read_bytes())
+    return found
+
+
+def ratios(held: dict[str, Any], these: str, those: str, what: str) -> dict[str, float]:
+    """The median over repeats of one arm's time over another's, by subject."""
+    values = {(each["subject"], each["arm"]): each["values"].get(what) for each in held["figures"]}
+    subjects = dict.fromkeys(each["subject"] for each in held["figures"])
+    both = {each: (values.get((each, these)), values.get((each, those))) for each in subjects}
+    return {
+        subject: median(a / b for a, b in zip(these_, those_, strict=True))
+        for subject, (these_, those_) in both.items()
+        if these_ and those_
+    }
+
+
+def measured(workflow: str, what: str) -> Iterator[float]:
+    """Baseline over `enforce` of one workflow in all results that have it and are no sweep."""
+    for file in RESULTS.glob("bench-*.json"):
+        held = read(file.name)
+        if held["bench"] == "workflows" and not held["sweep"] and (what == "ttft" or held["stepwise"]):
+            found = ratios(held, "baseline", ENFORCE, what)
+            yield from (ratio for subject, ratio in found.items() if subject.split(",")[0] == workflow)
+    for each in next(table["rows"] for table in read("paper.json")["times"] if table["name"] == "5"):
+        if (each["subject"], each["arm"]) == (workflow, ENFORCE):
+            yield each["first_ratio" if what == "ttft" else "seconds_ratio"]["middle"]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_the_readme_has_the_least_gain_of_every_workflow(workflow: str) -> None:
+    least = [f"{min(measured(workflow, what)):.2f}" for what in ("ttft", "seconds")]
+    (row,) = re.findall(rf"^\| {workflow} \| (\S+)[^|]*\| (\S+)[^|]*\|$", between(README, SPEED) or "", re.MULTILINE)
+    assert list(row) == least
+
+
+def test_the_readme_says_before_all_else_in_how_many_workflows_the_baseline_is_quicker() -> None:
+    behind = sum(min(measured(workflow, "seconds")) < 1 for workflow in WORKFLOWS)
+    told = " ".join((between(README, SPEED) or "").split())
+    assert README.index(f"<!-- {SPEED} -->") < README.index("\n## ")
+    assert ("the baseline is quicker today than `enforce`" in told) is bool(behind)
+    if behind:
+        said = (
+            f"in all {behind} workflows" if behind == len(WORKFLOWS) else f"in {behind} of {len(WORKFLOWS)} workflows"
+        )
+        for page in ("README.md", "docs/speed.md", "docs/leakage.md"):
+            assert said in " ".join((ROOT / page).read_text().split()), page
+
+
+def test_the_readme_says_what_enforcing_cost_in_the_newest_results() -> None:
+    told = " ".join((between(README, COST) or "").split())
+    six, tables = read("bench-six.json"), {table["name"]: table["rows"] for table in read("paper.json")["times"]}
+
+    def over_audit(name: str, what: str) -> list[float]:
+        seconds = {(each["subject"], each["arm"]): each[what]["middle"] for each in tables[name]}
+        return [taken / seconds[subject, AUDIT] for (subject, arm), taken in seconds.items() if arm == ENFORCE]
+
+    first = [*ratios(six, ENFORCE, AUDIT, "ttft").values(), *over_audit("5", "first")]
+    whole = [*ratios(six, ENFORCE, AUDIT, "seconds").values(), *over_audit("5", "seconds")]
+    assert f"first tokens took {min(first):.2f} to {max(first):.2f} times as long as under `audit`" in told
+    assert f"whole workflows {min(whole):.2f} to {max(whole):.2f} times" in told
+    trees = max(over_audit("f4", "seconds"))
+    assert (f"up to {trees:.2f} in trees" in told) is (trees > max(whole))
+    crowded = ratios(read("bench-agents.json"), ENFORCE, AUDIT, "ttft")
+    assert f"up to {max(crowded.values()):.2f} times as long in parallel debates of 16 agents" in told
+    cost = read("bench-cost.json")
+    exact = next(each["arm"] for each in cost["figures"] if each["arm"].startswith(ENFORCE) and each["arm"] != ENFORCE)
+    exactly = ratios(cost, exact, ENFORCE, "seconds").values()
+    assert f"`--deterministic` took {min(exactly):.2f} to {max(exactly):.2f} times as long" in told
+
+
+def test_the_readme_is_what_the_results_give_and_says_nothing_without_them(tmp_path: Path) -> None:
+    assert with_sentences(README, RESULTS) == README
+    assert between(with_sentences(README, tmp_path), SPEED) == between(with_sentences(README, tmp_path), COST) == ""
+
+
+def six(enforce: float) -> Values:
+    """Two workflows: the baseline takes one second, `enforce` that much, and in the other one half."""
+    arms = {"a": {"baseline": 1.0, ENFORCE: enforce, AUDIT: 1.0}, "b": {"baseline": 1.0, ENFORCE: 0.5, AUDIT: 1.0}}
+    return {
+        (subject, arm): {"ttft": [taken / 10] * 3, "seconds": [taken] * 3}
+        for subject, each in arms.items()
+        for arm, taken in each.items()
+    }
+
+
+def test_that_the_baseline_is_quicker_is_said_as_long_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "bench-six.json").write_text(result(six(1.25)).model_dump_json())
+    assert (ends(tmp_path)["a"][1].middle, ends(tmp_path)["b"][1].middle) == (0.8, 2.0)
+    assert slower(tmp_path) == "1 of 2 workflows"
+    assert "| a | 0.80 | 0.80 |" in first_screen(tmp_path)
+    assert "whole workflows 0.50 to 1.25 times" in sentence(tmp_path)
+    (tmp_path / "bench-more.json").write_text(result(six(0.8)).model_dump_json())
+    assert slower(tmp_path) == "1 of 2 workflows", "the least counts"
+    (tmp_path / "bench-six.json").unlink()
+    assert slower(tmp_path) == ""
+    assert "quicker today" not in " ".join(first_screen(tmp_path))

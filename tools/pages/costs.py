@@ -1,0 +1,174 @@
+"""What reuse gains and what enforcing costs, in the newest results that compare it: sentences of the README and pages.
+
+Of several results that compare the same, the least gain counts. Does not know: how a result was found.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agentcho.lab.bench.aims import family
+from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE, exactly
+from agentcho.lab.bench.plans import TRACE, UNNAMED
+from agentcho.lab.bench.result import Result, read_result
+from agentcho.lab.paper.found import PaperFound, Timed
+from agentcho.lab.stats import Spread
+
+TABLE, FIGURE = "5", "f4"
+"""The paper's table of times, and its figure of trees of thoughts."""
+NEWEST = "bench-six.json"
+"""The six workflows at full length, in all arms."""
+EXACT = "bench-cost.json"
+"""The deterministic profile beside the fast one."""
+CROWDED = "bench-agents.json"
+"""Debates of more and more agents."""
+
+
+def timed(results: Path, table: str) -> tuple[Timed, ...]:
+    """The rows of one of the paper's tables of times; none where there is no such result."""
+    if not (results / "paper.json").is_file():
+        return ()
+    found = PaperFound.model_validate_json((results / "paper.json").read_bytes())
+    return next((times.rows for times in found.times if times.name == table), ())
+
+
+def of_paper(rows: Sequence[Timed], workflow: str, arm: str, what: str) -> list[Spread]:
+    """The baseline's time over that of an arm in a table of times, of first tokens ("ttft") or whole workflows."""
+    own = [row for row in rows if (row.subject, row.arm) == (workflow, arm)]
+    return [row.first_ratio if what == "ttft" else row.seconds_ratio for row in own]
+
+
+def gains(flows: Sequence[Result], rows: Sequence[Timed], workflow: str, arm: str, what: str) -> Iterator[Spread]:
+    """The baseline's time over an arm's, of each result that has both.
+
+    Args:
+        flows: Benchmarks of workflows.
+        rows: The paper's table of times.
+        workflow: Its name; all recorded workflows of one file are taken together.
+        arm: A way of reading.
+        what: "ttft" or "seconds".
+
+    Yields:
+        A spread for each result; where a workflow was timed with prompts that begin alike and with others, the lesser.
+    """
+    for result in flows:
+        both = result.chosen(BASELINE, arm)
+        there = [each for each in both if family(each) == workflow and result.values(each, arm, what)]
+        kinds = [[each for each in there if each.endswith(UNNAMED) is unnamed] for unnamed in (False, True)]
+        if found := [result.ratio(each, BASELINE, arm, what) for each in kinds if each]:
+            yield least(found)
+    yield from of_paper(rows, workflow, arm, what)
+
+
+def least(ratios: Sequence[Spread]) -> Spread:
+    """The one with the least median."""
+    return min(ratios, key=lambda each: each.middle)
+
+
+def flows_of(results: Path) -> list[Result]:
+    """All benchmarks of workflows that are no sweeps."""
+    found = [read_result(file) for file in sorted(results.glob("bench-*.json"))]
+    return [result for result in found if result.bench == "workflows" and result.sweep is None]
+
+
+def ends(results: Path) -> dict[str, tuple[Spread, Spread]]:
+    """Of each workflow of the paper what `enforce` gains on the baseline: at first tokens, and end to end."""
+    flows, rows = flows_of(results), timed(results, TABLE)
+    whole = [result for result in flows if result.stepwise]
+    names = dict.fromkeys(family(subject) for result in whole for subject in result.subjects)
+    found = dict[str, tuple[Spread, Spread]]()
+    for name in (each for each in names if not each.startswith(TRACE)):
+        first = [*gains(flows, rows, name, ENFORCE, "ttft")]
+        last = [*gains(whole, rows, name, ENFORCE, "seconds")]
+        if first and last:
+            found[name] = least(first), least(last)
+    return found
+
+
+def slower(results: Path) -> str:
+    """In how many of the paper's workflows the baseline ends sooner than `enforce`; nothing where it does in none."""
+    found = ends(results)
+    count = sum(whole.middle < 1 for _, whole in found.values())
+    if not count:
+        return ""
+    return f"all {count} workflows of the paper" if count == len(found) else f"{count} of {len(found)} workflows"
+
+
+def first_screen(results: Path) -> list[str]:
+    """What the README says before all else of time: a sentence, and a row a workflow."""
+    found, behind = ends(results), slower(results)
+    if not found:
+        return []
+    told = (
+        "First tokens come sooner than in a prompt of one's own with a prefix cache (`--mode baseline`, which leaks "
+        "nothing either)."
+    )
+    if behind:
+        told += (
+            " **Whole workflows do not: by medians the baseline is quicker today than `enforce`, the default, in "
+            f"{behind}.**"
+        )
+    told += (
+        " Baseline ÷ `enforce` on two cores of a CPU, the least of what was measured; above 1, `enforce` is quicker "
+        "([docs/speed.md](docs/speed.md)):"
+    )
+    rows = [f"| {name} | {first.shown()} | {whole.shown()} |" for name, (first, whole) in found.items()]
+    return [*wrapped(told), "", "| | first token | end to end |", "| --- | ---: | ---: |", *rows]
+
+
+def wrapped(text: str) -> list[str]:
+    """Lines of the README."""
+    return textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
+
+
+def sentence(results: Path) -> str:
+    """What enforcing costs over `audit`, and `--deterministic` over the fast profile; nothing where nothing was
+    measured."""
+    return " ".join([*_enforcing(results), *_exactly(results)])
+
+
+def _enforcing(results: Path) -> Iterator[str]:
+    if not (results / NEWEST).is_file():
+        return
+    six, rows = read_result(results / NEWEST), timed(results, TABLE)
+    subjects = six.chosen(AUDIT, ENFORCE)
+    first, whole = (
+        [six.ratio([each], ENFORCE, AUDIT, what).middle for each in subjects] + over_audit(rows, what)
+        for what in ("ttft", "seconds")
+    )
+    trees, more = over_audit(timed(results, FIGURE), "seconds"), ""
+    if trees and max(trees) > max(whole):
+        more = f", up to {max(trees):.2f} in trees of many branches ([docs/paper.md](docs/paper.md))"
+    yield (
+        f"On a CPU with {six.model.removeprefix('shape:')} in {six.numbers}, the paper's workflows at full length: "
+        f"under `enforce` first tokens took {_range(first)} times as long as under `audit`, and whole workflows "
+        f"{_range(whole)} times{more}."
+    )
+    if (results / CROWDED).is_file():
+        crowded = read_result(results / CROWDED)
+        most = max(crowded.ratio([each], ENFORCE, AUDIT, "ttft").middle for each in crowded.chosen(AUDIT, ENFORCE))
+        yield f"First tokens took up to {most:.2f} times as long in parallel debates of 16 agents with short texts."
+
+
+def over_audit(rows: Sequence[Timed], what: str) -> list[float]:
+    """The time under `enforce` over that under `audit`, of each subject of a table of times, from its medians."""
+    seconds = {(row.subject, row.arm): row.first.middle if what == "ttft" else row.seconds.middle for row in rows}
+    subjects = dict.fromkeys(row.subject for row in rows)
+    return [seconds[each, ENFORCE] / seconds[each, AUDIT] for each in subjects if (each, ENFORCE) in seconds]
+
+
+def _exactly(results: Path) -> Iterator[str]:
+    if (results / EXACT).is_file():
+        cost = read_result(results / EXACT)
+        middles = [cost.ratio([each], exactly(ENFORCE), ENFORCE, "seconds").middle for each in cost.subjects]
+        yield (
+            f"`--deterministic` took {_range(middles)} times as long as the fast profile in {len(middles)} workflows "
+            "under `enforce` ([docs/speed.md](docs/speed.md))."
+        )
+
+
+def _range(middles: Sequence[float]) -> str:
+    low, high = f"{min(middles):.2f}", f"{max(middles):.2f}"
+    return low if low == high else f"{low} to {high}"
