@@ -86,6 +86,12 @@ def llama_family() -> Family:
     return families()[0]
 
 
+def middle_sized() -> Family:
+    """A llama wide enough for kernels to compute one row and several rows in different ways."""
+    sizes = {"hidden_size": 256, "intermediate_size": 688, "num_attention_heads": 8, "num_key_value_heads": 4}
+    return Family("llama", "Llama", {**sizes, "initializer_range": 0.06})
+
+
 def refused() -> dict[str, Family]:
     """Models that must be refused, by the reason."""
     llama = {"max_position_embeddings": 64}

@@ -58,7 +58,7 @@ class Kept(NamedTuple):
 
 
 class Double(Around):
-    """An `EnginePort` around `engine`. Decodes of others than `reader` say what `forced` has for their header.
+    """An `EnginePort` around `engine`. Decodes say what `forced` has for their header, and others are sampled.
 
     `poison` fills, after each step, whatever is of a class without `reader` with NaN. `kept` are all encodings
     that are not poisoned, by key; where one is made again, `again` has the others. `own` are the reader's decodes.
@@ -75,7 +75,7 @@ class Double(Around):
         self.encoded = 0
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
-        """The calls, those of others forced, those of the reader with their logits."""
+        """The calls, forced where there are words for them, those of the reader with their logits."""
         decodes = {id(call): self._changed(call) for call in calls if isinstance(call, Decode)}
         changed = [self._follow(call, decodes) for call in calls]
         ids = self.engine.submit(changed, turn)
@@ -98,7 +98,7 @@ class Double(Around):
 
     def _changed(self, call: Decode) -> Decode:
         own = call.name == self.reader
-        return replace(call, logits=own, forced=None if own else self._forced.get(call.header))
+        return replace(call, logits=own, forced=self._forced.get(call.header))
 
     def _follow(self, call: Call, decodes: Mapping[int, Decode]) -> Call:
         if isinstance(call, Shadow):

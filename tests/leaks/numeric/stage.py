@@ -218,6 +218,21 @@ def movement(one: Played, other: Played) -> float:
     return moved
 
 
+def gap(one: Played, other: Played) -> float:
+    """The largest difference between all numbers that the reader's words were chosen from, or computed from, in two
+    plays; it must have read the same messages, at the same places."""
+    assert set(one.double.read()) == set(other.double.read())
+    largest = 0.0
+    for key in one.double.read():
+        a, b = one.double.kept[key], other.double.kept[key]
+        assert (a.words.tokens, a.context, a.start) == (b.words.tokens, b.context, b.start)
+        pairs = [pair for both in zip(a.cached, b.cached, strict=True) for pair in zip(*both, strict=True)]
+        if a.logits is not None and b.logits is not None:
+            pairs.append((a.logits, b.logits))
+        largest = max(largest, *(float((x - y).abs().max()) for x, y in pairs))
+    return largest
+
+
 def deep(family: Family, layers: int = 6) -> Family:
     """The family with as many layers as that, of the same kinds."""
     kinds: tuple[Layer, ...] = tuple(family.layers[i % len(family.layers)] for i in range(layers))
