@@ -110,6 +110,7 @@ def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
         idle=limits.idle_minutes * 60,
         societies=limits.tenant_societies,
         deterministic=config.deterministic,
+        logprobs=config.logprobs,
         prefill_budget=config.prefill_budget,
         user_messages=config.user_messages,
         records=None if config.folder is None else most_records(len(config.adapters) + 1),

@@ -197,6 +197,7 @@ class Journal:
         self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
         self.resolver = Resolver(reuse, bos, salt=salt, spelling=spelling)
         self._resolvers, self._salt = [self.resolver], salt
+        self._exact = self.resolver if reuse.deterministic else None
         self._ledger = Ledger()
         self.held: list[int] = []
         self.outdated: list[EncodingId] = []
@@ -209,6 +210,16 @@ class Journal:
         reuse, bos, drafts = self.resolver.reuse, spelling.frames.bos, self.resolver.drafts
         self._resolvers.append(Resolver(reuse, bos, salt=self._salt, spelling=spelling, drafts=drafts, kin=kin))
         return self._resolvers[-1]
+
+    def exactly(self) -> Resolver:
+        """The resolver of the run's own engine for calls in the deterministic profile, over the same messages. What it
+        reads was all made in that profile: what another profile has made of a message is made anew when it is read."""
+        if self._exact is None:
+            own = self.resolver
+            reuse = own.reuse._replace(deterministic=True, speculate=False)
+            self._exact = Resolver(reuse, own.bos, salt=self._salt, spelling=own.spelling, drafts=own.drafts)
+            self._resolvers.append(self._exact)
+        return self._exact
 
     def enter_known(self, draft: Draft, words: Words) -> None:
         """Take in a message whose words are known. Its line is written now; its encodings come when they are made."""

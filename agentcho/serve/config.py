@@ -99,6 +99,12 @@ class ServeConfig(BaseModel):
     deterministic: bool = Field(
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
     )
+    logprobs: Literal["exact", "raw", "refuse"] = Field(
+        default="exact",
+        description="Log-probabilities. exact: a request that asks for them runs as with --deterministic, so that "
+        "nothing else shows in them, and slows all others down while it runs. raw: at full speed; they tell to the "
+        "token how long hidden messages beside them are, those of other tenants too. refuse: answer 400.",
+    )
     prefill_budget: int | None = Field(
         default=None,
         ge=1,
@@ -123,6 +129,8 @@ class ServeConfig(BaseModel):
     def _fits(self) -> ServeConfig:
         if self.deterministic and self.prefill_budget is not None:
             raise ValueError("prefill_budget says nothing with deterministic, in which no prefill is divided")
+        if self.deterministic and self.logprobs == "raw":
+            raise ValueError("logprobs=raw contradicts deterministic, in which they are exact; leave one of both out")
         if self.keep_days is not None and self.folder is None:
             raise ValueError("keep_days says nothing with record=none; give a folder, or leave keep_days out")
         wrong = ["an adapter"] if self.adapters else []

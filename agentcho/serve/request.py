@@ -19,6 +19,9 @@ from agentcho.calls.tools import ToolCall as ToolCall
 ChatRole = Literal["system", "user", "assistant", "tool"]
 ServedMode = Literal["baseline", "audit", "enforce"]
 """How a society reads: "baseline" is exact, the two others are choreographed."""
+LogprobsRule = Literal["exact", "raw", "refuse"]
+"""What becomes of a request for log-probabilities. "exact": it runs in the deterministic profile; "raw": it runs like
+any other, and they depend on what else is computed at the same time; "refuse": it is refused."""
 
 
 Sharing = Literal["shared", "private"]

@@ -56,6 +56,7 @@ def page(results: Path) -> str:
         broken_at=mutants and mutants["commit"],
         interference=_read(results / "interference.json"),
         proof=_read(results / "proof.json"),
+        neighbours=_read(results / "neighbours.json"),
         number=_number,
         percent=_percent,
         best=_best,

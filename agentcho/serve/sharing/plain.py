@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic
+from typing import NamedTuple
 
 from agentcho.calls.call import Call, Decode, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.handle import Request, Result
+from agentcho.choreography.handle import FinishedCall, Request, Result
+from agentcho.flow.resolver import EXACT
 from agentcho.message import Words
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.prefixes import Node, PrefixTree
@@ -21,33 +23,52 @@ from agentcho.serve.sharing.speech import Speech, all_said
 Prompt = Sequence[tuple[Framed, Words]]
 
 
+class Saying(NamedTuple):
+    """How one answer is said: its options, who hears it, when it is served, and whether in the deterministic
+    profile."""
+
+    sampling: Sampling
+    speech: Speech
+    turn: Turn
+    exact: bool
+
+
 class PlainPrompts:
-    """The prompts of one tenant under one cache salt. `salt` is secret: nothing is shared with whoever has another."""
+    """The prompts of one tenant under one cache salt. `salt` is secret: nothing is shared with whoever has another.
+
+    A prompt that runs in the deterministic profile attends to what was encoded in it alone: the bits of everything else
+    depend on what was computed at the same time.
+    """
 
     def __init__(self, choreographer: Choreographer, salt: str, keeping: Keeping) -> None:
         self._choreographer, self._keeping, self._frames = choreographer, keeping, choreographer.frames
-        self._tree = PrefixTree(salt)
+        self._trees = {False: PrefixTree(salt), True: PrefixTree(EXACT + salt)}  # the tree used last comes last
         self._asked, self.used = 0, monotonic()
 
     @property
     def tokens(self) -> int:
         """Tokens that are encoded and held."""
-        return self._tree.tokens
+        return sum(tree.tokens for tree in self._trees.values())
 
-    async def answer(self, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
-        """Answer a request. Cancelled: its rows are freed at the next step."""
+    async def answer(self, request: ChatRequest, hear: Hear, turn: Turn, exact: bool = False) -> Answers:
+        """Answer a request. `exact`: in the deterministic profile. Cancelled: its rows are freed at the next step."""
         prompt = await tokenised(request, lambda: self._prompt(request))
         lengths = sum(len(words.tokens) for _, words in prompt)
         room = room_for(lengths, None, self._frames, self._keeping.capacity)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most), self._frames)
         speeches = [Speech(n, request, hear, self._frames) for n in range(request.choices)]
-        path = self._tree.find(prompt)
-        self._tree.hold(path)
+        tree = self._trees[exact] = self._trees.pop(exact)
+        path = tree.find(prompt)
+        tree.hold(path)
         try:
-            saying = zip(options, speeches, strict=True)
-            said = await all_said([self._say(path, prompt, request, *each, turn) for each in saying])
+            said = await all_said(
+                [
+                    self._say(tree, path, prompt, request, Saying(sampling, speech, turn, exact))
+                    for sampling, speech in zip(options, speeches, strict=True)
+                ]
+            )
         finally:
-            self._tree.let_go(path)
+            tree.let_go(path)
             self.used = monotonic()
             self.forget(self._keeping.tokens)
         answers = tuple(answer for answer, _ in said)
@@ -59,35 +80,39 @@ class PlainPrompts:
 
     def forget(self, tokens: int) -> None:
         """Give up encodings that were not used for long, until so many tokens are held, or all others are in use."""
-        self._release(self._tree.forget(tokens))
+        for tree in self._trees.values():
+            self._release(tree.forget(max(0, tokens - (self.tokens - tree.tokens))))
 
     async def _say(
-        self, path: list[Node], prompt: Prompt, request: ChatRequest, sampling: Sampling, speech: Speech, turn: Turn
+        self, tree: PrefixTree, path: list[Node], prompt: Prompt, request: ChatRequest, how: Saying
     ) -> tuple[Answer, int]:
         """One answer, and how many tokens of its prompt were there before."""
-        missing = self._tree.calls(path, prompt)
+        missing = tree.calls(path, prompt)
         made = dict(missing)
         parents = [made.get(node, node.id) for node in path]
         over = tuple(parent for parent in parents if parent is not None)
-        salt, forms = self._tree.salt, forms_of(request, self._frames)
-        decode = Decode("", over, sampling=sampling, salt=salt, logprobs=request.logprobs, forms=forms)
+        forms = forms_of(request, self._frames)
+        decode = Decode("", over, sampling=how.sampling, salt=tree.salt, logprobs=request.logprobs, forms=forms)
         fresh = set(made)  # less what another request makes at the same time, and before this one
 
         def done(result: Result) -> None:
             for (node, _), call in zip(missing, result.made, strict=False):
-                if (twin := self._tree.enter(node, call.id)) is not None:
+                if (twin := tree.enter(node, call.id)) is not None:
                     fresh.discard(node)
                     self._release([twin])
-            self._keep(path, request, result.made[-1].words, result.made[-1].id)
+            self._keep(tree, path, request, result.made[-1])
 
         self._asked += 1
         calls: tuple[Call, ...] = (*made.values(), decode)
-        asked = Request(calls, (self._asked,), speech.token, done, turn, on_piece=speech.piece)
+        asked = Request(
+            calls, (self._asked,), how.speech.token, done, how.turn, exact=how.exact, on_piece=how.speech.piece
+        )
         result = await self._choreographer.run(asked)
-        return speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
+        return how.speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
 
-    def _keep(self, path: list[Node], request: ChatRequest, words: Words, id: int) -> None:
+    def _keep(self, tree: PrefixTree, path: list[Node], request: ChatRequest, made: FinishedCall) -> None:
         """Keep an answer for the request that quotes it, where it is what the quotation will be."""
+        words, id = made.words, made.id
         before, calls = calls_in(words.text, request.tools, self._frames)
         said = Framed("assistant", words.text)
         if calls:
@@ -95,7 +120,7 @@ class PlainPrompts:
             said = Framed("assistant", text, tokens=tokens)
         content = words.tokens[slice(*words.content)]
         quotable = words.canonical if said.tokens is None else said.tokens == content
-        if not quotable or self._tree.add(path, said, words, id) is not None:
+        if not quotable or tree.add(path, said, words, id) is not None:
             self._release([id])
 
     def _release(self, ids: Sequence[int]) -> None:

@@ -22,7 +22,7 @@ from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games.recording import RecordingSink
 from agentcho.records.record import RunRecord
 from agentcho.serve.faults import SHORTLY, ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, ServedMode, Sharing
+from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, LogprobsRule, ServedMode, Sharing
 from agentcho.serve.sharing.plain import PlainPrompts
 from agentcho.serve.sharing.society import Keeping, Recording, Society
 
@@ -32,6 +32,11 @@ POLICIES: dict[ServedMode, ReusePolicy] = {
     "enforce": ReusePolicy(leakage="enforce"),
 }
 
+NO_LOGPROBS = (
+    "logprobs: this server shows no log-probabilities; leave them out, or start the server with --logprobs exact, "
+    "which computes them apart from all that runs beside them"
+)
+
 
 class Serving(NamedTuple):
     """How a model is served. `mode`: how a society reads that does not say. `record`: the folder of its societies'
@@ -40,7 +45,7 @@ class Serving(NamedTuple):
     without one. `records`: how many societies of all tenants may be on record at a time (None: any number).
     `user_messages`: whose these are in a society, where a request does not say.
     `deterministic`: every step is in the profile whose bits depend on nothing else that runs. `prefill_budget`: see
-    `Choreographer`."""
+    `Choreographer`. `logprobs`: what becomes of a request for log-probabilities."""
 
     mode: ServedMode = "enforce"
     record: Path | None = None
@@ -52,6 +57,7 @@ class Serving(NamedTuple):
     deterministic: bool = False
     prefill_budget: int | None = None
     user_messages: Sharing = "shared"
+    logprobs: LogprobsRule = "exact"
 
 
 Place = tuple[str, str, str]
@@ -97,15 +103,25 @@ class ServedModel:
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         """Answer a request; `hear` gets what is said, as it is said. Raises `ApiError`, or what the engine says of this
         request alone. Cancelled: its rows are freed at the next step."""
+        exact = self._exact(request)
         turn = Turn(f"{caller.tenant}/{caller.society or ''}", request.priority)
         self.end_idle()
         place = caller.tenant, caller.society or "", request.cache_salt
         if caller.society is None:
             with self._asked(place):
-                return await self._plain(place).answer(request, hear, turn)
+                return await self._plain(place).answer(request, hear, turn, exact)
         society = self._society(place, caller)
         with self._asked(place):
-            return await society.answer(caller, request, hear, turn)
+            return await society.answer(caller, request, hear, turn, exact)
+
+    def _exact(self, request: ChatRequest) -> bool:
+        """Whether a request runs in the deterministic profile: because all do, or because its client is to be shown
+        log-probabilities, whose bits would otherwise depend on what else is computed at the same time. `ApiError`: this
+        server shows none."""
+        serving = self._serving
+        if request.logprobs is not None and serving.logprobs == "refuse":
+            raise ApiError(400, NO_LOGPROBS, "logprobs")
+        return serving.deterministic or (request.logprobs is not None and serving.logprobs == "exact")
 
     def society_info(self, caller: Caller) -> dict[str, Any] | None:
         """What a society's members may know of it; None: there is none of that name. One agent (`caller.agent`) is told

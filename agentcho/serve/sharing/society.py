@@ -98,20 +98,22 @@ class Society:
         """Tokens that are encoded and held."""
         return self._talk.tokens
 
-    async def answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
-        """Read a request, say what it asks for, and keep both. Cancelled: what was said so far is on record, and its
-        rows are freed at the next step."""
+    async def answer(
+        self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn, exact: bool = False
+    ) -> Answers:
+        """Read a request, say what it asks for, and keep both. `exact`: in the deterministic profile, whatever the
+        society's own is. Cancelled: what was said so far is on record, and its rows are freed at the next step."""
         try:
             await self._turn_page()
-            return await self._counted(caller, request, hear, turn)
+            return await self._counted(caller, request, hear, turn, exact)
         except RecordError:
             self.broken = True
             raise
 
-    async def _counted(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
+    async def _counted(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn, exact: bool) -> Answers:
         self._requests += 1
         try:
-            return await self._answer(caller, request, hear, turn)
+            return await self._answer(caller, request, hear, turn, exact)
         finally:
             self._requests -= 1
             self.turns, self.used = self.turns + 1, monotonic()
@@ -119,7 +121,7 @@ class Society:
             if not self._requests:
                 self._quiet.set()
 
-    async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn) -> Answers:
+    async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn, exact: bool) -> Answers:
         reader, audience = self._reader(caller, request), self._audience(request)
         talk, frames = self._talk, self._frames
         prompt = await tokenised(request, lambda: prompt_of(request, frames))
@@ -135,7 +137,7 @@ class Society:
         talk.join(reader.agent, "named" if reader.proven else "unnamed")
         reads = talk.reads(matched, reader)
         speeches = [Speech(n, request, hear, frames) for n in range(request.choices)]
-        hows = (Speaking(*each, turn, self._recording.flush) for each in zip(options, speeches, strict=True))
+        hows = (Speaking(*each, turn, self._recording.flush, exact) for each in zip(options, speeches, strict=True))
         said = await all_said([talk.say(reads, to, request, how) for how in hows])
         answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
         reused = min((each.reused for each in said), key=sum)

@@ -19,7 +19,8 @@ from agentcho.config import Limits, ReusePolicy
 from agentcho.errors import RequestError
 from agentcho.events import FirstToken, Joined, Over, Sink, Token
 from agentcho.flow.draft import Draft
-from agentcho.flow.plans import DecodePlan, Needed
+from agentcho.flow.plans import DecodePlan
+from agentcho.flow.resolver import EXACT
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
@@ -86,12 +87,14 @@ class New(NamedTuple):
 
 
 class Speaking(NamedTuple):
-    """How an answer is said: its options, who hears it, when it is served, and what puts it on record once a step."""
+    """How an answer is said: its options, who hears it, when it is served, and what puts it on record once a step.
+    `exact`: in the deterministic profile, over encodings that were all made in it."""
 
     sampling: Sampling
     speech: Speech
     turn: Turn
     flush: Callable[[], None]
+    exact: bool = False
 
 
 class Said(NamedTuple):
@@ -334,8 +337,9 @@ class Talk:
             "logprobs": request.logprobs,
             "forms": forms_of(request, self._frames),
         }
-        plan = self._resolver.decode_plan(draft, len(self._unread) < UNREAD, **options)
-        making, said = Making(plan.missing, author, self._resolver), list[Said]()
+        on = self._journal.exactly() if how.exact else self._resolver
+        plan = on.decode_plan(draft, len(self._unread) < UNREAD, **options)
+        making, said = Making(plan.missing, author, on), list[Said]()
 
         def piece(piece: Piece) -> None:
             if piece.opening is not None:
@@ -345,28 +349,27 @@ class Talk:
 
         def done(result: Result) -> None:
             self._journal.enter(making, draft, result)
-            said.append(self._entered(draft, plan.missing, result, how.speech, request))
+            said.append(self._entered(draft, making, result, how.speech, request))
 
         def dropped(unfinished: Unfinished) -> None:
             self._journal.enter_dropped(making, draft, unfinished)
 
         self.turns += 1
-        order, exact = (self.game, author, self.turns), self._reuse.deterministic
+        order, exact = (self.game, author, self.turns), on.reuse.deterministic
         calls = Request(plan.calls, order, how.speech.token, done, how.turn, exact, piece, how.flush, dropped)
         with self._using(reads, plan):
             await self._choreographer.run(calls)
         return said[0]
 
-    def _entered(
-        self, draft: Draft, missing: Sequence[Needed], result: Result, speech: Speech, request: ChatRequest
-    ) -> Said:
+    def _entered(self, draft: Draft, making: Making, result: Result, speech: Speech, request: ChatRequest) -> Said:
         """An answer is whole: it can be quoted from now, and its encodings count, but for those that another request
         made at the same time."""
+        missing, profile = making.missing, EXACT if making.on.reuse.deterministic else ""
         for needed, call in zip(missing, result.made, strict=False):
-            self._made(needed.message, needed.recipe, call)
+            self._made(needed.message, profile + needed.recipe, call)
         own = result.made[len(missing) :]
         for recipe, call in zip(("author", "audience"), own, strict=False):
-            self._made(draft.metadata.id, recipe, call)
+            self._made(draft.metadata.id, profile + recipe, call)
         for call in result.made[: len(missing) + 1]:
             self._read(call.receipt)
         self._unread.update((shadow.id, shadow.receipt) for shadow in own[1:])
