@@ -37,7 +37,7 @@ test-doors: .venv/.tools clients  ## the tests that need a browser, a server, re
 	AGENTCHO_TEST_CLIENTS=required $(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
 
 # Each has an environment of its own: they agree neither with agentcho on versions, nor all with each other.
-clients: $(foreach name,agentdojo axe frameworks litellm textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
+clients: $(foreach name,agentdojo axe crewai dspy frameworks litellm talks textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
 
 llama: .venv/clients/llama/.installed  ## llama.cpp's server, built for this processor, which `agentcho bench peers` compares with; needs cmake and a C++ compiler
 

@@ -15,7 +15,15 @@ from .served import Server
 
 PAGE = ROOT / "docs" / "clients.md"
 BASE = "http://127.0.0.1:8000"
-ELSEWHERE = {"litellm": "litellm", "Concordia": "litellm"}
+ELSEWHERE = {
+    "litellm": "litellm",
+    "Concordia": "litellm",
+    "LangGraph": "talks",
+    "LlamaIndex": "talks",
+    "smolagents": "talks",
+    "CrewAI": "crewai",
+    "DSPy": "dspy",
+}
 """Sections whose client is not among the frameworks."""
 
 

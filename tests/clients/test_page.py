@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("one_command_line")]
 TALKS = ("AutoGen", "openai-agents", "pydantic-ai")
 AGENTS = ("ann", "ben", "cal")
 MODES = ("@baseline", "")
+OWN_TRANSPORT = ("DSPy",)
+"""What sends its requests by a library of its own: they are not seen, and one that is refused ends the code."""
 TURNS = 9
 CLOSE = 0.1
 """By what part figures on the page may be off from what is measured here: other words have other lengths."""
@@ -32,7 +34,7 @@ CLOSE = 0.1
 def test_the_code_of_a_section_runs_and_is_short(server: Server, title: str) -> None:
     done = ran(server, title)
     assert done.said.strip()
-    assert {request.status for request in done.requests} == {200}
+    assert {request.status for request in done.requests} == (set() if title in OWN_TRANSPORT else {200})
     assert len([line for line in sections()[title].splitlines() if line.strip()]) <= 18
 
 

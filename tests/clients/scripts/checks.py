@@ -15,6 +15,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 PROMPT = "What is 3 x 4?"
+TASK = "Agree on a price."
+BRIEFS = {
+    "ann": "You are Ann. You may pay 30 at most, and nobody knows that.",
+    "ben": "You are Ben. You sell from 20 on, and nobody knows that.",
+    "cal": "You are Cal. You want a fee of 2, and nobody knows that.",
+}
+TURNS = 9
+"""Of a talk of three agents, each of whom has a brief that the others do not know."""
 WAIT = 20.0
 """Seconds within which the row of a request that was given up is free."""
 
@@ -33,6 +41,14 @@ class Target(NamedTuple):
     def url(self) -> str:
         return f"{self.root}/v1"
 
+    def of(self, society: str, agent: str) -> str:
+        """The base URL of an agent of a society."""
+        return f"{self.root}/s/{society}/{agent}/v1"
+
+    def tokens(self) -> dict[str, int]:
+        """How many tokens of prompts the server has read, and how many of these were there already."""
+        return {kind: self._count(f'agentcho_tokens_total{{kind="{kind}"}}') for kind in ("prompt", "exact", "reused")}
+
     @property
     def too_long(self) -> str:
         """More than any context has room for."""
@@ -40,10 +56,14 @@ class Target(NamedTuple):
 
     def running(self) -> int:
         """How many rows of decodes run on the server now."""
+        return self._count("agentcho_running_rows{")
+
+    def _count(self, beginning: str) -> int:
+        """The sum of the metrics that begin so."""
         asked = urllib.request.Request(f"{self.root}/metrics", headers={"authorization": f"Bearer {self.key}"})
         with urllib.request.urlopen(asked) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(int(float(line.split()[-1])) for line in lines if line.startswith("agentcho_running_rows{"))
+        return sum(int(float(line.split()[-1])) for line in lines if line.startswith(beginning))
 
     def reaches(self, rows: int) -> int:
         """How many run once it is `rows`, or else when the wait for it is over."""
@@ -58,6 +78,14 @@ class Target(NamedTuple):
 
 
 Check = Callable[[Target], Any]
+
+
+def reused(target: Target, talk: Callable[[], Any]) -> dict[str, Any]:
+    """What a talk returned, with the share of its prompts' tokens that were there already."""
+    before = target.tokens()
+    said = talk()
+    took = {kind: count - before[kind] for kind, count in target.tokens().items()}
+    return {"said": said, "reused": (took["exact"] + took["reused"]) / took["prompt"]}
 
 
 def usage(prompt: int | None, completion: int | None, total: int | None, cached: int | None = 0) -> dict[str, Any]:

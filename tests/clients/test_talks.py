@@ -1,0 +1,71 @@
+"""Agents of frameworks that put prompts together in their own way, by base URL and key alone: talks of three with
+briefs that the others do not know, tools that the model may call, streams, schemas. What they say is encoded once for
+all who read it, however it comes back, and the record of each society is clean."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from functools import cache
+from typing import Any
+
+import pytest
+
+from agentcho.audit.audit import audit_run
+from agentcho.records.record import SavedRun
+
+from .environment import run_script
+from .served import Server
+
+pytestmark = pytest.mark.clients
+ENVIRONMENTS = {"langgraph": "talks", "smolagents": "talks", "llamaindex": "talks", "crewai": "crewai"}
+CHECKS = ("talk", "tools", "stream", "schema")
+TURNS = 9
+LEAST = {"langgraph": 0.8, "llamaindex": 0.8, "smolagents": 0.7, "crewai": 0.7}
+"""Of the tokens of a talk's prompts so large a share was there already. smolagents merges neighbours of one role, and
+CrewAI quotes answers in its prompts: without a look into messages it is 0.60 and 0.11."""
+
+
+@cache
+def found(server: Server, framework: str) -> dict[str, Any]:
+    """What all checks of a framework found."""
+    asked = {**server._asdict(), "model": "understudy", "broken": ""}
+    del asked["runs"]
+    given = json.dumps({"target": asked, "checks": CHECKS})
+    return run_script(ENVIRONMENTS[framework], f"talk_{framework}", given)
+
+
+@pytest.fixture(params=ENVIRONMENTS)
+def framework(request: pytest.FixtureRequest, server: Server) -> str:
+    name: str = request.param
+    found(server, name)
+    return name
+
+
+def test_a_talk_reads_what_is_there_whatever_the_framework_makes_of_answers(server: Server, framework: str) -> None:
+    talk = found(server, framework)["talk"]
+    assert talk["said"] == TURNS
+    assert talk["reused"] >= LEAST[framework]
+
+
+def test_an_agent_with_tools_takes_its_turns(server: Server, framework: str) -> None:
+    tools = found(server, framework)["tools"]
+    assert tools["turns"] == 2
+    assert tools.get("called", "price") == "price"
+
+
+def test_an_answer_comes_in_pieces(server: Server, framework: str) -> None:
+    assert found(server, framework)["stream"] > 3
+
+
+def test_an_answer_keeps_to_its_schema(server: Server, framework: str) -> None:
+    for value in found(server, framework)["schema"]:
+        assert {name: type(each) for name, each in value.items()} == {"price": int, "sure": bool}
+
+
+def test_the_record_of_each_society_is_clean(server: Server, framework: str) -> None:
+    found(server, framework)
+    for check in CHECKS:
+        name, key = f"{framework}-{check}", {"authorization": f"Bearer {server.key}"}
+        urllib.request.urlopen(urllib.request.Request(f"{server.root}/s/{name}", headers=key, method="DELETE")).close()
+        assert audit_run(SavedRun(next(server.runs.glob(f"*society-{name}")))).conclusion == "clean"
