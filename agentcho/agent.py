@@ -6,12 +6,14 @@ encodings, other agents' minds.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import wraps
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
 import anyio
+import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
@@ -27,9 +29,34 @@ if TYPE_CHECKING:
     from agentcho.toolsets.tool import Tool, Toolset
 
 M = TypeVar("M", bound=BaseModel)
+P = ParamSpec("P")
+T = TypeVar("T")
 Names = Audience | Iterable[str] | str
 ViewLike = View | Callable[[Sequence[Metadata]], View] | None
 """What a call reads: a view, a function that makes one of what it may read, or what `Agent.view` says (None)."""
+
+
+def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A verb of agents or games: where it raises, it lets others run before, and where it was cancelled, it does not
+    begin. Code that tries again after every error could otherwise keep the event loop to itself, so that no deadline
+    passes and no other game goes on."""
+
+    @wraps(method)
+    async def yielding(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            for move in args:
+                if isinstance(move, Coroutine):
+                    move.close()
+            raise
+        try:
+            return await method(*args, **options)
+        except Exception:
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+            raise
+
+    return yielding
 
 
 class ToolWish(NamedTuple):
@@ -139,12 +166,14 @@ class Agent:
         """What the agent does in a game of agents without a scenario, as `agentcho.run(agent, …)` plays it. Override
         it; by default it does nothing."""
 
+    @verb
     async def think(
         self, prompt: str | None = None, *, header: str = "", view: ViewLike = None, **options: Unpack[SamplingOptions]
     ) -> Message:
         """Say something that only the agent itself may read. Returns the finished message."""
         return await self._speak((), prompt, header, view, **options)
 
+    @verb
     async def say(
         self,
         to: Names | None = None,
@@ -174,6 +203,7 @@ class Agent:
         asked = Utterance(self._audience(to), prompt, header, view, options, release=told, tools=wish)
         return await self._current_game.speak(self, asked)
 
+    @verb
     async def choose(
         self,
         choices: Iterable[str],
@@ -205,6 +235,7 @@ class Agent:
             )
         return found
 
+    @verb
     async def ask(
         self,
         prompt: str,
@@ -221,6 +252,7 @@ class Agent:
         first."""
         return await self.choose(choices, prompt, to, opening, closing, header=header, view=view, **options)
 
+    @verb
     async def answer(
         self,
         model: type[M],
@@ -291,11 +323,13 @@ class Agent:
         if pieces.error is not None:
             raise pieces.error
 
+    @verb
     async def tell(self, text: str, to: Names | None = None, role: str = "assistant", view: ViewLike = None) -> str:
         """Put a message of known text into the talk, as the agent's own, and return its id. Nothing is sampled; the
         text is encoded when somebody first reads it."""
         return await self._current_game.tell(self, text, self._audience(to), role, view)
 
+    @verb
     async def release(self, message: Message, to: Names | None = None, view: ViewLike = None) -> str:
         """Put the tokens of one of the agent's own messages before another audience, as a new message, and return its
         id. `view` is what the new message is encoded over. Audits list it as a release.

@@ -72,6 +72,10 @@ def parsed_part(text: str, games: int) -> range:
 class Limits(BaseModel):
     """Bounds that end a game early, as a recorded outcome. None: unbounded.
 
+    The verb that meets a limit raises `LimitReached`, and all that the game runs is cancelled, so that code that tries
+    again after an error does not go on. Code that catches cancellation too (`except BaseException`) keeps its own game
+    from ending, and no other.
+
     Tokens are sampled tokens, messages are sampled messages, seconds are wall time since the game began. Those that
     begin with `agent_` are of each agent, those that begin with `game_` of all together.
     """

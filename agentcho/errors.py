@@ -327,7 +327,7 @@ class TuneError(AgentchoError, ValueError):
 
 
 class LimitReached(AgentchoError):
-    """A limit ended a game. `Game` records it as an outcome; it is no failure."""
+    """A limit ended a game. `Game` records it as an outcome, whether or not the error is caught; it is no failure."""
 
     def __init__(self, limit: str, who: str, value: float) -> None:
         super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentcho.serve.web.keys import Keys
 
 NEEDED = "to serve models"
-OF_RUNS = ("model", "device", "dtype", "weights", "kv_dtype", "leakage")
+OF_RUNS = ("model", "device", "dtype", "weights", "kv_dtype", "leakage", "plain_markers")
 """Options of a server that are those of each of its runs."""
 FILES = 4
 """So many are open for each record that is written."""
@@ -104,6 +104,7 @@ def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
         keeping = keeping._replace(capacity=engine.store.limit * engine.store.page_tokens)
     return Serving(
         mode=config.leakage,
+        markers=config.plain_markers,
         record=config.folder,
         keeping=keeping,
         quota=lambda tenant: keys.tokens(tenant) or limits.tenant_tokens,

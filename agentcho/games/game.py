@@ -11,12 +11,13 @@ from inspect import isawaitable
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
+import anyio.lowlevel
 from pydantic import BaseModel
 
-from agentcho.agent import Agent, Names, Utterance, ViewLike
+from agentcho.agent import Agent, Names, Utterance, ViewLike, verb
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
-from agentcho.errors import LimitReached, ScenarioError, TaskError
+from agentcho.errors import ScenarioError, TaskError
 from agentcho.events import Event, Joined, Over, Sink
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.flow.taint import TaintTracker
@@ -181,12 +182,15 @@ class Game:
         or it has not ended. Who asks for an id that no verb has returned has looked at whether there is one."""
         return self._messages.looked_up(id)
 
+    @verb
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
         """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
         Raises `ContextOverflow` for a text that does not fit the model's context, and `AudienceError` for a name that
         nobody has."""
         told = Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)
-        return self._messages.taint.give(self._messages.put(told))
+        id = self._messages.taint.give(self._messages.put(told))
+        await anyio.lowlevel.checkpoint()
+        return id
 
     @asynccontextmanager
     async def streamed(self, to: Names = "everyone", role: Role = "user") -> AsyncIterator[Streamed]:
@@ -202,6 +206,7 @@ class Game:
         with repairs by each of its readers. An error in the context drops it: nobody reads any of it. At its end raises
         what `announce` raises."""
         own = self._models.own
+        await anyio.lowlevel.checkpoint()
         told = Telling(SCENARIO, role, audience(to, self.agents), "", UNREAD, own)
         ahead = own.encodes and own.resolver.begins
         stream = Streamed(self._messages, told, self.index, ahead)
@@ -211,6 +216,7 @@ class Game:
         finally:
             stream.give_up()
 
+    @verb
     async def tell(
         self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, ids: tuple[int, ...] | None = None
     ) -> str:
@@ -219,9 +225,10 @@ class Game:
         with self._noted(author):
             spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
             model = self._turns.model(author, agent)
-            return self._messages.taint.give(
-                self._messages.put(Telling(author, role, spoken_to, text, reads, model, ids))
-            )
+            told = Telling(author, role, spoken_to, text, reads, model, ids)
+            id = self._messages.taint.give(self._messages.put(told))
+        await anyio.lowlevel.checkpoint()
+        return id
 
     def retokenized(self, text: str, id: str) -> str:
         """A text as the tokenizer of the model that said message `id` gives it back: one may write letters
@@ -230,6 +237,7 @@ class Game:
         content = self._models.of(self._messages.drafts[id].engine).frames.framing.content
         return content.decode(content.encode(text))
 
+    @verb
     async def release(self, agent: Agent, message: Message, to: Names, view: ViewLike) -> str:
         """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
         the message's id, so that nobody has looked at any for it."""
@@ -242,7 +250,9 @@ class Game:
             id, rule = known.metadata.id, self._words
             charge = None if rule is None else rule.release(author, spoken_to, id)
             told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge=charge)
-            return self._messages.taint.give(self._messages.put(told))
+            released = self._messages.taint.give(self._messages.put(told))
+        await anyio.lowlevel.checkpoint()
+        return released
 
     def swap_out(self) -> None:
         """Make room for other games while this one waits, for a person, say. What its agents read next comes back by
@@ -250,6 +260,7 @@ class Game:
         for model in self._models:
             model.choreographer.swap_out(self._journal.held)
 
+    @verb
     async def play_agents(self, *agents: Agent) -> None:
         """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out.
 
@@ -257,6 +268,7 @@ class Game:
         private ones too: an audit lists who could tell (AC019). `lockstep` tells nothing of that."""
         await self._choreographer.tasks.together(*(agent.run() for agent in agents))
 
+    @verb
     async def lockstep(self, *agents: Agent) -> None:
         """Run agents by their own `run` in lockstep: each says one message, whether or not others may read it, and goes
         on when each has said one. An agent that has ended, or that waits for something else than its own message, is
@@ -271,12 +283,14 @@ class Game:
         the one of the agent that was given first."""
         await self._rounds.lockstep(*(agent.run() for agent in agents))
 
+    @verb
     async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
         """A simultaneous round of moves, such as `ann.say()`: all act on what was said before the round, and what they
         say comes out at its end, in the order of the arguments. Returns what the moves return, in the same order.
         Raises what a move raises; then the other moves are cancelled."""
         return await self._rounds.together(*moves)
 
+    @verb
     async def first(self, *moves: Coroutine[Any, Any, Any]) -> Any:
         """A race of moves, such as `ann.say()`: all act on what was said before it, and it is over when the first of
         them has ended (of those that end in one engine step, the one that was given first). Returns what that move
@@ -285,6 +299,7 @@ class Game:
         all that was said: who is first tells how long the others' words are. Raises `ScenarioError` for no moves."""
         return await self._rounds.first(*moves)
 
+    @verb
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """One message of an agent, from its view to the transcript; see `Agent`."""
         with self._noted(self._roster.name_of(agent)):
@@ -329,13 +344,16 @@ class Game:
                         f"play of {called(scenario)} is no coroutine; write `async def play(self, game)`"
                     )
                 outcome = await playing
-                self._recorded.end()
+            self._recorded.end()
             if not isinstance(outcome, BaseModel):
                 raise ScenarioError(f"play of {called(scenario)} {no_outcome(outcome)}")
-        except (LimitReached, ExceptionGroup) as error:
+        except Exception as error:
             limit = only_limit(error)
+            if not isinstance(error, ExceptionGroup):  # a group has errors of other tasks, which no limit explains
+                limit = self._meter.reached or limit
             if limit is None:
                 raise
+            outcome = None
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         self._journal.close()
         score = {} if outcome is None else scored(scenario, outcome, self._behind)

@@ -20,21 +20,31 @@ GAME = "the game"
 
 
 def only_limit(error: BaseException) -> LimitReached | None:
-    """The limit (the first of them) where an error is nothing else, also in the groups of task groups."""
+    """The limit (the first of them) where an error is nothing else: a limit, what was raised while one was handled, or
+    a group of such errors, as task groups raise them."""
     if isinstance(error, BaseExceptionGroup):
         limits = [only_limit(each) for each in error.exceptions]
         return None if None in limits else limits[0]
-    return error if isinstance(error, LimitReached) else None
+    if isinstance(error, LimitReached):
+        return error
+    before = error.__cause__ or error.__context__
+    return None if before is None else only_limit(before)
 
 
 class Meter:
-    """Counts one game's sampled tokens and decodes, by agent, and its seconds on the event loop's clock."""
+    """Counts one game's sampled tokens and decodes, by agent, and its seconds on the event loop's clock.
+
+    `reached` is the first limit that was reached. From then on the game is over: what runs within `deadline(None)` is
+    cancelled, whether or not its code catches the `LimitReached` that it was told.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._tokens: Counter[str] = Counter()
         self._messages: Counter[str] = Counter()
         self._started = 0.0
+        self._game: anyio.CancelScope | None = None
+        self.reached: LimitReached | None = None
 
     def start(self) -> None:
         """The game begins now."""
@@ -60,13 +70,13 @@ class Meter:
         """Raise `LimitReached` where this agent or the game has no tokens or messages left."""
         for what, who, used, limit in self._uses(agent):
             if limit is not None and used >= limit:
-                raise LimitReached(what, who, limit)
+                raise self._reach(what, who, limit)
 
     def check_after(self, agent: str) -> None:
         """Raise `LimitReached` where a message has used up its author's or the game's tokens."""
         for what, who, used, limit in self._uses(agent):
             if what == "tokens" and limit is not None and used >= limit:
-                raise LimitReached(what, who, limit)
+                raise self._reach(what, who, limit)
 
     def tokens_left(self, agent: str) -> int | None:
         """Tokens that an agent may still sample by its own limit; None: any number."""
@@ -80,12 +90,27 @@ class Meter:
 
     @contextmanager
     def deadline(self, agent: str | None) -> Iterator[None]:
-        """Cancel what runs inside when the time of the agent (None: of the game) is over; `LimitReached`."""
+        """Cancel what runs inside when the time of the agent (None: of the game) is over; `LimitReached`. Of the game,
+        that is raised for every limit that was reached inside."""
         limit = self._limits.game_seconds if agent is None else self._limits.agent_seconds
         with anyio.CancelScope(deadline=inf if limit is None else self._started + limit) as scope:
+            if agent is None:
+                self._game = scope
             yield
-        if scope.cancelled_caught and limit is not None:
-            raise LimitReached("seconds", agent or GAME, limit)
+        over = scope.cancelled_caught if agent is not None else scope.cancel_called and self.reached is None
+        if over and limit is not None:
+            raise self._reach("seconds", agent or GAME, limit)
+        if agent is None and self.reached is not None:
+            raise self.reached
+
+    def _reach(self, what: str, who: str, limit: float) -> LimitReached:
+        """Note that a limit is reached, and end the game. Returns the error for whoever is told first."""
+        error = LimitReached(what, who, limit)
+        if self.reached is None:
+            self.reached = error
+        if self._game is not None:
+            self._game.cancel()
+        return error
 
     def _uses(self, agent: str) -> Iterator[tuple[str, str, float, float | None]]:
         limits = self._limits

@@ -8,6 +8,8 @@ where the text comes from, who reads it.
 
 from __future__ import annotations
 
+import anyio.lowlevel
+
 from agentcho.calls.call import EncodingId, Turn
 from agentcho.calls.values import text
 from agentcho.choreography.handle import Request
@@ -45,6 +47,7 @@ class Streamed:
     async def write(self, piece: str) -> None:
         """Add a piece of text. Waits for an engine step where enough has come to be encoded, never for anybody to read
         it. `RequestError`: it is no text; `ScenarioError`: the stream is closed."""
+        await anyio.lowlevel.checkpoint()
         if self._closed:
             raise ScenarioError("the stream of a message is closed; write within its `async with`")
         self._pieces.append(text(piece, "a piece of a stream"))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, WEIGHED, Bits, KvDtype
+from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, WEIGHED, Bits, KvDtype, Markers
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.models import Target, read
 from agentcho.serve.request import Sharing
@@ -95,6 +95,10 @@ class ServeConfig(BaseModel):
     user_messages: Sharing = Field(
         default="shared",
         description="Whether user messages are a society's, or the agent's alone that brings them.",
+    )
+    plain_markers: Markers = Field(
+        default="refuse",
+        description="What to do about a model in whose chat template a text can spell what stands between messages.",
     )
     deterministic: bool = Field(
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."

@@ -70,8 +70,12 @@ def api_error(error: Exception) -> ApiError:
             return ApiError(400, str(error))
         case LeakageError():
             return ApiError(403, "an agent of this society may not read what it would have to read", code="leakage")
-        case StoreFull() | Overloaded():
-            return ApiError(503, str(error), code="overloaded", retry_after=SHORTLY)
+        case StoreFull():
+            told = f"{error.needed} tokens are needed in memory at once, and this server has room for {error.room}"
+            return ApiError(503, f"{told}; send less, or ask for fewer", code="overloaded", retry_after=SHORTLY)
+        case Overloaded():
+            told = "more requests are under way than the model takes at once; ask again"
+            return ApiError(503, told, code="overloaded", retry_after=SHORTLY)
         case EngineClosed():
             return ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
         case EngineFailed():

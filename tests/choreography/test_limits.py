@@ -1,7 +1,9 @@
 """Limits end a game as a recorded outcome: no exception, no empty message, nothing left behind."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
+import anyio.lowlevel
 import pytest
 
 from agentcho import Agent, Decode, Game, Limits
@@ -204,3 +206,95 @@ def test_an_agents_time_goes_on_between_its_turns(clock: Clock) -> None:
     entries, [over] = game(clock.run, script, engine, limits=Limits(agent_seconds=60))
     assert over.ended == "limit: alice 60 seconds"
     assert len(spoken(entries)) == 1
+
+
+MANY = 20_000
+"""Tries after which a loop gives up that nothing ends."""
+Broken = Callable[[Game, Agent], Awaitable[object]]
+
+
+async def written_late(game: Game) -> None:
+    async with game.streamed() as page:
+        pass
+    await page.write("late")
+
+
+async def heard_by_nobody(ann: Agent) -> None:
+    async with ann.stream(to="nobody"):
+        pass
+
+
+async def streamed_to_nobody(game: Game) -> None:
+    async with game.streamed(to="nobody"):
+        pass
+
+
+IDLE: dict[str, Broken] = {
+    "say": lambda game, ann: ann.say(to="nobody"),
+    "say with tools": lambda game, ann: ann.say(tools=[cast(Any, 5)]),
+    "think": lambda game, ann: ann.think(prompt=cast(Any, 5)),
+    "choose": lambda game, ann: ann.choose(cast(Any, 5)),
+    "ask": lambda game, ann: ann.ask("which?", []),
+    "answer": lambda game, ann: ann.answer(cast(Any, int)),
+    "tell": lambda game, ann: ann.tell("a word", to="nobody"),
+    "told": lambda game, ann: ann.tell("a word"),
+    "release": lambda game, ann: ann.release(cast(Any, 5)),
+    "stream": lambda game, ann: heard_by_nobody(ann),
+    "without a seat": lambda game, ann: Agent("eve").say(),
+    "announce": lambda game, ann: game.announce("a word", to="nobody"),
+    "announced": lambda game, ann: game.announce("a word"),
+    "streamed": lambda game, ann: streamed_to_nobody(game),
+    "written": lambda game, ann: written_late(game),
+    "together": lambda game, ann: game.together(),
+    "first": lambda game, ann: game.first(),
+    "agents": lambda game, ann: game.play_agents(),
+}
+"""Verbs that fail, or are done, before they wait for anything."""
+
+
+@pytest.mark.parametrize("verb", IDLE)
+def test_time_runs_out_and_other_games_go_on_while_code_tries_again_for_ever(clock: Clock, verb: str) -> None:
+    async def script(game: Game) -> str:
+        ann = game.cast(Talker, "ann")
+        if game.index:
+            if verb == "say":
+                await ann.say()
+            await anyio.lowlevel.checkpoint()
+            clock.jump(61)
+            return "done"
+        for _ in range(MANY):
+            try:
+                await IDLE[verb](game, ann)
+            except Exception:
+                continue
+        return "nothing ended it"
+
+    _, overs = game(clock.run, script, limits=Limits(game_seconds=60), games=2)
+    assert {over.game: over.ended for over in overs} == {0: "limit: the game 60 seconds", 1: None}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("after", ["again", "other", "returns"])
+def test_a_limit_ends_a_game_whose_code_catches_every_error(play: Play, limit: str, after: str) -> None:
+    async def script(game: Game) -> str:
+        ann, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        if game.index:
+            return "done"
+        for _ in range(MANY):
+            try:
+                await ann.say()
+            except Exception as error:
+                if after == "returns":
+                    return "caught"
+                if after == "other":
+                    raise RuntimeError("the agent failed") from error
+                await bob.tell("trying again")
+        raise RuntimeError("nothing ended it")
+
+    entries, overs = game(play, script, talker(4), limits=LIMITS[limit], games=2)
+    ended = {over.game: over.ended for over in overs}
+    assert ended[1] is None or limit == "game_seconds"  # its time is over at once
+    assert ended[0] is not None
+    assert ended[0].startswith("limit: alice" if limit.startswith("agent") else "limit: the game")
+    assert [over.outcome for over in overs if over.game == 0] == [None]
+    assert len(spoken(entries)) == (0 if "seconds" in limit else 2)

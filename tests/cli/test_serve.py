@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import agentcho as agentcho_package
 from agentcho import RunConfig
 from agentcho.cli.serve import delete_old, serving_of
 from agentcho.errors import CannotWrite
@@ -34,6 +35,16 @@ def _mask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+def test_it_has_every_option_that_errors_advise_who_can_reach_its_users(agentcho: Command) -> None:
+    root = Path(agentcho_package.__file__).parent
+    files = [*(path for room in ("serve", "runner", "engine") for path in (root / room).rglob("*.py"))]
+    text = " ".join(path.read_text() for path in (*files, root / "flow" / "markers.py"))
+    of_others = re.compile(r"`(agentcho key|llama-gguf-split)[^`]*`")
+    advised = set(re.findall(r"--[a-z][a-z-]+", of_others.sub("", text)))
+    assert {"--keys", "--port", "--plain-markers"} <= advised
+    assert advised <= set(re.findall(r"--[a-z][a-z-]+", agentcho("serve", "--help").out))
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from agentcho import Agent, Game, RunConfig
 from agentcho.backends.words import FIRST_WORD, FakeFraming
-from agentcho.config import Leakage, Mode
+from agentcho.config import Leakage, Markers, Mode
 from agentcho.errors import UnsupportedModel
 from agentcho.flow.markers import required_markers
 from agentcho.games.runtime import load_engine
+from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, play
 
@@ -77,3 +79,16 @@ def test_no_word_of_the_fake_has_an_id_of_its_framing() -> None:
     framing = FakeFraming()
     fixed = {*framing.opening("user", None), *framing.opening("system", None), *framing.closing("user")}
     assert max(fixed) < FIRST_WORD <= min(framing.content.encode("### Assistant:\n START END 0 1 2 3"))
+
+
+@pytest.mark.parametrize("markers", ["refuse", "accept"])
+def test_a_server_takes_such_a_model_only_where_it_is_told_to(markers: Markers) -> None:
+    async def serve() -> None:
+        async with ServedModel("plain", plain(), RunConfig(), Serving(markers=markers)).serving():
+            pass
+
+    if markers == "accept":
+        anyio.run(serve)
+    else:
+        with pytest.raises(UnsupportedModel, match="--plain-markers accept"):
+            anyio.run(serve)

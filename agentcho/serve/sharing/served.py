@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort, FramePort, Turn
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.config import ReusePolicy, RunConfig
-from agentcho.flow.markers import check_markers, required_markers
+from agentcho.config import Markers, ReusePolicy, RunConfig
+from agentcho.flow.markers import check_markers
 from agentcho.games.recording import RecordingSink
 from agentcho.records.record import RunRecord
 from agentcho.serve.faults import SHORTLY, ApiError
@@ -39,7 +39,8 @@ NO_LOGPROBS = (
 
 
 class Serving(NamedTuple):
-    """How a model is served. `mode`: how a society reads that does not say. `record`: the folder of its societies'
+    """How a model is served. `mode`: how a society reads that does not say. `markers`: whether a model is taken whose
+    chat template lets one message pass for two. `record`: the folder of its societies'
     runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
     a society ends that nobody asks. `societies`: how many of a tenant there may be, and cache salts
     without one. `records`: how many societies of all tenants may be on record at a time (None: any number).
@@ -48,6 +49,7 @@ class Serving(NamedTuple):
     `Choreographer`. `logprobs`: what becomes of a request for log-probabilities."""
 
     mode: ServedMode = "enforce"
+    markers: Markers = "refuse"
     record: Path | None = None
     keeping: Keeping = Keeping()
     quota: Callable[[str], int] = lambda tenant: 1 << 20
@@ -87,9 +89,9 @@ class ServedModel:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[ServedModel]:
         """A context in which requests are answered. `UnsupportedModel`: its chat template lets one message pass for
-        two, which no society may."""
-        check_markers(self.engine.framing.plain, required_markers(POLICIES["enforce"], "refuse"), self.name)
+        two, and that is not accepted."""
         how = self._serving
+        check_markers(self.engine.framing.plain, how.markers, self.name)
         opened = Choreographer(self.engine, deterministic=how.deterministic, prefill_budget=how.prefill_budget)
         async with opened as choreographer:
             self.choreographer = choreographer
