@@ -56,6 +56,7 @@ class Asked(NamedTuple):
     config: RunConfig
     top_p: float | None
     traces: int | None
+    recipe: Mapping[str, Any]
     at_once: int
     on: Cluster | None
     judge: str | None
@@ -130,6 +131,7 @@ def _found(asked: Asked, told: Progress) -> PaperFound:
             fake=asked.config.model == "fake",
             top_p=asked.top_p,
             traces=asked.traces,
+            recipe=asked.recipe,
         )
         work = Reproduction(world, request, phases)
         work.check()
@@ -188,6 +190,8 @@ def _command(asked: Asked, data: str, games: int) -> str:
     words += ["--quick"] if asked.quick else []
     words += [] if asked.top_p is None else ["--top-p", str(asked.top_p)]
     words += [] if asked.traces is None else ["--traces", str(asked.traces)]
+    for option, value in asked.recipe.items():
+        words += [f"--{option}", str(value)]
     words += [] if asked.judge is None else ["--judge", asked.judge]
     for name, spec in asked.tasks.items():
         words += ["--tasks", f"{name}={spec}"]

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentcho.cli.options import From, Given, fields, run_config
+from agentcho.cli.options import From, Given, checked, fields, run_config
 from agentcho.cli.words import FILE, HERE, LOADING, Display, Where
 from agentcho.config import RunConfig
+from agentcho.lab.tune.recipe import Recipe
 
 TABLE = "Of 1, 2, 3, 4, 5, 6, 7, f4, f8 and tasks, with commas between.  [default: all]"
 GAMES = "Games a row.  [default: 200; with --quick 20]"
@@ -22,6 +23,8 @@ CHECK = "Play nothing: check such a file, and name each fault."
 KEPT = "Keep all games, adapters and times here; what is there is not done again."
 TOP_P = "Share of probability to sample from.  [default: the paper's: 0.95 in Tables 4 to 6, all in the others]"
 TRACES = "Train on at most so many traces a row.  [default: as many as the paper, 100 to 500]"
+RATE = "The highest learning rate of adapters.  [default: by the model's width; the authors' scripts: 2e-5, 5e-5]"
+BATCH = "Traces a step.  [default: 8; the authors' scripts: 1, 4]"
 JUDGE = "A model that compares the texts of Table 2, pair by pair, in both orders."
 REPRODUCED = From(
     RunConfig,
@@ -41,6 +44,8 @@ def paper(
     how: Annotated[Given, REPRODUCED],
     top_p: Annotated[float | None, typer.Option(help=TOP_P, show_default=False)] = None,
     traces: Annotated[int | None, typer.Option(min=2, help=TRACES, show_default=False)] = None,
+    rate: Annotated[float | None, typer.Option(help=RATE, show_default=False)] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help=BATCH, show_default=False)] = None,
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
     where: Where,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
@@ -59,6 +64,8 @@ def paper(
 
     if check is not None:
         raise typer.Exit(check_file(check))
+    recipe = {name: value for name, value in (("rate", rate), ("batch", batch)) if value is not None}
+    checked(Recipe, **recipe)
     sampled = {} if top_p is None else {"top_p": top_p}
     config = run_config(**how, leakage="audit", **sampled)
     asked = Asked(
@@ -71,6 +78,7 @@ def paper(
         config=config,
         top_p=top_p,
         traces=traces,
+        recipe=recipe,
         at_once=at_once,
         on=cluster(where),
         judge=judge,

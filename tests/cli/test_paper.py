@@ -44,6 +44,18 @@ def test_a_table_has_the_papers_rows_and_columns_beside_its_figures(agentcho: Co
     assert [phase.name for phase in exported().phases] == [f"table 1: {row.label}" for row in played]
 
 
+def test_what_differs_from_the_paper_is_in_the_command_that_finds_it_again(agentcho: Command, here: Path) -> None:
+    """By default nothing does, and the file says that each table is sampled as the paper says."""
+    asked = (*FAKE, "--table", "1", "--export", "p.json")
+    assert agentcho(*asked).code == 0
+    assert exported().top_p is None
+    assert not {"--top-p", "--traces", "--rate", "--batch"} & set(exported().command.split())
+    given = ("--top-p", "0.9", "--traces", "5", "--rate", "2e-05", "--batch", "1")
+    assert agentcho(*asked, *given).code == 0
+    assert exported().top_p == 0.9
+    assert " ".join(given) in exported().command
+
+
 @pytest.mark.slow
 def test_all_tables_are_played_and_the_file_is_whole(agentcho: Command, here: Path) -> None:
     ran = agentcho(*FAKE, "-n", "1", "--export", "p.json", "--html", "p.html")
@@ -157,6 +169,8 @@ def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: 
         (("--table", "9"), "'9' is none of 1, 2, 3, 4, 5, 6, 7, f4, f8, tasks"),
         (("--budget", "soon"), "budget 'soon' is no time: give a number above 0 and its unit"),
         (("--judge", "understudy"), "understudy is no judge"),
+        (("--rate", "0"), "greater than 0"),
+        (("--top-p", "2"), "less than or equal to 1"),
         (("--tasks", "poems=x.jsonl"), "'poems' is none of multi-qa"),
         (("--tasks", "multi-qa=x.jsonl"), "x.jsonl: cannot be read"),
         (("--export", "no/p.json"), "no/p.json cannot be written"),

@@ -206,6 +206,19 @@ def test_fewer_traces_may_be_asked_for_and_fewer_games_choose_then(tmp_path: Pat
     assert len(lesson.choice.numbers) == 25
 
 
+def test_recipes_may_differ_from_ours(tmp_path: Path) -> None:
+    """Such as by the learning rate of the authors' scripts; its adapters are others, then."""
+    folders = set()
+    for given in ({}, {"rate": 2e-5, "batch": 1}):
+        found = Rows(
+            world(tmp_path)._replace(recipe=given), 20, "generators", sets("generators", tmp_path, {}, PUBLISHED)
+        )
+        lesson = found.lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned"))
+        assert lesson.recipe.model_dump().items() >= given.items()
+        folders.add(lesson.folder)
+    assert len(folders) == 2
+
+
 def test_each_table_is_sampled_as_the_paper_says_unless_another_top_p_is_asked_for(tmp_path: Path) -> None:
     """0.95 where it prints it, for the workflows of its section 4; none where it prints a temperature alone."""
     chosen = sets("generators", tmp_path, {}, PUBLISHED)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.compare.comparison import Difference, Mean, Preference
+from agentcho.lab.paper.aligned import NOT_MEASURED, aligned
+from agentcho.lab.paper.effects import SCORES, bounded, effects, expected, verdict
+from agentcho.lab.paper.figures import QWEN_8B
 from agentcho.lab.paper.found import PaperFound, RowFound, Score, TableFound
-from agentcho.lab.paper.tables import table_named
-from agentcho.lab.paper.wording import BACK, NO_JUDGE, grids
+from agentcho.lab.paper.tables import TABLES, table_named
+from agentcho.lab.paper.wording import BACK, NO_JUDGE, grids, summary
+from agentcho.lab.stats import holm
 from tools.pages.marks import without_age
 from tools.pages.paper import page, text
 
@@ -110,6 +115,151 @@ def test_the_page_begins_with_what_tuning_brings_back_and_has_every_table() -> N
     assert f"| choreographed, serial | 200 | {measured} | {lacking} |\n" in made
     assert "- Baseline, parallel: not asked for.\n" in made
     assert not re.search(r"\n\n\n|[^|\n]\n\|[^\n]*\|\n\| ---", made), "an empty line before each table, and no more"
+
+
+# -- files from before, and which effects are there -------------------------------------------------------------
+
+
+def committed() -> PaperFound:
+    return PaperFound.model_validate_json((DOCS / "results" / "paper.json").read_bytes())
+
+
+def test_rows_of_an_older_file_stand_where_the_tables_have_them_now() -> None:
+    """By what was played, not by what it was called: its solvers of MADpar had names, unless a row said otherwise."""
+    before = {row.label: row for table in committed().tables if table.name == "4" for row in table.rows}
+    if "MADpar without names, baseline" not in before:
+        pytest.skip("the file is one of today")
+    tables = {table.name: table for table in aligned(committed()).tables}
+    after = {row.label: row for row in tables["4"].rows}
+    renamed = {
+        "MADpar without names, baseline": "MADpar, baseline",
+        "MADpar without names, choreographed": "MADpar, choreographed",
+        "MADpar, baseline": "MADpar with names, baseline",
+        "MADpar, choreographed": "MADpar with names, choreographed",
+    }
+    for old, new in renamed.items():
+        assert after[new].scores["correct"].mean == before[old].scores["correct"].mean
+    assert after["MADpar, choreographed"].against == "MADpar, baseline"
+    assert after["MADpar, choreographed, tuned"].left_out == NOT_MEASURED
+    assert after["MADpar, baseline"].scores["correct"].paper == 0.646
+    assert after["MADpar with names, baseline"].scores["correct"].paper is None
+    assert any("MADpar, choreographed, tuned was measured beside MADpar with names" in n for n in tables["4"].notes)
+    assert [row.label for row in tables["6"].rows if row.left_out is None] == [
+        row.label for row in tables["4"].rows if row.left_out is None and row.label in QWEN_8B
+    ]
+
+
+def test_what_was_not_measured_is_said_with_the_command_that_measures_it() -> None:
+    values = {label: value for label, value in ALL.items() if label != "choreographed, serial"}
+    made = found(values)
+    (table,) = made.tables
+    rows = tuple(row for row in table.rows if row.label != "choreographed, serial")
+    shown = grids(made.model_copy(update={"tables": (table.model_copy(update={"rows": rows}),)}))[0]
+    (row,) = (row for row in shown.rows if row[0] == "choreographed, serial")
+    assert row[2:4] == ("not measured", "0.4%")
+    (note,) = (note for note in shown.notes if note.startswith("not measured"))
+    assert "`agentcho paper -n 200 --table 1` measures it: choreographed, serial; first right; last right" in note
+
+
+def test_p_values_of_rows_that_are_still_there_are_corrected_over_these() -> None:
+    for table in aligned(committed()).tables:
+        for name in table.scores:
+            tested = [row.scores[name].difference for row in table.rows if name in row.scores]
+            there = [each for each in tested if each is not None]
+            assert [each.holm for each in there] == pytest.approx(holm([each.p for each in there]))
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "told"),
+    [
+        (-1, -1, "reproduced"),
+        (-1, 1, "reversed"),
+        (-1, 0, "null"),
+        (0, 0, "no difference in both"),
+        (0, -1, "ours alone"),
+    ],
+)
+def test_what_follows_from_both_signs(paper: Any, ours: Any, told: str) -> None:
+    assert verdict(paper, ours) == told
+
+
+def test_a_score_without_room_is_at_its_ceiling_or_floor() -> None:
+    assert bounded(0.96, 0.95, paper=0.6) == "at ceiling"
+    assert bounded(0.96, 0.94, paper=0.6) == ""
+    assert bounded(0.29, 0.1, paper=0.6) == "at floor"
+    assert bounded(0.31, 0.1, paper=0.6) == ""
+
+
+def told_of(values: dict[str, float]) -> dict[str, tuple[str, str]]:
+    return {each.row: (each.verdict, each.bound) for each in effects(aligned(found(values)))}
+
+
+def test_each_row_that_the_paper_has_is_judged_by_the_intervals_of_both() -> None:
+    """Ours reach 2 points to both sides."""
+    assert told_of(ALL) == {
+        "choreographed, serial": ("reproduced", ""),
+        "choreographed, parallel": ("reproduced", ""),
+        "choreographed, parallel, tuned": ("reversed", ""),
+    }
+    ceiling = dict.fromkeys(ALL, 0.97)
+    assert set(told_of(ceiling).values()) == {("null", "at ceiling")}
+    floor = told_of(dict.fromkeys(ALL, 0.2) | {"choreographed, serial": 0.1})
+    assert floor["choreographed, serial"] == ("reproduced", "at floor")
+    lacking = {label: value for label, value in ALL.items() if label != "choreographed, serial"}
+    assert told_of(lacking)["choreographed, serial"] == ("not measured", "")
+
+
+def test_effects_are_summed_up_by_verdict_and_bound() -> None:
+    told = effects(aligned(found(dict.fromkeys(ALL, 0.97))))
+    assert summary(told) == "3 effects: 3 null (3 of them at ceiling)"
+    assert "Of the paper's 3 effects: 3 null (3 of them at ceiling)" in text(
+        {"paper.json": found(dict.fromkeys(ALL, 0.97))}
+    )
+
+
+def test_the_papers_signs_are_those_of_its_text() -> None:
+    """Reuse lowers, tuning brings back; MADpar stays lower; what Bob predicts does not change beyond chance."""
+    signs = {(t.name, row.label): expected(t, row) for t in TABLES if t.name in SCORES for row in t.rows}
+    assert signs["4", "MADpar, choreographed, tuned"] == -1
+    assert signs["4", "ToT, choreographed, tuned"] == signs["4", "MADiter, choreographed, tuned"] == 0
+    assert signs["3", "always defect, choreographed"] == -1
+    assert signs["3", "always defect, choreographed, tuned"] == 0
+    assert signs["f8", "always defect, choreographed, system prompt alone"] == -1
+    assert {sign for (name, _), sign in signs.items() if name == "7" and sign is not None} == {0}
+    assert signs["4", "MADpar with names, choreographed"] is None
+
+
+def test_wins_stand_beside_the_papers() -> None:
+    first = found(ALL).tables[0]
+    stories = tuple(row.model_copy(update={"scenario": "branch-solve-merge"}) for row in first.rows)
+    told = Preference(games=4, wins=1, losses=2, ties=1, share=0.3, span=Interval(low=0, high=1, method="exact"), p=1)
+    rows = tuple(
+        row.model_copy(update={"preferred": told}) if row.label == "choreographed, serial" else row for row in stories
+    )
+    table = first.model_copy(update={"name": "2", "rows": rows})
+    (shown,) = (
+        grid
+        for grid in grids(found(ALL).model_copy(update={"tables": (table,)}))
+        if grid.title == "Table 2, head to head with the baseline"
+    )
+    by_label = {row[0]: row[1:] for row in shown.rows}
+    assert by_label["choreographed, serial"][:5] == (
+        "4",
+        "50.0%",
+        "58.0% (44.0% to 77.0%)",
+        "25.0%",
+        "8.0% (2.0% to 16.0%)",
+    )
+    assert by_label["baseline, serial, tuned"][1:3] == ("not judged", "32.0% (20.0% to 46.0%)")
+
+
+def test_a_second_file_stands_behind_the_first_with_its_command() -> None:
+    second = found(ALL, games=60)
+    made = text({"paper.json": found(ALL), "paper-more.json": second})
+    assert "Another one, `docs/results/paper-more.json`" in made
+    assert "## Table 1: MultiQA, two questions and one answer to both, 60 games a row\n" in made
+    assert "#which-of-the-papers-effects-are-here-60-games-a-row" in made
+    assert "so that their seconds say nothing" in made
 
 
 @pytest.mark.skipif(not (DOCS / "results" / "paper.json").exists(), reason="there is no result file")

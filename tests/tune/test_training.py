@@ -22,7 +22,7 @@ from agentcho.lab.tune import training as training_of
 from agentcho.lab.tune.lessons import batches, lessons, packed, steps_of
 from agentcho.lab.tune.losses import loss
 from agentcho.lab.tune.recipe import Recipe, read_peft
-from agentcho.lab.tune.training import Progress, Training, recompute
+from agentcho.lab.tune.training import Progress, Training, Validation, recompute
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow, write_traces
 from agentcho.runner.engine import Engine
@@ -139,6 +139,41 @@ def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp
     logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "parts")]
     assert logs[0] == logs[1]
     assert [json.loads(line)["step"] for line in logs[0].splitlines() if "dev" in line] == [0, 4, 8, 12]
+
+
+@pytest.mark.slow
+def test_games_choose_the_checkpoint_and_change_nothing_of_the_training(
+    engines: Engines, file: Path, tmp_path: Path
+) -> None:
+    """The adapter of each epoch is measured through an engine of its own, and dropped. Of those with the best score
+    the one with the lowest loss is kept."""
+    engine, means = engines.own(), iter([0.2, 0.8, 0.5, 0.8])
+    measured: list[float] = []
+
+    def play(folder: Path) -> float:
+        digest = find_adapter(folder).digest
+        measured.append(float(engine.adapted(folder).score("say red").sum()))
+        engine.adapters.drop(digest)
+        return next(means)
+
+    found = lessons(file, "talk", engine, QUICK)
+    chosen = Training(
+        "talk", engine, found, QUICK, tmp_path / "games", lambda now: None, Validation("right", 20, play)
+    ).train()
+    plain = training(engines.own(), file, tmp_path / "loss").train()
+    logs = [
+        [json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
+        for name in ("games", "loss")
+    ]
+    told = [line.pop("right") for line in logs[0] if "dev" in line]
+    assert told == [0.2, 0.8, 0.5, 0.8]
+    assert logs[0] == logs[1]
+    dev = {line["step"]: line["dev"] for line in logs[0] if "dev" in line}
+    assert chosen.step == min((4, 12), key=lambda step: dev[step])
+    assert chosen.chosen == {"score": "right", "games": 20, "mean": 0.8}
+    assert plain.chosen is None
+    assert len(set(measured)) == 4, "each epoch's own weights"
+    assert find_adapter(tmp_path / "games").trained == chosen
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The generators' tasks in the form of the published sets, so that the loaders of Table 6 are played from end to end on
+"""The generators' tasks in the form of the published sets, so that the loaders of these are played from end to end on
 a model that speaks about these tasks alone: what a game says through a loader has to be what it says without.
 
 Does not know: how games are played.

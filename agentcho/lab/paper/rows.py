@@ -33,7 +33,7 @@ class World(NamedTuple):
     """Where rows are played. `config`: what all rows share; `here`: an engine of this process, to train and to time on;
     `folder` keeps everything. `fake`: the engine is one without a model, which can be neither trained nor timed.
     `top_p`: what all rows are sampled with; None: each with what the paper samples it with. `traces`: train on at most
-    so many a row; None: on as many as the paper."""
+    so many a row; None: on as many as the paper. `recipe`: fields of recipes that differ from ours."""
 
     config: RunConfig
     open: Open
@@ -43,6 +43,7 @@ class World(NamedTuple):
     fake: bool = False
     top_p: float | None = None
     traces: int | None = None
+    recipe: Mapping[str, Any] = {}
 
 
 class Taught(NamedTuple):
@@ -98,7 +99,7 @@ class Rows(NamedTuple):
         playing = self.world.open(self.scenario(source), config)
         teaching = TEACHING[table.name]
         held = taught.held / len(taught.traces)
-        recipe = Recipe(mode=row.mode, leakage="audit", epochs=teaching.epochs, dev=held)
+        recipe = Recipe(mode=row.mode, leakage="audit", epochs=teaching.epochs, dev=held, **self.world.recipe)
         asked = {"games": playing.asked, "numbers": [taught.traces.start, taught.traces.stop]}
         name = digest(asked)
         single = None

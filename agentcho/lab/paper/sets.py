@@ -1,4 +1,4 @@
-"""What the paper's workflows work at: generators for the understudy, the published sets for other models. Its Table 6.
+"""What the paper's workflows work at: generators for the understudy, the published sets for other models.
 
 What is compared and what is trained on have no task in common: of a generator another seed, and of the facts another
 half; of a published set the tasks behind those that are compared. Does not know: how games are played.

@@ -233,4 +233,4 @@ class Training:
             return
         self.engine.adapters.restore(state["adapter"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._count = Count(**{name: state[name] for name in Count().__dict__})
+        self._count = Count(**{name: state.get(name, value) for name, value in Count().__dict__.items()})
