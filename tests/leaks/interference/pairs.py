@@ -3,7 +3,8 @@ equal, entry by entry.
 
 A case is drawn whole from its seed: the workflow, who reads, the change, the way of playing, the room that there is.
 Two plays in which other messages came out, as where a longer secret fills its author's own context so that it says
-nothing in public, are not of one public schedule: they are counted as parted, and another case takes their place.
+nothing in public, are not of one public schedule: the schedule told. They are counted as parted, and another case takes
+their place beside them. Where agents play side by side the schedule is their own: there every difference is told.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import anyio
 from agentcho import Limits, RunConfig
 from agentcho.config import Leakage, Mode, Shadowing
 
-from .play import Seen, play
+from .play import Schedule, Seen, play
 from .workflows import CHANGES, NAMES, Act, Change, changed, comparable, written
 
 Room = Literal["roomy", "short", "tight", "adapted"]
@@ -46,6 +47,7 @@ class Case:
     room: Room
     acts: tuple[Act, ...]
     beside: bool
+    schedule: Schedule = "written"
 
     @property
     def what(self) -> tuple[str, ...]:
@@ -66,38 +68,43 @@ class Verdict(NamedTuple):
     entries: int
 
 
-def drawn(seed: int, rooms: Iterable[Room], exact: bool, leakage: Leakage | None = None) -> Case:
+def drawn(
+    seed: int, rooms: Iterable[Room], exact: bool, leakage: Leakage | None = None, schedule: Schedule = "written"
+) -> Case:
     """The case of a seed. `exact`: in the deterministic profile alone; `leakage`: that, in choreographed mode.
 
     What deny refuses goes by the graph of messages, so there nothing is absent. In a baseline that is not deterministic
-    a reader may read an author's last bits, so there is none."""
+    a reader may read an author's last bits, so there is none. Side by side, how many messages were said is told, so
+    nothing is absent, no limit on messages ends a game, and there is more to say, and room for it."""
     random = Random(seed)
     reader = random.choice((*NAMES, "dave"))
     mode, way, _ = random.choices(ENFORCED, [weight for _, _, weight in ENFORCED])[0]
     if leakage is not None:
         mode, way = "choreographed", leakage
-    change = random.choice([change for change in CHANGES if way != "deny" or mode == "baseline" or change != "absent"])
+    free, counted = schedule != "written", way == "deny" and mode != "baseline"
+    change = random.choice([change for change in CHANGES if change != "absent" or not (free or counted)])
     repair = None if mode == "baseline" else random.choice(REPAIRS)
     deterministic = exact or mode == "baseline" or random.random() < 0.3
     shadow = random.choice(SHADOWS[: 2 if deterministic else 3])
     in_place = mode == "choreographed" and repair is None and random.random() < 0.1
     reuse = "ape" if in_place and random.random() < 0.5 else "rotate"
-    limits = Limits(agent_messages=3) if change != "absent" and random.random() < 0.15 else Limits()
+    limits = Limits(agent_messages=3) if change != "absent" and random.random() < 0.15 and not free else Limits()
     config = RunConfig(
         mode=mode, leakage=way, shadow=shadow, deterministic=deterministic, in_place=in_place, repair=repair,
         reuse=reuse,
-        temperature=1.0, max_tokens=random.randint(2, 4), limits=limits,
+        temperature=1.0, max_tokens=random.randint(2, 4) + 12 * free, limits=limits,
     )  # fmt: skip
-    acts = comparable(written(random, reader, random.randint(3, 8)), change)
-    return Case(seed, reader, change, config, random.choice(tuple(rooms)), acts, random.random() < 0.2)
+    acts = comparable(written(random, reader, random.randint(3, 8) + 8 * free), change)
+    room, beside = random.choice(tuple(rooms)), random.random() < 0.2
+    return Case(seed, reader, change, config, room, acts, beside, schedule)
 
 
 async def judged(case: Case, engine: Callable[[Room], Any]) -> Verdict:
     """Play a case twice, the second time with what is hidden changed, and, where it says so, another game beside it."""
-    first = await play(engine(case.room), case.acts, case.reader, case.config)
-    other = changed(case.acts, case.reader, case.change)
-    second = await play(engine(case.room), other, case.reader, case.config, case.acts if case.beside else ())
-    if first.out != second.out:
+    first = await play(engine(case.room), case.acts, case.reader, case.config, (), case.schedule)
+    other, beside = changed(case.acts, case.reader, case.change), case.acts if case.beside else ()
+    second = await play(engine(case.room), other, case.reader, case.config, beside, case.schedule)
+    if first.out != second.out and case.schedule == "written":
         return Verdict(case, None, 0)
     return Verdict(case, "; ".join(differences(first, second)), len(first.journal))
 
@@ -129,6 +136,7 @@ def compared(
     exact: bool = False,
     leakage: Leakage | None = None,
     most: int = 20,
+    schedule: Schedule = "written",
 ) -> Result:
     """Play pairs until `count` were compared, or a reader has told `most` of them apart."""
 
@@ -136,7 +144,7 @@ def compared(
         done = parted = entries = 0
         covered, told = Counter[str](), list[str]()
         while done < count and len(told) < most:
-            verdict = await judged(drawn(next(seeds), rooms, exact, leakage), engine)
+            verdict = await judged(drawn(next(seeds), rooms, exact, leakage, schedule), engine)
             if verdict.apart is None:
                 parted += 1
                 continue

@@ -8,9 +8,10 @@ act, for ids count what is hidden too: that is schedule. Does not know: what was
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 from unittest.mock import patch
 
@@ -39,6 +40,10 @@ class Plan(BaseModel):
     yes: bool
 
 
+Schedule = Literal["written", "lockstep", "free"]
+"""Acts in the order in which they are written; agents side by side, in lockstep or as each is done."""
+
+
 class Torn(Exception):
     """Leaves a stream."""
 
@@ -55,14 +60,20 @@ class Player(Agent):
     """Reads what it is told to read; the reader writes down what it is shown."""
 
     role = "player"
-    looks = View(())
+    looks: View | None = View(())
     stage: Stage | None = None
+    plays: Callable[[], Awaitable[None]] | None = None
 
     def view(self, readable: Sequence[Metadata]) -> View:
-        """As told."""
+        """As told; all that is there, where nothing was told."""
         if self.stage is not None:
             self.stage.note("shown", tuple(self.stage.metadata(data) for data in readable))
-        return self.looks
+        return super().view(readable) if self.looks is None else self.looks
+
+    async def run(self) -> None:
+        """Its acts, where it plays by itself."""
+        if self.plays is not None:
+            await self.plays()
 
 
 class Stage(Scenario):
@@ -211,6 +222,9 @@ class Stage(Scenario):
     def _agent(self, game: Game, act: Act) -> Player:
         agent = game.agents[act.who]
         assert isinstance(agent, Player)
+        if agent.plays is not None:
+            agent.looks = None
+            return agent
         looks = [look for look in act.view if look.number in self._ids]
         unsaid = (Read("nobody.1"),) if act.trouble == "unsaid" else ()
         reuse: Literal["judge"] | None = "judge" if act.number % 5 == 4 else None
@@ -245,6 +259,30 @@ class Stage(Scenario):
         return ID.sub(lambda found: self._names.get(found[0], found[0]), text)
 
 
+class SideBySide(Stage):
+    """The scenario's acts first, and then those of each agent by its own `run`, one after another, over all that it may
+    read. `lockstep`: see `Game.lockstep`."""
+
+    def __init__(self, acts: Sequence[Act], reader: str, journal: Journal, lockstep: bool) -> None:
+        super().__init__(acts, reader, journal)
+        self._lockstep = lockstep
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        """First the scenario, then all agents."""
+        first = [act for act in self._acts if act.kind in ("join", "announce", "streamed")]
+        for act in first:
+            await self._do(game, act)
+        cast = [agent for agent in game.agents.values() if isinstance(agent, Player)]
+        for agent in cast:
+            agent.plays = partial(self._all, game, [a for a in self._acts if a.who == agent.name and a not in first])
+        await (game.lockstep if self._lockstep else game.play_agents)(*cast)
+        return self.Outcome()
+
+    async def _all(self, game: Game, acts: Sequence[Act]) -> None:
+        for act in acts:
+            await self._do(game, act)
+
+
 def _tool(act: Act) -> agentcho.Tool:
     """One that says the words of an act to who hears the act."""
     results = "everyone" if act.to is None else act.to
@@ -261,7 +299,12 @@ def _audience(audience: Audience) -> object:
 
 
 async def play(
-    engine: Any, acts: tuple[Act, ...], reader: str, config: RunConfig, beside: tuple[Act, ...] = ()
+    engine: Any,
+    acts: tuple[Act, ...],
+    reader: str,
+    config: RunConfig,
+    beside: tuple[Act, ...] = (),
+    schedule: Schedule = "written",
 ) -> Seen:
     """One game, and where `beside` is given another one at the same time, on the same engine; nothing is left there."""
     journal, encode = Journal(), engine.framing.content.encode
@@ -269,6 +312,8 @@ async def play(
     faulty = frozenset(act.header for act in acts if act.trouble == "faulty")
     port = Port(engine, reader, words, faulty, journal)
     stage = Stage(acts, reader, journal)
+    if schedule != "written":
+        stage = SideBySide(acts, reader, journal, schedule == "lockstep")
     choreographer = Choreographer(cast("EnginePort", port), *config.policy)
     async with choreographer, anyio.create_task_group() as group:
         if beside:

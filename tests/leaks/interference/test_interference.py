@@ -76,6 +76,30 @@ def test_with_nothing_enforced_bits_tell(models: Models) -> None:
     assert compared(4, count(4_000_000), models, ("roomy",), exact=True, leakage="audit").told
 
 
+# -- agents side by side ---------------------------------------------------------------------------------------
+
+
+@MANY
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_side_by_side_in_lockstep_no_reader_can_tell(engine: Callable[[Room], Any], many: int) -> None:
+    result = compared(many // 3, count(7_000_000), engine, ("roomy",), schedule="lockstep")
+    assert (result.told, result.compared, result.parted) == ((), many // 3, 0)
+    assert result.entries > 2 * many
+
+
+@MANY
+def test_side_by_side_as_each_is_done_some_readers_can(many: int) -> None:
+    """On sets a message takes one step, however long it is."""
+    result = compared(many // 3, count(7_000_000), fake, ("roomy",), schedule="free", most=many)
+    assert len(result.told) > many / 30
+
+
+@pytest.mark.slow
+def test_side_by_side_in_lockstep_not_a_bit_moves(models: Models) -> None:
+    result = compared(BITWISE, count(8_000_000), models, ("roomy", "adapted"), exact=True, schedule="lockstep")
+    assert (result.told, result.compared, result.parted) == ((), BITWISE, 0)
+
+
 @pytest.mark.slow
 def test_what_is_drawn_covers_all_ways_of_playing() -> None:
     covered = compared(100, count(5_000_000), sets, ("roomy", "short")).covered
