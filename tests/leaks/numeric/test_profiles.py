@@ -7,6 +7,7 @@ All words are forced, the reader's own too, so that numbers of the same words ar
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 import pytest
@@ -15,7 +16,7 @@ from agentcho import Engine
 from tests.engine.families import Family, middle_sized
 from tests.engines import Engines
 
-from .neighbours import told
+from .neighbours import RESULTS, told
 from .script import Act, secret_of, workflow
 from .stage import AUDIT, BITWISE, FAST, Played, Profile, deep, gap, movement, play
 from .test_noninterference import READERS, SWAPS
@@ -96,3 +97,11 @@ def test_log_probabilities_tell_how_long_a_hidden_message_is_in_the_fast_profile
     fast, exact = told(engine, False, lengths), told(engine, True, lengths)
     assert (exact.gap, exact.right) == (0.0, 0)
     assert fast.right == len(lengths) or (dtype == "bfloat16" and fast == exact)
+
+
+def test_pages_say_what_was_measured_last() -> None:
+    rows = {(row["dtype"], row["profile"]): row for row in json.loads(RESULTS.read_bytes())["rows"]}
+    assert all(row["right"] == row["gap"] == 0 for (_, profile), row in rows.items() if profile == "deterministic")
+    fast = rows["float32", "fast"]
+    served = (RESULTS.parents[1] / "serve.md").read_text()
+    assert f"{fast['right']} of {len(fast['lengths'])} lengths in float32" in served
