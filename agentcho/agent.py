@@ -268,13 +268,17 @@ class Agent:
         the agent itself may read it, unless `to` names others.
 
         Raises `RequestError` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
-        the model's own validators refuse it."""
+        the model's own validators refuse it, or where `max_tokens` ended it before it was whole."""
         schema = closed(_schema(model))
         message = await self._speak(to, prompt, header, view, form=model, json_schema=schema, **options)
         said = message.text if message.kind == "decode" else message.text.removeprefix(header)
         try:
             return model.model_validate_json(said)
         except ValidationError as error:
+            if message.stopped == "max_tokens" and error.errors()[0]["type"] == "json_invalid":
+                raise AnswerInvalid(
+                    f"max_tokens ended the answer of {self.name} before its JSON was whole; raise max_tokens"
+                ) from error
             fields = [".".join(map(str, e["loc"])) or "(whole)" for e in error.errors()]
             raise AnswerInvalid(
                 f"the answer fits the JSON schema of {model.__name__} and fails its own validators at: "

@@ -54,7 +54,8 @@ class Sampling(BaseModel):
     - `temperature` 0 takes the likeliest token. `top_k` 0, `top_p` 1 and `min_p` 0 are off; they apply after the
       temperature, in this order.
     - `stop`: a text that contains one of these strings (at most 64, of at most 256 letters) ends there; the string
-      is no part of the text.
+      is no part of the text. What is held to choices, to JSON of a schema or to a call of a tool is never cut: there
+      these strings say nothing.
     - `seed` (64 bits) keys the call's own random numbers: token i uses number (seed, i), whoever shares the batch.
     - `choices` are the only texts that can be sampled, each closed at once. `json_schema` constrains what is sampled
       to JSON of that schema.
@@ -90,8 +91,6 @@ class Sampling(BaseModel):
             raise ValueError("give choices or json_schema, not both")
         if self.choices is not None and not self.choices:
             raise ValueError("choices is empty: give at least one")
-        if any(stop in choice for choice in self.choices or () for stop in self.stop):
-            raise ValueError("one of choices holds a stop string, which would cut it")
         return self
 
 
@@ -214,6 +213,11 @@ class Decode:
     def is_whole(self) -> bool:
         """Whether what it says is to come to an end of its own: a choice, or JSON."""
         return bool(self.forms) or self.sampling.choices is not None or self.sampling.json_schema is not None
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """The strings that end it: none, where it is to come to an end of its own."""
+        return () if self.is_whole else self.sampling.stop
 
     @property
     def last(self) -> int:

@@ -44,7 +44,7 @@ class Generation:
         self.id, self.call, self.receipt = id, call, placed.context.receipt
         self._framed, self._closing = placed.framed, placed.framed.closing
         self._stops, self._content, self._stream = template.stops, template.content, template.content.stream()
-        self._constraint, self._until, self._last = constraint, call.sampling.stop, call.last
+        self._constraint, self._until, self._last = constraint, call.stop, call.last
         self.feed: tuple[int, ...] = placed.framed.begun
         self.sampled: list[int] = []
         self.logits: list[Row] = []

@@ -79,7 +79,8 @@ class Asked:
             return None if words in self.choices else f"it is none of the {len(self.choices)} choices"
         if not words.strip():
             return "it is empty: say something"
-        if stop := next((stop for stop in self.sampling.stop if stop in words), None):
+        stops = self.sampling.stop if self.schema is None else ()
+        if stop := next((stop for stop in stops if stop in words), None):
             return f"a message ends at {stop!r} here: leave that out"
         count = self.tokens(words)
         if count > self.most:

@@ -60,6 +60,9 @@ class Messages:
         self._leaks = LeakPaths(reuse, self.drafts)
         self._sinks = Sinks(self.drafts, reuse.leakage)
         self._numbers: dict[str, int] = {}
+        self.unanswered: dict[str, list[Telling]] = {}
+        """By agent, results that say of a call of a tool that it was cancelled. Each is said before the agent reads the
+        call."""
 
     @property
     def said(self) -> History:
@@ -125,6 +128,7 @@ class Messages:
     def reads(self, author: str, agent: Agent, wish: ViewLike) -> ReadSet:
         """Ask policy and view once, for metadata alone. Where audiences alone decide, the view alone says how much of
         it is looked at. `LeakageError`: it must not read one of these."""
+        self._answer(author)
         said = self.said
         if wish is not None and not isinstance(wish, View) and not callable(wish):
             raise RequestError(
@@ -142,6 +146,16 @@ class Messages:
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
         return reads._replace(named=isinstance(wish, View))
+
+    def _answer(self, author: str) -> None:
+        """Say the results of the agent's cancelled calls that the running task can see."""
+        if left := self.unanswered.pop(author, []):
+            seen = {message.id for message in self.said}
+            for told in left:
+                if told.called[0] in seen:
+                    self.put(told)
+                else:
+                    self.unanswered.setdefault(author, []).append(told)
 
     def readable(self, author: str) -> list[Metadata]:
         """All that an agent may read where the running task is, for a person who plays it: what a view of the agent's

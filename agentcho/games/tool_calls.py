@@ -19,6 +19,7 @@ from agentcho.toolsets import running
 from agentcho.toolsets.running import Returned
 from agentcho.toolsets.tool import Tool
 
+CANCELLED = "this call was cancelled before it had a result. Nobody knows whether it was made"
 SKIPPED = "this call was begun before and broken off. Nobody knows whether it was made; it was not made again"
 
 
@@ -48,6 +49,11 @@ class ToolCalls:
     ) -> None:
         self._index, self._recorded, self._meter, self._sink = index, recorded, meter, sink
         self._confirmed = confirmed
+
+    async def wait(self, author: str) -> None:
+        """Wait to be cancelled, as the agent's call was that is on record. Raises as `make`."""
+        with self._meter.deadline(author):
+            await anyio.sleep_forever()
 
     async def make(self, making: Making) -> Returned:
         """Make a call, within the seconds of its agent and of the game. Raises what ends the game: `LimitReached`, and

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import anyio
+
 from agentcho.agent import Agent, ToolWish, Utterance
 from agentcho.calls import values
 from agentcho.calls.tools import AnswerForm, ToolCall, ToolsPort
@@ -19,7 +21,7 @@ from agentcho.errors import AnswerInvalid, ContextOverflow, RequestError, shown
 from agentcho.flow.views import Charge, Read, ReadSet, ToolUse
 from agentcho.games.messages import Messages
 from agentcho.games.models import Telling
-from agentcho.games.tool_calls import Making, ToolCalls
+from agentcho.games.tool_calls import CANCELLED, Making, ToolCalls
 from agentcho.games.toolbox import Toolbox
 from agentcho.games.turn import Speech, Turns
 from agentcho.message import EVERYONE, SCENARIO, Audience, Message
@@ -204,9 +206,10 @@ class _Talk:
 
     def _read(self, said: Message) -> ToolCall:
         _, calls = self._offer.writer.read(said.text)
-        if not calls or calls[0].name not in self._offer.tools:
+        known = next((call for call in calls if call.name in self._offer.tools), None)
+        if known is None:
             raise AnswerInvalid(f"{self._author} was made to say what is no call of its tools ({said.id})")
-        return calls[0]
+        return known
 
     def _follow(self, id: str) -> None:
         """What the agent says from now on is made over that message too."""
@@ -215,16 +218,25 @@ class _Talk:
         self._speech = self._speech._replace(reads=more)
 
     async def _result(self, tool: Tool, call: ToolCall, come: Come) -> str:
-        """The message with the result of a call: the recorded one, or that of a call that is made now."""
+        """The message with the result of a call: the recorded one, or that of a call that is made now. Cancelled: its
+        agent reads a result that says so before it next reads the call."""
         messages, writer, of = self._game.messages, self._offer.writer, f"{come.call}.result"
+        release, text = self._speech.asked.release, failed("cancelled", CANCELLED).text
+        cancelled, ids = writer.result(text, name=tool.name)
+        told = Telling(SCENARIO, "tool", self._own, cancelled, UNREAD, self._speech.model, ids, id=of)
+        told = told._replace(called=(come.call, come.use, release), charge=come.charge)
         written = messages.recorded.result(of)
-        if written is None:
-            release = self._speech.asked.release
-            making = Making(tool, call.arguments, come.call, self._author, come.use, release)
-            returned = await self._game.calls.make(making)
-            written = writer.result(returned.text, name=tool.name)
-        told = Telling(SCENARIO, "tool", come.to, written[0], UNREAD, self._speech.model, written[1], id=of)
-        told = told._replace(called=(come.call, come.use, self._speech.asked.release), charge=come.charge)
+        try:
+            if written is None:
+                making = Making(tool, call.arguments, come.call, self._author, come.use, release)
+                returned = await self._game.calls.make(making)
+                written = writer.result(returned.text, name=tool.name)
+            elif written[0] == cancelled:
+                await self._game.calls.wait(self._author)
+        except anyio.get_cancelled_exc_class():
+            messages.unanswered.setdefault(self._author, []).append(told)
+            raise
+        told = told._replace(to=come.to, text=written[0], ids=written[1])
         try:
             return messages.put(told)
         except ContextOverflow as error:

@@ -1,7 +1,7 @@
 """Short ways to end a JSON document of a grammar, searched for byte by byte.
 
 llguidance tells of a state whether the document may end there and which bytes may come next, and no more. So states
-are tried. First straight ahead: the nearest closing quote, then the nearest mark that closes something, and so on. Then
+are tried. First straight ahead: the nearest mark that ends a text or a value, then the next, and so on. Then
 breadth first over whole endings: states after equally many bytes that allow the same next bytes count as one, and where
 that finds nothing short enough, several of them are kept. One search tries `STEPS` states at most.
 
@@ -22,8 +22,8 @@ END = 256
 PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte != ord("\\"))
 """Bytes that most endings need no others than."""
 EVERY = bytes(range(256))
-MARKS = b'{}[],:"'
-"""Bytes that are the structure of a document where they stand outside of a text."""
+OPENING, ENDING = b"{[", b"}],"
+"""Marks that begin an object or a list, and marks that a value ends before, where they stand outside of a text."""
 GLANCE, RUN = 1024, 4096
 """States that are tried straight ahead, at first and later."""
 BROAD, APART, WHOLE = 1500, 500, 1000
@@ -82,7 +82,8 @@ class Document:
 
     def __init__(self, matcher: LLMatcher, letters: bytes, kinds: dict[tuple[bytes, bytes], bytes]) -> None:
         self._matcher, self._letters, self._kinds = matcher, letters, kinds
-        self._at, self._place, self._said = b"", OUTSIDE, bytearray()
+        self._at, self._said = b"", bytearray()
+        self._place, self._last = OUTSIDE, (b"", OUTSIDE)
         self.steps = self._bound = 0
 
     @property
@@ -101,6 +102,7 @@ class Document:
         for byte in self._said:
             self._matcher.consume_token(byte)
         self._place = _place(self._said, self._place)
+        self._last = b"", self._place
         self._said.clear()
         for search, most in self._searches():
             try:
@@ -143,15 +145,20 @@ class Document:
         state in which nothing can follow."""
         path: bytes | None = behind
         while path is not None and not self._go(path).is_accepting():
-            inside = _place(path, self._place) != OUTSIDE
-            path = self._near(path, b'"' if inside else MARKS)
+            path = self._near(path)
         return path
 
-    def _near(self, path: bytes, marks: bytes) -> bytes | None:
-        """A path to the nearest of these marks."""
-        found = self._breadth(path, PLAIN, to=marks)
-        if found is not None and len(found) - len(path) > DIGITS and marks == MARKS:
-            return self._breadth(path, PLAIN, alike=SEVERAL, to=marks)
+    def _near(self, path: bytes) -> bytes | None:
+        """A path to the end of the text, or else of the value, in which a path ends: one that opens no other object or
+        list, where there is such a one."""
+        if self._within(path) != OUTSIDE:
+            return self._breadth(path, PLAIN, to=b'"')
+        flat = PLAIN.translate(None, OPENING)
+        found = self._breadth(path, flat, to=ENDING)
+        if found is None:
+            return self._breadth(path, PLAIN, to=ENDING + OPENING)
+        if len(found) - len(path) > DIGITS and found[len(path) : -1].isdigit():
+            return self._breadth(path, flat, alike=SEVERAL, to=ENDING)
         return found
 
     def _breadth(self, start: bytes, letters: bytes, alike: int = 1, to: bytes = b"") -> bytes | None:
@@ -177,7 +184,7 @@ class Document:
         """Whether the last byte of a path is one of these marks, and no part of a text."""
         if path[-1] not in marks:
             return False
-        place = _place(path[:-1], self._place)
+        place = self._within(path[:-1])
         return place == OUTSIDE or (place == INSIDE and path[-1:] == b'"')
 
     def _after(self, path: bytes, letters: bytes, learn: bool) -> Iterator[bytes]:
@@ -185,7 +192,7 @@ class Document:
         follow, only the first, once this was seen."""
         mask = self._go(path).compute_bitmask()
         known = self._kinds.get((mask, letters)) if learn else None
-        allowed = self._allowed(mask, _place(path, self._place)) if known is None else known
+        allowed = self._allowed(mask, self._within(path)) if known is None else known
         found = dict[bytes, int]()
         for byte in bytes(byte for byte in allowed if byte in letters) or allowed:
             self._step()
@@ -194,6 +201,14 @@ class Document:
                 found.setdefault(self._go(path + bytes([byte])).compute_bitmask(), byte)
         if learn and known is None:
             self._kinds[mask, letters] = bytes(found.values())
+
+    def _within(self, path: bytes) -> int:
+        """Where in the document one is behind a path."""
+        before, place = self._last
+        if not path.startswith(before):
+            before, place = b"", self._place
+        self._last = path, _place(path[len(before) :], place)
+        return self._last[1]
 
     def _step(self) -> None:
         if self.steps == self._bound:

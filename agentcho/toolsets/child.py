@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from inspect import isawaitable
 from types import ModuleType
 from typing import Any
 
@@ -59,7 +60,7 @@ def _tool(module: ModuleType, qualified: str) -> Tool:
 def _called(tool: Tool, arguments: str) -> Any:
     given = tool.validate(arguments)
     value = tool.function(**given)
-    return anyio.run(_awaited, value) if hasattr(value, "__await__") else value
+    return anyio.run(_awaited, value) if isawaitable(value) else value
 
 
 async def _awaited(value: Any) -> Any:

@@ -6,6 +6,7 @@ or its caller is cancelled. Does not know: what a result means.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -46,7 +47,11 @@ async def in_process(tool: Tool, arguments: str) -> Any:
 
 def _asked(tool: Tool, arguments: str) -> dict[str, str]:
     made = tool.function  # that it can be found was checked where it was defined
-    there = {"module": made.__module__, "file": made.__code__.co_filename, "function": made.__qualname__}
+    there = {
+        "module": made.__module__,
+        "file": inspect.unwrap(made).__code__.co_filename,
+        "function": made.__qualname__,
+    }
     return there | {"arguments": arguments}
 
 

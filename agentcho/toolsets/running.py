@@ -13,7 +13,7 @@ import re
 import threading
 from contextlib import suppress
 from contextvars import copy_context
-from inspect import iscoroutinefunction
+from inspect import isawaitable
 from math import inf
 from time import perf_counter
 from traceback import format_exception_only
@@ -27,14 +27,14 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from agentcho.choreography.quiescence import ended_from_outside
 from agentcho.errors import LeakageError, LimitReached, RequestError, ToolFailed
 from agentcho.toolsets.isolated import in_process
-from agentcho.toolsets.tool import Tool, ToolRaised
+from agentcho.toolsets.tool import Tool, ToolRaised, is_async
 
 LONE = re.compile("[\ud800-\udfff]")
 SAID = 500
 """So many letters of an error are told to the model."""
-How = Literal["returned", "refused", "raised", "timeout", "invalid", "large", "skipped"]
+How = Literal["returned", "refused", "raised", "timeout", "invalid", "large", "skipped", "cancelled"]
 """How a call ended: it returned; its arguments were refused; it raised, took too long, returned what is no JSON, or too
-much; it was not made again, for it may have been made before."""
+much; it was not made again, for it may have been made before; it was cancelled."""
 
 
 class Returned(NamedTuple):
@@ -89,9 +89,8 @@ def _told(error: BaseException) -> str:
 async def _run(tool: Tool, arguments: str, given: dict[str, Any]) -> Any:
     if tool.declared.isolate:
         return await in_process(tool, arguments)
-    if iscoroutinefunction(tool.function):
-        return await tool.function(**given)
-    return await _in_thread(tool, given)
+    value = tool.function(**given) if is_async(tool.function) else await _in_thread(tool, given)
+    return await value if isawaitable(value) else value
 
 
 async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:

@@ -10,7 +10,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from inspect import Parameter, getdoc, isclass, signature
+from functools import partial
+from inspect import Parameter, getdoc, isclass, iscoroutinefunction, isroutine, signature, unwrap
 from math import isfinite
 from typing import Annotated, Any, NamedTuple, Protocol, get_type_hints, overload
 
@@ -188,7 +189,9 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
             return a + b
 
     A coroutine function runs beside the other agents of the game, any other in a thread, and with `isolate` in a
-    process of its own, which is killed where the call takes longer than its `timeout`; a thread cannot be.
+    process of its own, which is killed where the call takes longer than its `timeout`; a thread cannot be. Whatever can
+    be awaited of what is returned is awaited. An object that can be called is a tool too, under the name of its class,
+    and so is a `functools.partial`, without the parameters that it gives by name.
 
     What is not declared is not trusted:
 
@@ -209,16 +212,43 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
 def _made(function: Callable[..., Any], name: str | None, given: Declared) -> Tool:
     if isclass(function) or not callable(function):
         raise RequestError(f"a tool is made of what is {values.kind(function)}; give a function")
-    called = checked_name(getattr(function, "__name__", "") if name is None else name)
+    called = checked_name(_name(function) if name is None else name)
     if given.isolate and (why := _not_importable(function)):
         raise RequestError(f"the tool {called} cannot run in a process of its own: {why}; define it in a module")
     model = _model(called, function)
-    return Tool(called, getdoc(function) or "", _schema(called, model), function, given, model)
+    return Tool(called, _documented(function), _schema(called, model), function, given, model)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether to call a function gives what must be awaited, as far as what it is made of tells."""
+    return iscoroutinefunction(unwrap(_plain(function)))
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that is run where this is called: what a partial is made of, the method of an object."""
+    while isinstance(function, partial):
+        function = function.func
+    named = isroutine(function) or hasattr(function, "__wrapped__")
+    return function if named else type(function).__call__
+
+
+def _name(function: Callable[..., Any]) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _documented(function: Callable[..., Any]) -> str:
+    """The docstring of a function; of an object, that of its method, or else of its class."""
+    while isinstance(function, partial):
+        function = function.func
+    method = _plain(function)
+    return (getdoc(method) if method.__doc__ else None) or getdoc(function) or ""
 
 
 def _not_importable(function: Callable[..., Any]) -> str:
     """Why another process cannot find a function; empty: it can."""
-    qualified, code = getattr(function, "__qualname__", ""), getattr(function, "__code__", None)
+    qualified, code = getattr(function, "__qualname__", ""), getattr(unwrap(function), "__code__", None)
     if code is None or not qualified or "<" in qualified:
         return "it is defined inside of another function, or is no plain function"
     return "" if not code.co_filename.startswith("<") else "it was not read from a file"
@@ -234,7 +264,7 @@ def checked_name(name: object) -> str:
 def _model(called: str, function: Callable[..., Any]) -> type[BaseModel]:
     """A model whose fields are the parameters of a function. `RequestError`: one has no type that JSON has."""
     try:
-        hints, given = get_type_hints(function, include_extras=True), signature(function).parameters
+        hints, given = get_type_hints(_plain(function), include_extras=True), _parameters(function)
     except (NameError, TypeError, ValueError) as error:
         raise RequestError(f"the tool {called}: its signature cannot be read ({error})") from error
     fields: dict[str, Any] = {}
@@ -249,6 +279,15 @@ def _model(called: str, function: Callable[..., Any]) -> type[BaseModel]:
         return create_model(called, __config__=ConfigDict(extra="forbid"), **fields)
     except (PydanticUserError, SchemaError) as error:
         raise _unfit(called, error) from error
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters of a function that a call gives: not those that a partial gives by name."""
+    found = dict(signature(function).parameters)
+    while isinstance(function, partial):
+        found = {name: each for name, each in found.items() if name not in function.keywords}
+        function = function.func
+    return found
 
 
 def _schema(called: str, model: type[BaseModel]) -> dict[str, Any]:

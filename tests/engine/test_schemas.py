@@ -209,6 +209,29 @@ def test_with_room_to_spare_it_is_what_it_would_be_without_a_bound(schema: Schem
         assert bound.other == 0
 
 
+TREE: Schema = {
+    "$defs": {
+        "tree": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "sizes": {"type": "array", "items": POSITIVE},
+                "next": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]},
+            },
+            "required": ["name", "sizes", "next"],
+            "additionalProperties": False,
+        }
+    },
+    "$ref": "#/$defs/tree",
+}
+
+
+def test_what_may_hold_itself_is_brought_to_an_end() -> None:
+    few = fewest(TREE)
+    for most in range(few, few + 90, 6):
+        assert fits(TREE, say(grammars().json(TREE, most), most, most).value)
+
+
 def test_a_number_that_needs_certain_digits_is_not_broken_off_while_there_is_room() -> None:
     schema = {"type": "array", "items": {"type": "integer", "multipleOf": 97, "minimum": 5}}
     for seed in range(4):

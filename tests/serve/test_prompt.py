@@ -12,7 +12,7 @@ from agentcho.backends.words import FakeFraming
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
-from agentcho.serve.sharing.prompt import calls_in, forms_of, prompt_of, samplings, speaker
+from agentcho.serve.sharing.prompt import calls_in, cut_off, forms_of, prompt_of, samplings, speaker
 from agentcho.testing import FakeEngine
 from tests.engine.templates import calling, tokenizer
 
@@ -91,7 +91,6 @@ def test_what_is_a_call_as_a_whole_is_one_where_the_template_has_no_format(text:
         GOOD.replace("weather", "climate"),
         GOOD.replace('"Bern"', "5"),
         GOOD.replace("city", "town"),
-        f"{GOOD}\n{GOOD.replace('weather', 'climate')}",
         '{"name": "time", "arguments": {"zone": "CET"}}',
         '"weather"',
         "",
@@ -104,6 +103,29 @@ def test_quoted_json_and_calls_that_fit_no_function_are_text(text: str) -> None:
 def test_a_template_with_a_format_leaves_arguments_to_the_client() -> None:
     wrong = '{"name": "weather", "arguments": {"city": 5}}'
     assert found(f"<call>{wrong}</call>", OWN) == ("", ['{"city": 5}'])
+
+
+@pytest.mark.parametrize("form", [PLAIN, OWN])
+def test_a_call_beside_one_of_an_unknown_function_is_not_lost(form: ToolFormat) -> None:
+    for calls in (f"{GOOD}\n{GOOD.replace('weather', 'climate')}", f"{GOOD.replace('weather', 'climate')}\n{GOOD}"):
+        assert found(calls, form) == ("", ['{"city": "Bern"}'] * 2)
+    unknown = f"{GOOD}\n{GOOD}".replace("weather", "climate")
+    assert found(unknown, form) == (unknown, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('Let me see.\n<call>{"name": "wea', "Let me see."),
+        ('<call>{"name": ', ""),
+        ("Let me see", "Let me see"),
+        ('{"name": ', '{"name": '),
+    ],
+)
+def test_of_a_call_that_a_stop_string_cut_in_two_nothing_is_left(text: str, left: str) -> None:
+    frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=OWN)))
+    assert cut_off(text, Tools((WEATHER,), "auto"), frames) == left
+    assert cut_off(text, None, frames) == text
 
 
 DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)} | {"a40": {}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import replace
@@ -72,6 +73,25 @@ def test_how_likely_each_token_was_comes_with_the_text_that_it_is_of(caller: Cal
             for likely in answer.likely:
                 assert len(likely.others) == 3
                 assert likely.logprob == max(other.logprob for other in likely.others) <= 0, "the likeliest was taken"
+
+    play(body)
+
+
+@pytest.mark.parametrize("caller", [Caller(), agent("ann")], ids=["no society", "society"])
+def test_a_stop_string_cuts_no_call_that_must_be_and_no_json(caller: Caller, engines: Engines) -> None:
+    schema = {"type": "object", "properties": {"q": {"enum": ["a.b"]}}, "required": ["q"], "additionalProperties": False}
+
+    async def body() -> None:
+        model = ServedModel("understudy", engines.understudy(), RunConfig(), Serving())
+        async with model.serving():
+            look = Tools((Tool("look", "", schema),), "required")
+            for stop in ('"', ".", "\n"):
+                called = ChatRequest(TALK, {"stop": (stop,)}, max_tokens=90, tools=look)
+                [answer] = (await model.answer(caller, called, lambda delta: None)).answers
+                assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == [("look", {"q": "a.b"})]
+                shaped = ChatRequest(TALK, {"stop": (stop,), "json_schema": schema}, max_tokens=60)
+                [answer] = (await model.answer(caller, shaped, lambda delta: None)).answers
+                assert (json.loads(answer.text), answer.ended) == ({"q": "a.b"}, "stop")
 
     play(body)
 

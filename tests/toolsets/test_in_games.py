@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -198,6 +199,45 @@ def test_seconds_count_while_a_tool_runs_and_it_is_cancelled() -> None:
     played = asking(['{"name": "forever", "arguments": {}}'], RunConfig(model="fake", limits=limits), tools=[forever])
     assert played.over.ended == "limit: the game 0.2 seconds"
     assert [event.how for event in played.events if isinstance(event, Called)] == ["cancelled"]
+
+
+def cancelling(**how: Any) -> Rehearsal:
+    """Ann's call is cancelled while it runs; she speaks to everyone, and then calls and speaks again."""
+
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
+        begun = anyio.Event()
+
+        @agentcho.tool(**how)
+        async def slow() -> str:
+            begun.set()
+            await anyio.sleep_forever()
+            return "done"
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(ann.say, "everyone", tools=[slow], tool_choice="required"))
+            await begun.wait()
+            group.cancel_scope.cancel()
+        await bob.say("everyone")
+        await ann.say("everyone")
+        await ann.say("everyone", tools=[add])
+
+    calls = ['{"name": "slow", "arguments": {}}', "I am back.", ADD, "Three."]
+    return play(script, {"ann": calls, "bob": ["ok"]})
+
+
+@pytest.mark.parametrize("how", [{}, {"results": "bob"}, {"audience": "nobody", "idempotent": True}])
+def test_a_cancelled_call_has_a_result_that_says_so_before_its_agent_reads_it(how: dict[str, Any]) -> None:
+    played = cancelling(**({"audience": "nobody"} | how))
+    said = by_id(played)
+    result = said["ann.0.result"]
+    assert result.message.text.startswith("Error: this call was cancelled before it had a result")
+    assert (result.message.role, str(result.message.audience), result.act.call) == ("tool", "ann", "ann.0")
+    assert said["ann.1"].message.text == "I am back."
+    assert said["ann.1"].message.parents == ("ann.0", "bob.0", "ann.0.result")
+    assert said["bob.0"].message.parents == ()
+    assert [event.how for event in played.events if isinstance(event, Called)] == ["cancelled", "returned"]
+    assert sum(id.startswith("ann.0.result") for id in said) == 1
 
 
 def test_a_call_is_told_of_before_it_runs_and_after_between_call_and_result() -> None:

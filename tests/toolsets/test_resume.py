@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,51 @@ def test_a_game_that_failed_later_takes_its_results_from_the_record(tmp_path: Pa
     assert not again.errors
     assert len(bank.paid) == paid == 4
     assert results(run, 1) == said
+
+
+class Leaving(Scenario):
+    """Ann's call is cancelled while it runs, and she speaks."""
+
+    name = "leaving"
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__()
+        self._fails, self.called = fails, list[int]()
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        ann = game.cast(Agent, "ann", tools=[self.slow])
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(ann.say, "everyone", tool_choice="required"))
+            while not any(message.id == "ann.0" for message in game.said) or (self._fails and not self.called):
+                await anyio.sleep(0.001)
+            group.cancel_scope.cancel()
+        await ann.say("everyone", tools=[])
+        if self._fails:
+            raise ValueError("later")
+        return self.Outcome()
+
+    @property
+    def slow(self) -> agentcho.Tool:
+        @agentcho.tool(audience="nobody")
+        async def slow() -> str:
+            self.called.append(1)
+            await anyio.sleep_forever()
+            return "done"
+
+        return slow
+
+
+def test_a_call_that_was_cancelled_is_cancelled_again_and_not_made_again(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"games": 1})
+    run = saved(play(first := Leaving(fails=True), config, engine=FakeEngine(), out=tmp_path))
+    said = [entry.message.text for entry in run.games()[0]]
+    assert results(run, 0) == [
+        "Error: this call was cancelled before it had a result. Nobody knows whether it was made"
+    ]
+    again = resume(run, second := Leaving(fails=False), engine=FakeEngine(), changed="accept")
+    assert not again.errors
+    assert (first.called, second.called) == ([1], [])
+    assert [entry.message.text for entry in run.games()[0]] == said
 
 
 def test_a_retry_takes_results_too(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sys
 import threading
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,78 @@ def hangs(file: str) -> str:
     Path(file).write_text(str(os.getpid()))
     threading.Event().wait()
     return ""
+
+
+def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An ordinary decorator."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return inner
+
+
+class Later:
+    """What can be awaited and is no coroutine."""
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[Any, Any, str]:
+        yield from anyio.lowlevel.checkpoint().__await__()
+        return self._value
+
+
+class Stock:
+    """How many of an item there are."""
+
+    async def __call__(self, item: str, where: str = "here") -> str:
+        await anyio.lowlevel.checkpoint()
+        return f"three {item} {where}"
+
+
+async def stock(item: str, where: str = "here") -> str:
+    await anyio.lowlevel.checkpoint()
+    return f"three {item} {where}"
+
+
+def unsaid(item: str) -> Any:
+    return stock(item)
+
+
+def later_on(item: str) -> Any:
+    return Later(f"three {item} here")
+
+
+@functools.wraps(stock)
+def on_the_loop(*args: Any, **kwargs: Any) -> Any:
+    return asyncio.get_running_loop().create_task(stock(*args, **kwargs))
+
+
+AWAITED: dict[str, tuple[Callable[..., Any], str]] = {
+    "decorated": (counted(stock), "here"),
+    "decorated twice": (counted(counted(stock)), "here"),
+    "returned": (unsaid, "here"),
+    "of its own kind": (later_on, "here"),
+    "an object": (Stock(), "here"),
+    "a decorated object": (counted(Stock().__call__), "here"),
+    "a partial": (functools.partial(stock, where="there"), "there"),
+    "a partial of an object": (functools.partial(Stock(), where="there"), "there"),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", AWAITED)
+def test_whatever_can_be_awaited_is_awaited(kind: str, backend: str) -> None:
+    function, where = AWAITED[kind]
+    made = agentcho.tool(name="stock")(function)
+    assert called(made, '{"item": "tea"}', backend)[:2] == (f"three tea {where}", "returned")
+
+
+def test_a_function_that_is_made_of_a_coroutine_function_runs_on_the_loop() -> None:
+    made = agentcho.tool(on_the_loop)
+    assert called(made, '{"item": "tea"}')[:2] == ("three tea here", "returned")
 
 
 def called(tool: Tool, arguments: str, backend: str = "asyncio") -> Returned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -68,6 +69,39 @@ def test_names_of_parameters_may_be_those_of_a_model() -> None:
 
     assert list(odd.schema["properties"]) == ["json", "model_config", "copy"]
     assert odd.validate('{"json": "x", "model_config": 2}') == {"json": "x", "model_config": 2, "copy": "a"}
+
+
+class Weather:
+    """How the weather is."""
+
+    def __call__(self, city: str, days: int = 1) -> str:
+        return f"{city}: {days} days of rain"
+
+
+class Told(Weather):
+    def __call__(self, city: str, days: int = 1) -> str:
+        """How it will be."""
+        return super().__call__(city, days)
+
+
+def test_objects_and_partials_are_tools_under_the_names_of_what_they_are_made_of() -> None:
+    made = agentcho.tool(Weather())
+    assert (made.name, made.description, list(made.schema["properties"])) == (
+        "Weather",
+        "How the weather is.",
+        ["city", "days"],
+    )
+    assert agentcho.tool(Told()).description == "How it will be."
+    partly = agentcho.tool(functools.partial(weather.function, days=3))
+    assert (partly.name, partly.description, list(partly.schema["properties"])) == (
+        "weather",
+        "The weather at a place.",
+        ["place"],
+    )
+    assert partly(**partly.validate('{"place": {"city": "Oulu"}}')) == "Oulu: 3 days of rain"
+    placed = agentcho.tool(functools.partial(Weather(), "Oulu"))
+    assert (placed.name, list(placed.schema["properties"])) == ("Weather", ["days"])
+    assert placed(**placed.validate("{}")) == "Oulu: 1 days of rain"
 
 
 def test_what_is_not_declared_is_not_trusted() -> None:

@@ -68,8 +68,8 @@ def wraps(sampling: Sampling, abilities: Abilities) -> bool:
 
 
 def stops(sampling: Sampling) -> tuple[str, ...]:
-    """The strings that end an answer. No choice has one, and what a server writes around a choice may."""
-    return sampling.stop if sampling.choices is None else ()
+    """The strings that end an answer: none, where it is a choice or JSON of a schema."""
+    return sampling.stop if sampling.choices is None and sampling.json_schema is None else ()
 
 
 def _prefilled(call: TextCall, abilities: Abilities) -> bool:

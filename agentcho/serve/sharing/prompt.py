@@ -80,17 +80,24 @@ def _framed(quoted: Quoted, function: str, frames: FramePort) -> Framed:
 def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
     """The text before the first call of a function, and the calls. A request without functions gets text alone. Where
     the template has no format for calls, the model was told of one in plain words, and what does not fit the schema of
-    a function is no call, but text."""
+    a function is no call, but text. Calls that stand beside one that is good are told whatever they call: who runs
+    them answers that there is no such function."""
     if tools is None or tools.choice == "none":
         return text, ()
     known = frames.framing.tools
     before, calls = known.read(text)
     offered = {tool.name: tool for tool in tools.tools}
-    if not calls or any(call.name not in offered for call in calls):
-        return text, ()
-    if not known.auto and not all(fits(offered[call.name], call.arguments) for call in calls):
-        return text, ()
-    return before, calls
+    mine = [call for call in calls if call.name in offered]
+    good = mine if known.auto else [call for call in mine if fits(offered[call.name], call.arguments)]
+    return (before, calls) if good else (text, ())
+
+
+def cut_off(text: str, tools: Tools | None, frames: FramePort) -> str:
+    """A text that a stop string ended, without the call that it cut in two."""
+    opening = frames.framing.tools.opening
+    if tools is None or tools.choice == "none" or opening == "{":
+        return text
+    return text.partition(opening)[0].rstrip() if opening in text else text
 
 
 def same_calls(one: tuple[ToolCall, ...], other: tuple[ToolCall, ...]) -> bool:

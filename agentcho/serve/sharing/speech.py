@@ -15,7 +15,7 @@ from agentcho.calls.call import FramePort
 from agentcho.choreography.handle import Piece
 from agentcho.message import Words
 from agentcho.serve.request import Answer, ChatRequest, Delta, Hear, Likely
-from agentcho.serve.sharing.prompt import calls_in
+from agentcho.serve.sharing.prompt import calls_in, cut_off
 
 T = TypeVar("T")
 
@@ -50,7 +50,10 @@ class Speech:
         before, calls = calls_in(words.text, self._request.tools, self._frames)
         start, stop = words.sampled or (0, 0)
         tokens, ended = words.tokens[start:stop], words.stopped or "stop"
-        return Answer(self.id, words.text, ended, tokens, calls, before, tuple(self._likely))
+        text = words.text
+        if ended == "stop_string" and not calls:
+            text = cut_off(text, self._request.tools, self._frames)
+        return Answer(self.id, text, ended, tokens, calls, before, tuple(self._likely))
 
     def _likelihood(self, likely: tuple[tuple[int, float], ...]) -> Likely:
         said, *others = (Likely(token, self._text(token), logprob) for token, logprob in likely)
