@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -36,6 +37,7 @@ STEPS = GLANCE + BROAD + APART + RUN + WHOLE
 """The most states that one search tries. A state takes 1 to 50 microseconds."""
 OUTSIDE, INSIDE, ESCAPED = range(3)
 """Where in a document one is: outside of any text, inside of one, or in one behind a backslash."""
+_ENDINGS = [bytes([mark]) for mark in ENDING]
 _FIRST = {OUTSIDE: b'}],:"1234567890ntf.-', INSIDE: b'"abcdefghijklmnopqrstuvwxyz1234567890', ESCAPED: b'n"'}
 _ORDER = {
     place: bytes([*first, *(byte for byte in range(256) if byte not in first)]) for place, first in _FIRST.items()
@@ -64,24 +66,32 @@ class Spent(Exception):
     """A search has tried as many states as it may."""
 
 
+class Learned(NamedTuple):
+    """What was learned of states, which are told by the bytes that they allow. `kinds`: of the bytes that a search may
+    try, one for each state behind. `ways`: how the text or value ended in which one was, by where that was."""
+
+    kinds: dict[tuple[bytes, bytes], bytes]
+    ways: dict[tuple[bytes, int], bytes]
+
+
 class Endings:
     """Endings of documents of one `grammar`, of `letters` alone. What is learned of the grammar's states in one
     document is used in all."""
 
     def __init__(self, grammar: str, letters: bytes = EVERY) -> None:
         self._start, self._letters = LLMatcher(octets(), grammar), letters
-        self._kinds: dict[tuple[bytes, bytes], bytes] = {}
+        self._learned = Learned({}, {})
 
     def document(self) -> Document:
         """A document of which nothing is said yet."""
-        return Document(self._start.deep_copy(), self._letters, self._kinds)
+        return Document(self._start.deep_copy(), self._letters, self._learned)
 
 
 class Document:
     """One that is being said. `steps` are the states that were tried for it so far."""
 
-    def __init__(self, matcher: LLMatcher, letters: bytes, kinds: dict[tuple[bytes, bytes], bytes]) -> None:
-        self._matcher, self._letters, self._kinds = matcher, letters, kinds
+    def __init__(self, matcher: LLMatcher, letters: bytes, learned: Learned) -> None:
+        self._matcher, self._letters, self._learned = matcher, letters, learned
         self._at, self._said = b"", bytearray()
         self._place, self._last = OUTSIDE, (b"", OUTSIDE)
         self.steps = self._bound = 0
@@ -149,10 +159,23 @@ class Document:
         return path
 
     def _near(self, path: bytes) -> bytes | None:
-        """A path to the end of the text, or else of the value, in which a path ends: one that opens no other object or
-        list, where there is such a one."""
-        if self._within(path) != OUTSIDE:
-            return self._breadth(path, PLAIN, to=b'"')
+        """A path to the end of the text, or else of the value, in which a path ends."""
+        where = self._go(path).compute_bitmask(), self._within(path)
+        way = self._learned.ways.get(where, b"")
+        for known in [way[:-1] + bytes([mark]) for mark in ENDING] if way[-1:] in _ENDINGS else [way]:
+            if known and self._matcher.validate_tokens([*known]) == len(known):
+                self._step()
+                return path + known
+        found = self._text(path) if where[1] != OUTSIDE else self._value(path)
+        if found is not None:
+            self._learned.ways[where] = found[len(path) :]
+        return found
+
+    def _text(self, path: bytes) -> bytes | None:
+        return self._breadth(path, PLAIN, to=b'"')
+
+    def _value(self, path: bytes) -> bytes | None:
+        """To the end of a value that opens no other object or list, where there is such a one."""
         flat = PLAIN.translate(None, OPENING)
         found = self._breadth(path, flat, to=ENDING)
         if found is None:
@@ -191,7 +214,7 @@ class Document:
         """What a path goes on with, each an attempt. Who may `learn` tries, of bytes after which the same bytes may
         follow, only the first, once this was seen."""
         mask = self._go(path).compute_bitmask()
-        known = self._kinds.get((mask, letters)) if learn else None
+        known = self._learned.kinds.get((mask, letters)) if learn else None
         allowed = self._allowed(mask, self._within(path)) if known is None else known
         found = dict[bytes, int]()
         for byte in bytes(byte for byte in allowed if byte in letters) or allowed:
@@ -200,7 +223,7 @@ class Document:
             if known is None:
                 found.setdefault(self._go(path + bytes([byte])).compute_bitmask(), byte)
         if learn and known is None:
-            self._kinds[mask, letters] = bytes(found.values())
+            self._learned.kinds[mask, letters] = bytes(found.values())
 
     def _within(self, path: bytes) -> int:
         """Where in the document one is behind a path."""
