@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,8 @@ def test_how_likely_each_token_was_comes_with_the_text_that_it_is_of(caller: Cal
 
 @pytest.mark.parametrize("caller", [Caller(), agent("ann")], ids=["no society", "society"])
 def test_a_stop_string_cuts_no_call_that_must_be_and_no_json(caller: Caller, engines: Engines) -> None:
-    schema = {"type": "object", "properties": {"q": {"enum": ["a.b"]}}, "required": ["q"], "additionalProperties": False}
+    schema: dict[str, Any] = {"type": "object", "properties": {"q": {"enum": ["a.b"]}}, "required": ["q"]}
+    schema["additionalProperties"] = False
 
     async def body() -> None:
         model = ServedModel("understudy", engines.understudy(), RunConfig(), Serving())
