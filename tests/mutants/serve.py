@@ -9,6 +9,8 @@ from __future__ import annotations
 from .mutant import Mutant
 
 SOCIETY = "tests/serve/test_society.py"
+REWRITTEN = "tests/serve/test_rewritten.py"
+WIDENING = "tests/serve/test_widening.py"
 PLAIN = "tests/serve/test_plain.py"
 EDGE = "tests/serve/test_app.py"
 BODIES = "tests/serve/test_bodies.py"
@@ -20,9 +22,9 @@ SERVE = (
         "a private message is found by whoever guesses it",
         "counts and times would tell that somebody had been told just this",
         "agentcho/serve/sharing/index.py",
-        "if not known.audience.includes(reader.agent) or not _fits(quoted, known, reader):",
-        "if not _fits(quoted, known, reader):",
-        (SOCIETY,),
+        "if known.audience.members is None:\n            self._everyone.add(known)\n            return\n",
+        "self._everyone.add(known)\n        if known.audience.members is None:\n            return\n",
+        (SOCIETY, REWRITTEN),
     ),
     Mutant(
         "who is known by a hash has its private messages everywhere",
@@ -36,32 +38,32 @@ SERVE = (
         "an id is believed whatever the words are",
         "a client that has changed a message would have the old one read in its place",
         "agentcho/serve/sharing/index.py",
-        "return self._may_be(quoted, known, reader, before) and _same_words(quoted, known)",
-        "named = known.public_id == quoted.id\n"
-        "        return self._may_be(quoted, known, reader, before) and (named or _same_words(quoted, known))",
+        "return _fits(quoted, known, reader) and self._heard(known, reader, before) and _same_words(quoted, known)",
+        "named, heard = known.public_id == quoted.id, self._heard(known, reader, before)\n"
+        "        return _fits(quoted, known, reader) and heard and (named or _same_words(quoted, known))",
         (SOCIETY,),
     ),
     Mutant(
         "an id says nothing",
         "of equal words the latest would be read, and not the ones that were quoted",
         "agentcho/serve/sharing/index.py",
-        'if named := self._by_id.get(quoted.id or ""):',
-        'if named := self._by_id.get(""):',
+        "yield from (shelf.ids[quoted.id] for shelf in shelves if quoted.id in shelf.ids)",
+        "yield from ()",
         (SOCIETY,),
     ),
     Mutant(
         "what is private of others takes a place among the latest",
         "a message that is missed would tell that others have the same text in private",
         "agentcho/serve/sharing/index.py",
-        "for audience, known in texts if audience.includes(reader.agent))\n        return islice(",
-        "for audience, known in texts)\n        return islice(",
+        "if known.audience.includes(reader.agent):\n                    shelf.add(known)",
+        "shelf.add(known)",
         ("tests/serve/test_index.py",),
     ),
     Mutant(
         "whoever has the hash is the author",
         "two conversations with equal prompts would read each other's encodings, and what stood before them",
         "agentcho/serve/sharing/index.py",
-        "return known.author == reader.agent and known.said and not reader.proven and known.before != before",
+        "return not reader.proven and known.before != before",
         "return False",
         (SOCIETY,),
     ),
@@ -69,17 +71,57 @@ SERVE = (
         "results of functions are the society's",
         "what one agent's function returned would be found by others",
         "agentcho/serve/sharing/talk.py",
-        'shared = framed.role == "user"',
-        'shared = framed.role in ("user", "tool")',
+        'if (role == "user" and not self.private) or',
+        'if (role in ("user", "tool") and not self.private) or',
         (SOCIETY,),
     ),
     Mutant(
         "a private answer is everyone's in the next game",
         "what was narrowed once would be open to all when the society has become long",
         "agentcho/serve/sharing/talk.py",
-        "author, to = carried.author, carried.audience",
-        "author = carried.author",
+        "owner = carried.author, carried.audience",
+        "owner = carried.author, Audience(None)",
         (SOCIETY,),
+    ),
+    Mutant(
+        "an answer that is sent in other words is everyone's",
+        "what was whispered would be found by all once its reader has quoted it",
+        "agentcho/serve/sharing/talk.py",
+        'return [New(framed, own, (like.author, like.audience), "restyled")]',
+        'return [New(framed, own, (like.author, Audience(None)), "restyled")]',
+        (REWRITTEN,),
+    ),
+    Mutant(
+        "an answer within a message is whose the message is",
+        "what was whispered would be everyone's where a user message has it",
+        "agentcho/serve/sharing/talk.py",
+        '(known.author, known.audience), "inside"',
+        'owner, "inside"',
+        (REWRITTEN,),
+    ),
+    Mutant(
+        "a declared history opens answers that were for a few",
+        "what a model said in private could be declared to be no secret",
+        "agentcho/serve/sharing/talk.py",
+        'own = known.role == "assistant" and not known.said and known.author == brings.reader.agent',
+        'own = known.role == "assistant" and known.author == brings.reader.agent',
+        (WIDENING,),
+    ),
+    Mutant(
+        "user messages are never private",
+        "a brief in one would be found by whoever guesses it, whatever the server was told",
+        "agentcho/serve/sharing/talk.py",
+        'if (role == "user" and not self.private) or',
+        'if role == "user" or',
+        (WIDENING,),
+    ),
+    Mutant(
+        "why a message is new goes by what others keep to themselves",
+        "a reason would confirm a guess",
+        "agentcho/serve/sharing/index.py",
+        'if same:\n            return "other_role"',
+        'if same or any(known.text == quoted.text for known in self._narrow):\n            return "other_role"',
+        (REWRITTEN,),
     ),
     Mutant(
         "the tenant is no part of the salt",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from agentcho.message import Audience
@@ -10,6 +12,7 @@ from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing
 from agentcho.serve.sharing.prompt import Framed
 
 BOB = Reader("bob", True)
+SECRET = "the key lies under the mat by the door"
 EVERYBODY, ANN = Audience(None), Audience(frozenset({"ann"}))
 
 
@@ -48,3 +51,39 @@ def test_a_long_prompt_of_equal_texts_is_matched_with_a_few_looks_at_each(monkey
             here.add(found[-1].id)
         assert len(set(found)) == most
     assert len(looks) <= 4 * most
+
+
+@pytest.mark.parametrize(
+    "quoted", [Framed("assistant", SECRET), Framed("user", f"ann: {SECRET}"), Framed("user", f"so: {SECRET}!")]
+)
+def test_a_guess_at_hidden_words_takes_no_look_more_than_any_other(
+    quoted: Framed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is asked of the index, no message is looked at that the reader may not read."""
+    looks, ids = list[str](), tuple(range(20))
+
+    def counted(name: str) -> Callable[..., object]:
+        same = getattr(index, name)
+
+        def looked(*given: object) -> object:
+            looks.append(name)
+            found: object = same(*given)
+            return found
+
+        return looked
+
+    for name in ("_same_words", "_same_until", "_fits"):
+        monkeypatch.setattr(index, name, counted(name))
+    found = list[list[str]]()
+    for audience in (ANN, EVERYBODY):
+        texts, before = MessageIndex(), Standing()
+        hidden = Known("ann.0", "msg_0", "assistant", SECRET, None, "ann", audience, b"", True, quotable=(ids,))
+        texts.add(hidden)
+        looks.clear()
+        told = [texts.find(quoted, BOB, before), texts.restyled(quoted, BOB), texts.part("part", None, ids, BOB)]
+        inside = texts.inside(quoted, (99, *ids, 99), BOB)
+        assert (hidden in told or bool(inside)) == (audience is EVERYBODY)
+        texts.why(quoted, BOB, before)
+        found.append(list(looks))
+    assert found[0] == []
+    assert found[1], "it would be looked at if it were not hidden, so this test can fail"

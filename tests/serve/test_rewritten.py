@@ -188,23 +188,27 @@ def _shape(call: Call) -> tuple[object, ...]:
     return type(call).__name__, getattr(call, "role", ""), length, len(call.parents), call.salt.rpartition("/")[2]
 
 
-def test_a_part_of_a_hidden_answer_is_for_its_readers_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("quoting", "role"),
+    [(user(f"This is the context: {LONG} and that is all there is to it."), "part"), (user(f"ann: {LONG}"), "user")],
+)
+def test_a_rewritten_hidden_answer_is_for_its_readers_alone(quoting: Quoted, role: str, tmp_path: Path) -> None:
     """Ann and Ben share what she whispered to him; Eve, who sends the same prompt, has it all encoded for herself."""
-    quoting = user(f"This is the context: {LONG} and that is all there is to it.")
 
     async def body() -> None:
-        async with served(tmp_path, engine()) as at:
+        async with served(tmp_path, engine(), user_messages="private") as at:
             await at.ask(TASK, who=ANN, audience=("ann", "ben"))
             await at.ask(quoting, who=BEN, audience=("ann", "ben"), max_tokens=2)
             eve = await at.ask(quoting, who=EVE, max_tokens=2)
             assert spared(eve) == 0
             ann = await at.ask(quoting, who=ANN, audience=("ann", "ben"), max_tokens=2)
-            assert spared(ann) >= len(LONG.split())
+            assert spared(ann) >= len(LONG.split()) - EDGE
 
     play(body)
     assert conclusion(tmp_path) == "clean"
-    parts = [entry.message for entry in _entries(tmp_path) if entry.message.role == "part"]
-    assert [(part.author, part.audience.to_json()) for part in parts] == [("ann", ["ann", "ben"])]
+    shared = [entry.message for entry in _entries(tmp_path) if entry.message.audience.to_json() == ["ann", "ben"]]
+    rewritten = [(m.role, m.author) for m in shared if m.kind == "prefill"]
+    assert rewritten == [(role, "ann")]
 
 
 def _entries(folder: Path) -> Iterator[Entry]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentcho import RunConfig
-from agentcho.serve.request import Answers, Sharing
+from agentcho.serve.request import Answers, ServedMode, Sharing
 from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
 from tests.serve import door
@@ -98,12 +98,16 @@ def test_an_agent_declares_what_it_brings_itself_and_finds_nothing_of_others_by_
     assert conclusion(tmp_path) == "clean"
 
 
-def test_what_an_agent_brought_in_private_it_can_declare_later_and_a_private_answer_it_cannot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["enforce", "baseline"])
+def test_what_an_agent_brought_in_private_it_can_declare_later_and_a_private_answer_it_cannot(
+    mode: ServedMode, tmp_path: Path
+) -> None:
+    whisper = "the key lies under the mat by the door"
+
     async def body() -> None:
-        engine = FakeEngine(reply=lambda call, prompt: "the key lies under the mat by the door")
-        async with served(tmp_path, engine) as at:
+        async with served(tmp_path, FakeEngine(reply=lambda call, prompt: whisper), mode=mode) as at:
             await at.ask(*HISTORY, who=ANN, max_tokens=2)
-            whisper = (await at.ask(user("go"), who=ANN, audience=("ann",))).answers[0].text
+            await at.ask(user("go"), who=ANN, audience=("ann",))
             await at.ask(*HISTORY, assistant(whisper), who=ANN, max_tokens=2, history="shared")
             told = await at.ask(*HISTORY, who=BEN, max_tokens=2)
             assert not told.usage.missed
@@ -112,6 +116,8 @@ def test_what_an_agent_brought_in_private_it_can_declare_later_and_a_private_ans
 
     play(body)
     assert conclusion(tmp_path) == "clean"
+    said = [entry.message for entry in saved(tmp_path).games()[0] if entry.message.text == whisper]
+    assert [m.audience.to_json() for m in said if m.role == "assistant"] == [["ann"]]
 
 
 @pytest.mark.parametrize("field", ["history", "user_messages"])
