@@ -86,6 +86,11 @@ def rounded() -> str:
     return f"So the same bytes hold {halves:.2f} times the tokens of bfloat16 and {singles:.2f} of float32"
 
 
+def lengths() -> str:
+    (row,) = (row for row in read("neighbours.json")["rows"] if (row["dtype"], row["profile"]) == ("float32", "fast"))
+    return f"{row['right']} of {len(row['lengths'])} lengths in float32)"
+
+
 def hours() -> str:
     took = sum(phase["seconds"] for phase in read("paper.json")["phases"]) / 3600
     return f"the checkpoint by loss) it took {took:.1f} hours"
@@ -112,6 +117,7 @@ FROM_FILES = {
     "docs/leakage.md": (mutants, swapped, left_out),
     "README.md": (agentleak, probed),
     "docs/how-to/memory.md": (rounded,),
+    "docs/serve.md": (lengths,),
     "docs/how-to/repair.md": (judges, judges_cost),
     "docs/how-to/paper.md": (hours,),
 }

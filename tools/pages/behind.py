@@ -64,6 +64,7 @@ MEASURED: Mapping[str, Place] = {
     "interference": Place(("leakage.md",), ("agentcho", "tests/leaks")),
     "neighbours": Place(("leakage.md",), (*CORE, "tests/leaks/numeric")),
     "proof": Place(("leakage.md",), ("agentcho/flow", "tests/leaks")),
+    "neighbours": Place(("leakage.md", "serve.md"), (*CORE, "tests/leaks/numeric")),
     "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
     "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
@@ -127,7 +128,10 @@ class Age(NamedTuple):
 
 def place(name: str) -> Place:
     """Where a result file of this name belongs."""
-    return next(each for begins, each in MEASURED.items() if name.startswith(begins))
+    found = next((each for begins, each in MEASURED.items() if name.startswith(begins)), None)
+    if found is None:
+        raise SystemExit(f"{name}: say in MEASURED of {__name__} which page shows it, and what code it measures")
+    return found
 
 
 def results(docs: Path) -> Iterator[Found]:
