@@ -62,7 +62,6 @@ MEASURED: Mapping[str, Place] = {
     "leakage-": Place(("leakage.md",), (*CORE, *PLAYED, "agentcho/audit")),
     "mutants": Place(("leakage.md",), ("agentcho", "tests/mutants")),
     "interference": Place(("leakage.md",), ("agentcho", "tests/leaks")),
-    "neighbours": Place(("leakage.md",), (*CORE, "tests/leaks/numeric")),
     "proof": Place(("leakage.md",), ("agentcho/flow", "tests/leaks")),
     "neighbours": Place(("leakage.md", "serve.md"), (*CORE, "tests/leaks/numeric")),
     "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
