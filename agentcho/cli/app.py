@@ -33,6 +33,7 @@ from agentcho.cli.words import (
     EARLIER,
     EYES,
     FILE,
+    FREE_SCHEDULE,
     INSPECT,
     JUDGE,
     LIVE,
@@ -260,6 +261,7 @@ def prove(
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
     games: Annotated[int | None, typer.Option("-n", "--games", min=1, help=PROVED, show_default=False)] = None,
     stride: Annotated[int, typer.Option(min=1, help=STRIDE)] = 64,
+    free_schedule: Annotated[bool, typer.Option("--free-schedule", help=FREE_SCHEDULE)] = False,
     *,
     how: Annotated[Given, PROVEN],
     set_: Set = None,
@@ -268,7 +270,8 @@ def prove(
 ) -> None:
     """Swap one side's secrets, force the same words, and hash what everyone else computes: enforced, it stays the same.
 
-    Exit codes: 0 it holds, 1 something differs under enforce, 2 wrong usage, 3 nothing could be shown.
+    Exit codes: 0 it holds, 1 something differs under enforce or a free schedule tells, 2 wrong usage, 3 nothing could
+    be shown.
     """
     from agentcho.cli.outputs import Outputs
     from agentcho.cli.prove import Asked
@@ -276,7 +279,20 @@ def prove(
 
     config = run_config(**how, leakage="enforce")
     given, outputs = fields("--set", set_ or []), Outputs(json=json, html=html)
-    raise typer.Exit(prove_target(Asked(target, of, swap, stride, games, given, config, out, outputs, display)))
+    asked = Asked(
+        target=target,
+        of=of,
+        swap=swap,
+        stride=stride,
+        games=games,
+        given=given,
+        config=config,
+        out=out,
+        outputs=outputs,
+        display=display,
+        free_schedule=free_schedule,
+    )
+    raise typer.Exit(prove_target(asked))
 
 
 def ls(

@@ -21,10 +21,11 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.display.proved import show
-from agentcho.errors import AudienceError
-from agentcho.games import runtime
+from agentcho.errors import AgentchoError, AudienceError
+from agentcho.games import library, runtime
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import Workflow, read_traces
+from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
     from agentcho.lab.prove import Proof
@@ -45,6 +46,14 @@ class Asked(NamedTuple):
     out: Path
     outputs: Outputs
     display: Kind | None
+    free_schedule: bool = False
+
+
+class Recorded(NamedTuple):
+    """Workflows to be played, and where they come from a run, that run."""
+
+    workflows: Sequence[Workflow]
+    run: SavedRun | None = None
 
 
 def prove(asked: Asked) -> int:
@@ -55,11 +64,13 @@ def prove(asked: Asked) -> int:
     found = _known(asked)
     with progress("prove", sys.stderr) as told:
         engine: Any = runtime.load_engine(asked.config, told.tell)
-        workflows = _played(asked, engine, told) if found is None else found
-        if workflows is None:
+        recorded = _played(asked, engine, told) if found is None else found
+        if recorded is None:
             return INTERRUPTED
         try:
-            proof = _proof(asked, engine, workflows, told)
+            proof = _proof(asked, engine, recorded.workflows, told)
+            if asked.free_schedule and recorded.run is not None:
+                proof = _freed(asked, engine, recorded.run, proof, told)
         except KeyboardInterrupt:
             return INTERRUPTED
     asked.outputs.write_each({"json": lambda: asked.outputs.json_of(proof), "html": lambda: _page(proof)})
@@ -75,13 +86,35 @@ def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progr
     return proving.prove(workflows, engine, source=source, tell=told.tell, **options)
 
 
+def _freed(asked: Asked, engine: Any, run: SavedRun, proof: Proof, told: Progress) -> Proof:
+    """The demonstration with plays of a free schedule."""
+    from agentcho.lab.prove.free import free
+
+    games = dict(list(run.games().items())[: asked.games])
+    found = free(_code(asked, run), run.info.config, engine, games, asked.of, told.tell)
+    return proof.model_copy(update={"free": found.plays, "skipped": (*proof.skipped, *found.skipped)})
+
+
+def _code(asked: Asked, run: SavedRun) -> Scenario:
+    """The scenario that a run has played, with its options."""
+    if nature_of(asked.target, asked.out) == "scenario":
+        return chosen(asked.target, asked.given)
+    try:
+        return library.scenario(run.info.asked or run.info.scenario)(**run.info.options)
+    except AgentchoError as error:
+        raise typer.BadParameter(
+            f"the code of {run.info.id} is not found, and without it nothing can be played: {error}",
+            param_hint="--free-schedule",
+        ) from None
+
+
 def _page(proof: Any) -> str:
     from agentcho.lab.prove.html import html
 
     return html(proof)
 
 
-def _known(asked: Asked) -> Sequence[Workflow] | None:
+def _known(asked: Asked) -> Recorded | None:
     """The workflows of a file or a run; None: it is a scenario, and fit to be played."""
     nature = nature_of(asked.target, asked.out)
     if nature == "scenario":
@@ -89,11 +122,16 @@ def _known(asked: Asked) -> Sequence[Workflow] | None:
         return None
     if asked.given or asked.config.tasks:
         raise typer.BadParameter(f"says nothing about a {nature}: that is played already", param_hint="--set, --tasks")
-    found = read_traces(Path(asked.target)) if nature == "trace" else _run(asked).export()
-    found = found[: asked.games]
+    if nature == "trace" and asked.free_schedule:
+        what = "needs code that can be played, and a trace has none: give a scenario or a recorded run"
+        raise typer.BadParameter(what, param_hint="--free-schedule")
+    run = None if nature == "trace" else _run(asked)
+    if run is not None and asked.free_schedule:
+        _code(asked, run)
+    found = (read_traces(Path(asked.target)) if run is None else run.export())[: asked.games]
     if asked.of is not None and not any(asked.of in one.agents for one in found):
         raise AudienceError(f"there is no agent {asked.of}", {name for one in found for name in one.agents})
-    return found
+    return Recorded(found, run)
 
 
 def _run(asked: Asked) -> SavedRun:
@@ -103,8 +141,8 @@ def _run(asked: Asked) -> SavedRun:
     return run
 
 
-def _played(asked: Asked, engine: Any, told: Progress) -> Sequence[Workflow] | None:
+def _played(asked: Asked, engine: Any, told: Progress) -> Recorded | None:
     """Play the scenario and record it. None: it was interrupted."""
     config = asked.config.model_copy(update={"games": asked.games or GAMES})
     run = play_recorded(asked.target, chosen(asked.target, asked.given), config, engine, asked.out, "none", told)
-    return None if run is None else run.export()
+    return None if run is None else Recorded(run.export(), run)

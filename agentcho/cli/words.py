@@ -34,6 +34,10 @@ COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there
 PROVES = "Whose secrets are swapped.  [default: each agent's in turn]"
 PROVED = "At most so many workflows of a file; how many games of a scenario.  [default: all; 4]"
 SWAP = "Other words as long, longer or shorter ones, or none at all: as if they had never been said."
+FREE_SCHEDULE = (
+    "Play the scenario again with private messages of other lengths and nothing forced of who speaks when: does any "
+    "reader observe something else?"
+)
 STRIDE = "Forced words fed a step, after the first; 1: as if they were sampled. Slower."
 AT_ONCE = "At most so many at a time. Default: the next begins while less than three quarters of the store is held."
 SCENARIO = "A name from `agentcho ls`, a .py file, or textarena:NAME. Not needed with --resume."

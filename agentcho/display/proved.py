@@ -17,7 +17,7 @@ from agentcho.display import Kind
 from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
 from agentcho.lab.prove.proof import Compared, Conclusion, Digests, Proof
-from agentcho.lab.prove.wording import first_tokens, headline, missing, played, shown, why_not
+from agentcho.lab.prove.wording import first_tokens, headline, missing, played, schedule, shown, why_not
 
 MOST, SHORT = 12, 10
 TONES: dict[Conclusion, str] = {"holds": "green", "broken": "red", "inconclusive": "yellow"}
@@ -32,6 +32,7 @@ def _parts(proof: Proof) -> Iterator[RenderableType]:
     word, sentence = headline(proof)
     yield Text.assemble((word, f"bold {TONES[proof.conclusion]}"), ": ", (inline(sentence), "bold"))
     yield Text(inline(played(proof)), style="dim")
+    yield Text(inline(schedule(proof)), style="red" if proof.told else "dim" if proof.free is None else "green")
     if missing(proof):
         yield Text(inline(missing(proof)), style="yellow")
     if proof.compared:

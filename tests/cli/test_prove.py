@@ -151,3 +151,57 @@ def test_nothing_to_show_ends_with_three(agentcho: Command, loaded: Engine, here
     assert ran.code == 3
     assert ran.out.startswith("INCONCLUSIVE: nothing could be compared, so nothing is shown")
     assert "nothing is kept from it" in ran.out + Path("p.html").read_text()
+
+
+MEETING = """
+import agentcho
+
+
+class Plans(agentcho.Agent):
+    async def run(self):
+        await self.think(max_tokens=12)
+        await self.tell("I am ready.", to="everyone")
+
+
+class Talks(agentcho.Agent):
+    async def run(self):
+        for _ in range(4):
+            await self.say(to="everyone", max_tokens=3)
+
+
+class Meeting(agentcho.Scenario):
+    class Options(agentcho.Scenario.Options):
+        lockstep: bool = False
+
+    async def play(self, game):
+        cast = game.cast(Plans, "alice"), game.cast(Talks, "bob")
+        await (game.lockstep if self.options.lockstep else game.play_agents)(*cast)
+        return self.Outcome()
+"""
+
+
+def flat(text: str) -> str:
+    """What was printed, on one line."""
+    return " ".join(text.split())
+
+
+@pytest.mark.slow
+def test_a_free_schedule_tells_and_in_lockstep_does_not(agentcho: Command, loaded: Engine, here: Path) -> None:
+    (here / "meeting.py").write_text(MEETING)
+    ran = agentcho("prove", "meeting.py", "-n", "2", "--free-schedule", "--json", "p.json")
+    assert ran.code == 1
+    assert "the schedule tells in 2 of 2 comparisons how long private messages are: bob of alice" in flat(ran.out)
+    assert [one.reader for one in proof().free or ()] == ["bob", "bob"]
+    again = agentcho("prove", "last", "--free-schedule", "--json", "q.json")
+    assert (again.code, proof("q.json").free) == (1, proof().free)
+    frozen = agentcho("prove", "last")
+    assert "The schedule is frozen" in flat(frozen.out)
+    calm = agentcho("prove", "meeting.py", "-n", "2", "--free-schedule", "--set", "lockstep=true")
+    assert "no reader observed anything else in 2 comparisons" in flat(calm.out)
+    assert calm.code in (0, 3)
+
+
+def test_what_has_no_code_cannot_be_played_free(agentcho: Command, loaded: Engine, traces: str) -> None:
+    ran = agentcho("prove", traces, "--free-schedule")
+    assert ran.code == 2
+    assert "a trace has none: give a scenario or a recorded run" in flat(ran.err)

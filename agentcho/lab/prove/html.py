@@ -24,6 +24,7 @@ def html(proof: Proof) -> str:
         "played": wording.played(proof),
         "shown": wording.shown(proof),
         "missing": wording.missing(proof),
+        "schedule": wording.schedule(proof),
         "first_tokens": wording.first_tokens(proof),
         "reasons": wording.why_not(proof),
         "notes": wording.NOTES,

@@ -59,6 +59,20 @@ class Skipped(Frozen):
     why: str
 
 
+class FreePlay(Frozen):
+    """One game played again with a schedule of its own, after private messages of one owner were `swapped` for others
+    of another length: in how many of the `plays` the reader could observe something else (`changed`). An observation
+    is the messages that the reader may read, in the order in which they came out, with the words that it sampled
+    itself."""
+
+    game: int
+    owner: str
+    reader: str
+    swapped: tuple[str, ...]
+    plays: int
+    changed: int
+
+
 class Waits(Frozen):
     """Seconds to the first token, summed over all `decodes` of one unchanged workflow, by way of reading."""
 
@@ -82,7 +96,8 @@ class PairSummary(NamedTuple):
 
 class Proof(Frozen):
     """A whole demonstration. `stride`: so many forced words are fed a step, after the first. `unfinished` are those of
-    the workflows that did not come to their end: they are played as far as they went."""
+    the workflows that did not come to their end: they are played as far as they went. `free` are plays with a free
+    schedule (None: the schedule was frozen in all)."""
 
     format: Literal["agentcho-prove/1"] = "agentcho-prove/1"
     source: str
@@ -96,6 +111,7 @@ class Proof(Frozen):
     waits: tuple[Waits, ...]
     environment: dict[str, str]
     unfinished: tuple[str, ...] = ()
+    free: tuple[FreePlay, ...] | None = None
 
     @property
     def conclusion(self) -> Conclusion:
@@ -105,8 +121,13 @@ class Proof(Frozen):
 
     @property
     def exit_code(self) -> int:
-        """0, 1 or 3."""
-        return EXIT[self.conclusion]
+        """0, 1 or 3. What a free schedule tells is 1 too, whatever the encodings do."""
+        return 1 if self.told else EXIT[self.conclusion]
+
+    @property
+    def told(self) -> int:
+        """In how many comparisons with a free schedule a reader observed something else."""
+        return sum(one.changed > 0 for one in self.free or ())
 
     @property
     def pairs(self) -> tuple[PairSummary, ...]:

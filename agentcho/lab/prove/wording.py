@@ -23,6 +23,9 @@ NOTES = (
     "Enforce holds where its digest is the same to the bit while audit's is not: equal alone would show nothing.",
     "First tokens: seconds from when a message could be submitted to its first row, all messages of a workflow "
     "together, in the plays as the workflow is. One play each, in this profile: no benchmark.",
+    "In these plays the schedule is frozen: messages come in the recorded order, whatever was swapped. In a game, "
+    "agents side by side speak as they are done, so that the order tells how long private messages are. "
+    "--free-schedule plays that, with private messages of other lengths.",
     "A digest under audit depends on the secrets: whoever has the model, the trace and a guess can check the guess.",
 )
 
@@ -40,6 +43,26 @@ def headline(proof: Proof) -> Headline:
     if proof.conclusion == "inconclusive":
         return Headline(word, f"nothing changed for any reader, under audit either, in {many(all_, 'comparison')}")
     return Headline(word, f"equal to the bit under enforce in {all_:,} of {all_:,}, different under audit in {moved:,}")
+
+
+FROZEN = (
+    "The schedule is frozen: every play has the recorded order of messages. What the order tells is not tried; "
+    "--free-schedule does."
+)
+
+
+def schedule(proof: Proof) -> str:
+    """One sentence about who spoke when."""
+    if proof.free is None:
+        return FROZEN
+    if not proof.free:
+        return "Played with a free schedule, no reader could be compared: nobody keeps what can have another length."
+    of = many(len(proof.free), "comparison")
+    if not proof.told:
+        return f"Played with a free schedule, no reader observed anything else in {of}."
+    who = listed(sorted({f"{one.reader} of {one.owner}" for one in proof.free if one.changed}, key=natural))
+    told = f"the schedule tells in {proof.told:,} of {of} how long private messages are: {who}"
+    return f"Played with a free schedule, {told}."
 
 
 def played(proof: Proof) -> str:
