@@ -138,11 +138,15 @@ def _plural(word: str, n: int) -> str:
 def read_report(path: Path) -> AuditReport:
     """An audit's JSON. `RecordBroken` where the file is none."""
     try:
-        return AuditReport.model_validate_json(path.read_bytes())
+        report = AuditReport.model_validate_json(path.read_bytes())
     except OSError as error:
         raise RecordBroken(path, f"cannot be read ({error.strerror})", REPORT) from None
     except ValidationError as error:
         raise RecordBroken(path, _fault(error), REPORT) from None
+    if strange := sorted({finding.rule for finding in report.findings} - RULES.keys()):
+        what = f"has findings of {', '.join(strange)}, which this version does not know"
+        raise RecordBroken(path, what, "audit the run again with this version")
+    return report
 
 
 def against(report: AuditReport, earlier: AuditReport) -> AuditReport:

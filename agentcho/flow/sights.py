@@ -21,7 +21,7 @@ MEANING: dict[Taint, str] = {
     "probed": "that message, or all of its author where it is not there; none where a verb had returned that id",
     "race": "all messages of the race",
     "all": "all messages of the game",
-    "readable": "all that the agent may read; after a limit of the whole game, all messages",
+    "readable": "all that the agent may read, and what the error names; after a limit of the whole game all messages",
 }
 
 
@@ -102,10 +102,15 @@ SIGHTS = (
     ),
     *_errors(
         "readable",
-        "a verb failed, or did not yet: it counts what was said, or depends on what was to be read",
+        "a verb has failed, or has not so far: that counts what was said, or depends on what was to be read",
         *("AgentchoError", "LimitReached", "ContextOverflow", "StoreFull", "Overloaded", "LeakageError"),
-        *("AudienceError", "AnswerInvalid", "PersonLeft", "ToolFailed", "EndpointFailed", "CallFailed"),
-        *("CallbackFailed", "UnknownEncoding", "EngineFailed", "EngineClosed", "StoreDamaged"),
+        *("AnswerInvalid", "PersonLeft", "ToolFailed", "EndpointFailed", "CallFailed", "CallbackFailed"),
+        *("UnknownEncoding", "EngineFailed", "EngineClosed", "StoreDamaged"),
+    ),
+    *_errors(
+        "all",
+        "there is no message of an id that a view names, which counts its author's messages",
+        "AudienceError",
     ),
     # -- what is public ------------------------------------------------------------------------------------
     Sight(

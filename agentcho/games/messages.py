@@ -88,10 +88,15 @@ class Messages:
         self.taint.probed(id, there, self._ended())
 
     def failed(self, author: str | None, error: Exception) -> None:
-        """A verb of an agent has failed, for reasons that lie in what it may read; a limit of the whole game counts all
-        that was said."""
-        whole = isinstance(error, LimitReached) and error.who == GAME
-        behind = (each for each in self._ended() if whole or (author and each.audience.includes(author)))
+        """A verb of an agent has failed, for reasons that lie in what it may read. A limit of the whole game counts all
+        that was said, and a name that names nothing tells what is not there; that a read is refused tells what is."""
+        whole = isinstance(error, AudienceError) or (isinstance(error, LimitReached) and error.who == GAME)
+        named = error.path if isinstance(error, LeakageError) else ()
+        behind = (
+            each
+            for each in self._ended()
+            if whole or each.id in named or (author is not None and each.audience.includes(author))
+        )
         self.taint.failed(error, behind)
 
     def raced(self) -> None:

@@ -316,7 +316,9 @@ def test_a_report_is_its_json(tmp_path: Path) -> None:
     report, file = audited(chain()), tmp_path / "report.json"
     file.write_text(report.model_dump_json())
     assert read_report(file) == report
-    for text, what in (("{}", "subject"), ("nonsense", "JSON"), ('{"format": "agentcho-audit/2"}', "format")):
+    newer = report.model_dump_json().replace("AC002", "AC999")
+    cases = ("{}", "subject"), ("nonsense", "JSON"), ('{"format": "agentcho-audit/2"}', "format"), (newer, "AC999")
+    for text, what in cases:
         file.write_text(text)
         with pytest.raises(RecordBroken, match=what):
             read_report(file)

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
 from pydantic import BaseModel
 
 from agentcho import Agent, Audience, Game, Limits, Message, Metadata, RunConfig, Scenario, View, errors
 from agentcho.agent import Pieces
-from agentcho.errors import AgentchoError, ContextOverflow, LeakageError, LimitReached, RequestError
+from agentcho.errors import AgentchoError, AudienceError, ContextOverflow, LeakageError, LimitReached, RequestError
 from agentcho.flow.readable import Readable
 from agentcho.flow.sights import SIGHTS, WORDS
 from agentcho.flow.taint import TrackedHistory
@@ -250,15 +251,30 @@ def test_what_the_table_calls_public_is_not_noticed(script: Script) -> None:
         ({"agent_messages": 2}, HIDDEN),
         ({"game_messages": 4}, HIDDEN | {"bob.1"}),
     ],
-    ids=str,
+    ids=["agent", "game"],
 )
 def test_who_hears_of_a_limit_has_looked_at_all_that_it_counts(limits: dict[str, int], looked_at: set[str]) -> None:
     async def script(game: Game, alice: Agent, bob: Agent) -> None:
         await bob.think(max_tokens=2)
         with pytest.raises(LimitReached):
             await alice.think()
+        with anyio.CancelScope(shield=True):  # the game is over, and its code is cancelled where it does not resist
+            await game.announce("It has thought enough.")
 
     assert tainted(script, limits=Limits(**limits)) == looked_at
+
+
+def test_nothing_is_said_after_a_limit_that_is_caught() -> None:
+    async def whole(game: Game) -> None:
+        alice = game.cast(Talker, "alice")
+        for _ in range(2):
+            await alice.think(max_tokens=4)
+        with pytest.raises(LimitReached):
+            await alice.think(max_tokens=4)
+        await game.announce("So be it.")
+
+    played = play(whole, config=RunConfig(model="fake", limits=Limits(agent_messages=2)))
+    assert [entry.message.author for entry in played.entries] == ["alice", "alice"]
 
 
 def test_who_hears_that_a_message_is_too_long_has_looked_at_what_its_author_reads() -> None:
@@ -269,10 +285,14 @@ def test_who_hears_that_a_message_is_too_long_has_looked_at_what_its_author_read
     assert tainted(script) == HIDDEN
 
 
-def test_who_hears_that_a_read_is_refused_has_looked_at_what_the_reader_may_read() -> None:
+@pytest.mark.parametrize(
+    ("id", "error", "looked_at"),
+    [("alice.0", LeakageError, {"alice.0", "bob.1"}), ("alice.7", AudienceError, {*HIDDEN, "bob.1"})],
+)
+def test_who_guesses_ids_in_views_has_looked_at_what_is_there(id: str, error: Any, looked_at: set[str]) -> None:
     async def script(game: Game, alice: Agent, bob: Agent) -> None:
         await bob.think(max_tokens=4)
-        with pytest.raises(LeakageError):
-            await bob.say("everyone", view=View.of(["alice.0"]))
+        with pytest.raises(error):
+            await bob.say("everyone", view=View.of([id]))
 
-    assert tainted(script) == {"bob.1"}
+    assert tainted(script) == looked_at

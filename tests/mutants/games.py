@@ -10,7 +10,8 @@ from .mutant import Mutant
 PREFETCH = "tests/choreography/test_prefetch.py"
 SYSTEM_PROMPTS = "tests/choreography/test_system_prompts.py"
 CHOREOGRAPHER = "tests/choreography/test_choreographer.py"
-TAINT = "tests/leaks/test_taint.py"
+TAINT, SIGHTS = "tests/leaks/test_taint.py", "tests/leaks/test_sights.py"
+FORMATS, RUNS = "tests/audit/test_formats.py", "tests/audit/test_runs.py"
 FAILURES = "tests/cli/test_failures.py"
 FIRST = "tests/choreography/test_first.py"
 FIXES = "tests/choreography/test_fixes.py"
@@ -544,6 +545,47 @@ PLAYED = (
         "            self.taint.join([branch.sources for branch in branches])\n",
         "",
         (TAINT,),
+    ),
+    Mutant(
+        "to count private messages is no look at them",
+        "a scenario could tell everyone how often somebody has thought, and no audit would say so",
+        "agentcho/flow/taint.py",
+        "    def __len__(self) -> int:\n        self._notice(self._all())\n",
+        "    def __len__(self) -> int:\n",
+        (f"{SIGHTS}::test_what_the_table_calls_private_is_noticed",),
+    ),
+    Mutant(
+        "a limit that is caught tells nothing",
+        "a scenario could tell everyone how many words somebody had thought when the limit came",
+        "agentcho/games/game.py",
+        "            self._messages.failed(author, error)\n",
+        "",
+        (f"{SIGHTS}::test_who_hears_of_a_limit_has_looked_at_all_that_it_counts",),
+    ),
+    Mutant(
+        "an id that is guessed tells nothing",
+        "code could count what an agent said in private by the ids that there are",
+        "agentcho/games/messages.py",
+        "        self.probed(id)\n        return self.message(id)",
+        "        return self.message(id)",
+        (f"{SIGHTS}::test_what_the_table_calls_private_is_noticed",),
+    ),
+    Mutant(
+        "an agent's own limit is no channel",
+        "a game would end by private words, and its audit be without a word of it",
+        "agentcho/audit/subject.py",
+        "for name, value in config.limits if value]",
+        'for name, value in config.limits if value and name.startswith("game_")]',
+        (f"{RUNS}::test_every_limit_of_a_run_is_told",),
+    ),
+    Mutant(
+        "a build server is shown the findings of readers alone",
+        "an audit that exits 1 for what a tool was told would be green there",
+        "agentcho/audit/junit.py",
+        "        found.setdefault((finding.reader, finding.rule), []).append(finding)\n",
+        "        if (finding.reader, finding.rule) in found:\n"
+        "            found[finding.reader, finding.rule].append(finding)\n",
+        (f"{FORMATS}::test_junit_fails_where_the_exit_code_does",),
     ),
     Mutant(
         "words that are streamed are not heard",

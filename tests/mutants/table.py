@@ -161,9 +161,9 @@ ENFORCEMENT = (
         "roster instead of everyone",
         "rule 4: everyone would be those who are there already",
         "agentcho/games/game.py",
-        "return self._messages.put(Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own))",
+        "told = Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)",
         'roster = Audience(frozenset(self.agents)) if to == "everyone" else audience(to, self.agents)\n'
-        "        return self._messages.put(Telling(SCENARIO, role, roster, text, UNREAD, self._models.own))",
+        "        told = Telling(SCENARIO, role, roster, text, UNREAD, self._models.own)",
         (GAPS,),
     ),
     Mutant(
