@@ -99,6 +99,8 @@ rules: .venv/.tools                ## the pages that list the audit's rules
 bench-leaks: .venv/.tools          ## what a public sentence gives away to the strongest attacks, and its part of docs/leakage.md
 	$(BIN)/agentcho bench leaks --repeats 5 --earlier 0 --json docs/results/leaks.json
 	$(BIN)/agentcho bench leaks --repeats 5 --json docs/results/leaks-earlier.json
+	$(BIN)/agentcho bench leaks --sentence natural --earlier 0 --secrets 480 --kind codes --kind plans --kind names --kind preferences \
+		--way author --way reuse --way audience --way text --attack linear --attack mlp --attack collision --repeats 5 --json docs/results/leaks-natural.json
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
 bench-judge: .venv/.tools          ## whether judges pick the same over what is reused, and its part of docs/how-to/repair.md
