@@ -21,8 +21,9 @@ from agentcho.errors import RequestError
 FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"})
 """The formats that a grammar holds a text to."""
 _KNOWN = [None, *FORMATS]
-LOOKED_AT = 400
-"""So many parts of a schema are looked at for the one that is at fault."""
+LOOKED_AT, LETTERS = 400, 1 << 20
+"""So many parts of a schema are looked at for the one that is at fault, of at most so many letters if each is as long
+as the whole."""
 SAID = 240
 """Letters of what the compiler says that are passed on."""
 PLACES = ("$defs", "definitions")
@@ -193,7 +194,7 @@ def _located(schema: Schema, why: str, lenient: bool) -> tuple[str, str]:
             return ""
 
     found, part, why = "#", schema, _bare(why)
-    parts = dict(islice(_parts(schema, "#"), LOOKED_AT))
+    parts = dict(islice(_parts(schema, "#"), min(LOOKED_AT, LETTERS // len(json.dumps(schema)))))
     for pointer, each in parts.items():
         said = told(each) if pointer.startswith(found) else ""
         required = _UNMET.search(why)

@@ -65,6 +65,7 @@ class ChatRequest:
       own agent always among them (None: everyone in the society).
     - `user_messages`: whose the user messages are that it brings (None: as the server has it). `history`: whose the
       answers are that it quotes, and that no model said in this society.
+    - `apart`: names of functions that no call can be held to, so that none of them is called where a call must be made.
     - `priority`: a higher one is served first. `cache_salt`: requests share encodings only where theirs is the same.
     - `ids` are the ids that its answers get, one for each of `choices` (none given: they are drawn). They are known
       before the first token because the first event of a stream of /v1/responses already names its message.
@@ -83,6 +84,12 @@ class ChatRequest:
     ids: tuple[str, ...] = ()
     user_messages: Sharing | None = None
     history: Sharing = "private"
+    apart: frozenset[str] = frozenset()
+
+    @property
+    def held(self) -> tuple[Tool, ...]:
+        """The functions of which one may be called where a call must be made."""
+        return () if self.tools is None else tuple(each for each in self.tools.tools if each.name not in self.apart)
 
     @property
     def texts(self) -> Iterator[str]:

@@ -8,6 +8,7 @@ what agents share they can use to tell each other anything, and no audit sees th
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,13 +22,14 @@ import anyio
 from agentcho.calls.values import truth
 from agentcho.errors import AgentchoError, RequestError, ToolFailed, shown
 from agentcho.extras import require
-from agentcho.toolsets.tool import Tool, ToolRaised, checked_name, declared
+from agentcho.toolsets.tool import Tool, ToolRaised, check_callable, checked_name, declared
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import Transport
     from mcp.types import CallToolResult
 
+LOG = logging.getLogger(__name__)
 CONNECTING = 30.0
 """Seconds in which a server must be connected and have said which tools it has. How long a call may take is declared of
 its tool, and nothing else bounds it."""
@@ -122,7 +124,8 @@ class MCPServer:
             yield stdio_client(start, errlog=log)
 
     async def _tools(self, client: Client, agent: str, under_way: set[anyio.CancelScope]) -> list[Tool]:
-        """Those of its tools that are offered."""
+        """Those of its tools that are offered. One that cannot be is left out with a warning, unless it was asked for
+        by name."""
         found, cursor = list[Any](), None
         for _ in range(PAGES):
             page = await client.list_tools(cursor=cursor)
@@ -134,7 +137,16 @@ class MCPServer:
             there = ", ".join(sorted(names)) or "none"
             raise ToolFailed(f"the MCP server {self.name} has no tool {', '.join(missing)}; it has {there}")
         wanted = [each for each in found if self._only is None or each.name in self._only]
-        return [self._tool(client, each, agent, under_way) for each in wanted]
+        offered = list[Tool]()
+        for each in wanted:
+            try:
+                offered.append(self._tool(client, each, agent, under_way))
+            except RequestError as error:
+                if self._only is not None or each.name in self._apart:
+                    told = f"the MCP server {self.name} has a tool that cannot be offered: {error}"
+                    raise ToolFailed(told) from error
+                LOG.warning("a tool of the MCP server %s is left out: %s", self.name, error)
+        return offered
 
     def _tool(self, client: Client, found: Any, agent: str, under_way: set[anyio.CancelScope]) -> Tool:
         async def call(**arguments: Any) -> str:
@@ -148,11 +160,17 @@ class MCPServer:
 
         whose = self.name if self.shared or self._url is not None else f"{self.name}/{agent}"
         of = self._apart.get(found.name, self._declared)
-        try:
-            made = dict(found.input_schema)
-            return Tool(found.name, found.description or "", made, call, of, source=self.name, client=whose)
-        except RequestError as error:
-            raise ToolFailed(f"the MCP server {self.name} has a tool that cannot be offered: {error}") from error
+        made = Tool(
+            found.name,
+            found.description or "",
+            dict(found.input_schema),
+            call,
+            of,
+            source=self.name,
+            client=whose,
+        )
+        check_callable(made.name, made.schema)
+        return made
 
     async def _call(self, client: Client, name: str, arguments: dict[str, Any]) -> str:
         """One call. `ToolRaised`: the server says that it failed; `ToolFailed`: the server is gone."""

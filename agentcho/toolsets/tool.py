@@ -32,6 +32,23 @@ SECONDS = 60.0
 MOST, LARGEST = 1 << 15, 1 << 24
 """A result may have so many bytes, where its tool declares nothing else, and at most."""
 PLACED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY)
+PLAIN = frozenset(
+    {
+        "additionalProperties",
+        "anyOf",
+        "const",
+        "default",
+        "description",
+        "enum",
+        "examples",
+        "format",
+        "items",
+        "properties",
+        "required",
+        "title",
+        "type",
+    }
+)
 Names = Audience | Iterable[str] | str
 
 
@@ -202,7 +219,8 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
     - `idempotent`: to call twice does no more than to call once. See docs/how-to/tools.md on resuming.
     - `timeout` in seconds, 60 by default, None for none; `most` bytes of a result, 32,768 by default.
 
-    Raises `RequestError` at the definition for parameters that have no JSON schema, and for what cannot be a tool.
+    Raises `RequestError` at the definition for parameters that have no JSON schema, for a schema that no call can fit,
+    and for what cannot be a tool.
     """
     if function is None:
         return lambda found: _made(found, name, declared(**declaring))
@@ -216,7 +234,27 @@ def _made(function: Callable[..., Any], name: str | None, given: Declared) -> To
     if given.isolate and (why := _not_importable(function)):
         raise RequestError(f"the tool {called} cannot run in a process of its own: {why}; define it in a module")
     model = _model(called, function)
-    return Tool(called, _documented(function), _schema(called, model), function, given, model)
+    schema = _schema(called, model)
+    if not _is_plain(schema):
+        check_callable(called, schema)
+    return Tool(called, _documented(function), schema, function, given, model)
+
+
+def check_callable(called: str, schema: Mapping[str, Any]) -> None:
+    """`RequestError`: no call can fit this schema of arguments, or none can be held to it."""
+    from agentcho.runner.grammar import fault
+
+    if (found := fault(schema, lenient=True)) is not None:
+        raise RequestError(f"the tool {called} can never be called: its schema is not usable {found}; mend that")
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether a schema has only keywords with which something fits it, so that nothing needs to be compiled."""
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    inside = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items", True)]
+    others = schema.get("additionalProperties", True)  # False leaves the object without others
+    return schema.keys() <= PLAIN and all(map(_is_plain, inside)) and (others is False or _is_plain(others))
 
 
 def is_async(function: Callable[..., Any]) -> bool:

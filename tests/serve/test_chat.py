@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.serve.api import chat, ids
+from agentcho.serve.api import chat, ids, responses
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answer, Delta, Quoted, Tool, ToolCall, Usage
@@ -240,7 +240,7 @@ def test_an_answer_may_be_held_to_texts_or_to_json() -> None:
     assert of_chat(structured_outputs={"json_object": True})[1].options == {"json_schema": {"type": "object"}}
     refused("structured_outputs.choice", structured_outputs={"choice": ["a"]}, response_format={"type": "json_object"})
     refused("guided_json", guided_json=SCHEMA, guided_choice=["a"])
-    refused("structured_outputs.choice", structured_outputs={"choice": ["END."]}, stop="END")
+    assert of_chat(structured_outputs={"choice": ["END."]}, stop="END")[1].options["stop"] == ("END",)
     told = refused("structured_outputs.choice", structured_outputs={"choice": []}).message
     assert told == "structured_outputs.choice: choices is empty: give at least one"
     refused("guided_choice", guided_choice=[])
@@ -267,6 +267,53 @@ def test_functions_and_which_must_be_called() -> None:
     texts = {"type": "function", "function": {"name": "f", "parameters": {"type": ["string"]}}}
     refused("tools[0].function.parameters.type", tools=[texts])
     refused("tools[0].type", tools=[{"type": "custom", "custom": {"name": "x"}}])
+
+
+def function(name: str, **field: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"a/b": field}, "required": ["a/b"]}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+NONE_FITS = {"type": "integer", "minimum": 3, "maximum": 2}
+
+
+def test_one_odd_function_takes_no_other_down_and_is_told_by_its_name_and_place() -> None:
+    named: dict[str, Any] = {"type": "function", "function": {"name": "odd"}}
+    given = [CHAT_TOOL, function("odd", **NONE_FITS)]
+    assert of_chat(tools=given, tool_choice="required")[1].held == (Tool("weather", "", SCHEMA),)
+    assert len(tools(of_chat(tools=given, tool_choice="required")[1]).tools) == 2
+    assert len(of_chat(tools=given)[1].held) == 2
+    for more in ({"tools": given, "tool_choice": named}, {"tools": given[1:], "tool_choice": "required"}):
+        place = f"tools[{len(more['tools']) - 1}].function.parameters"
+        error = refused(place, **more)
+        assert "the function odd" in error.message
+        assert "at #/properties/a~1b: Unsatisfiable schema" in error.message
+    odd = {"type": "function", "name": "odd", "parameters": given[1]["function"]["parameters"]}
+    refused("tools[0].parameters", api=responses, tools=[odd], tool_choice="required")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "string", "format": "uri-reference"},
+        {"type": "string", "pattern": "^(?!/)"},
+        {"type": "array", "uniqueItems": True},
+        {"not": {"type": "null"}},
+    ],
+)
+def test_what_a_grammar_does_not_know_makes_no_function_odd(field: dict[str, Any]) -> None:
+    given = function("look", **field)
+    found = of_chat(tools=[given], tool_choice="required")[1]
+    assert [tool.parameters for tool in found.held] == [given["function"]["parameters"]]
+
+
+def test_a_schema_that_cannot_be_used_is_told_by_its_place() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
+    shaped = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    told = refused("response_format", response_format=shaped).message
+    assert "at #/properties/a/uniqueItems: " in told
+    schema["properties"]["a"] = {"type": "string", "format": "regex"}  # type: ignore[index]
+    assert of_chat(response_format=shaped)[1].options == {"json_schema": schema}
 
 
 def test_a_format_says_what_all_is_that_is_no_call() -> None:

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import pytest
@@ -177,6 +178,34 @@ def test_what_a_server_says_is_wrong_is_told_to_the_model(tmp_path: Path) -> Non
     listing = next(entry.message for entry in played.entries if entry.message.id == "ann.tools0")
     assert listing.audience == EVERYONE
     assert "fail" in log.read_text()
+
+
+class Listing:
+    """A server that has one tool that can never be called, and one that can."""
+
+    async def list_tools(self, cursor: str | None = None) -> Any:
+        odd = {"type": "object", "properties": {"n": {"enum": []}}, "required": ["n"]}
+        good = {"type": "object", "properties": {"p": {"type": "string", "format": "uri-reference"}}}
+        tools = [
+            SimpleNamespace(name=name, description=None, input_schema=schema)
+            for name, schema in {"odd": odd, "good": good}.items()
+        ]
+        return SimpleNamespace(tools=tools, next_cursor=None)
+
+
+def test_one_odd_tool_of_a_server_takes_no_other_down(caplog: pytest.LogCaptureFixture) -> None:
+    def offered(server: agentcho.MCPServer) -> list[str]:
+        found = anyio.run(server._tools, cast(Any, Listing()), "ann", set())
+        return [tool.name for tool in found]
+
+    with caplog.at_level("WARNING", "agentcho"):
+        assert offered(agentcho.MCPServer("x", name="files")) == ["good"]
+    assert "files is left out: the tool odd can never be called" in caplog.text
+    assert "#/properties/n" in caplog.text
+    assert offered(agentcho.MCPServer("x", only=["good"])) == ["good"]
+    for named in (agentcho.MCPServer("x", only=["odd"]), agentcho.MCPServer("x", declare={"odd": {"effect": False}})):
+        with pytest.raises(ToolFailed, match="cannot be offered: the tool odd can never be called"):
+            offered(named)
 
 
 @pytest.mark.slow

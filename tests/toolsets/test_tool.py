@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -157,6 +158,40 @@ def unsaid(x: str = Opaque()) -> str:  # type: ignore[assignment]
 def test_what_cannot_be_a_tool_is_told_where_it_is_defined(function: Any, told: str) -> None:
     with pytest.raises(RequestError, match=told):
         agentcho.tool(function)
+
+
+class Endless(BaseModel):
+    inner: Endless
+
+
+def impossible(place: Place, days: Annotated[int, Field(ge=3, le=2)]) -> str:
+    return ""
+
+
+def endless(box: Endless) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (impossible, "impossible can never be called: its schema is not usable at #/properties/days: Unsatisfiable"),
+        (endless, "endless can never be called: .*every document of it is endless"),
+    ],
+)
+def test_what_can_never_be_called_is_told_where_it_is_defined(function: Any, told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        agentcho.tool(function)
+
+
+def test_what_only_a_grammar_cannot_hold_is_a_tool() -> None:
+    @agentcho.tool
+    def read(path: Path, once: set[int], odd: Annotated[str, Field(json_schema_extra={"format": "phone"})]) -> str:
+        return ""
+
+    assert read.schema["properties"]["path"]["format"] == "path"
+    assert read.schema["properties"]["once"]["uniqueItems"] is True
+    assert read.schema["properties"]["odd"]["format"] == "phone"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from agentcho.serve.api import fields, ids, messages
+from agentcho.serve.api import fields, functions, ids, messages
 from agentcho.serve.api.body import within
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.shape import Calling
@@ -54,6 +54,7 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
         tuple(ids.drawn() for _ in range(asked.choices)),
         user_messages=given.agentcho.user_messages,
         history=given.agentcho.history or "private",
+        apart=functions.apart(asked.tools),
     )
 
 

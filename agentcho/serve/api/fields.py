@@ -213,9 +213,19 @@ def size(given: Schema) -> int:
     return len(json.dumps(given, ensure_ascii=False).encode())
 
 
+def _usable(given: Schema, param: str) -> Schema:
+    """A schema of which a grammar can be made. `ApiError`: none can."""
+    from agentcho.runner.grammar import fault
+
+    if (found := fault(given)) is not None:
+        remedy = "mend the schema" if found.hopeless else "leave this out, and check the answer yourself"
+        raise ApiError(400, f"{param}: it cannot be used, {found}; {remedy}", param)
+    return given
+
+
 def _constrained(constrained: Constraint, limits: Limits) -> dict[str, Any]:
     if constrained.json_schema is not None:
-        return {"json_schema": schema(constrained.json_schema, constrained.param, limits)}
+        return {"json_schema": _usable(schema(constrained.json_schema, constrained.param, limits), constrained.param)}
     choices = constrained.choices or ()
     within(len(choices), limits.listed, constrained.param)
     within(sum(map(len, choices)), limits.schema_bytes, constrained.param, "letters")

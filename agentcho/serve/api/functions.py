@@ -91,7 +91,28 @@ def tools(given: Sequence[Function], choice: Any, limits: Limits, inside: str = 
             parameters = fields.schema(parameters, f"{param}.parameters", limits._replace(schema_bytes=left))
             left -= fields.size(parameters)
         found[each.name] = Tool(each.name, each.description, parameters)
-    return _of(what, found)
+    made = _of(what, found)
+    odd = apart(made)
+    if made is not None and odd and (made.named in odd or len(odd) == len(made.tools)):
+        name = made.named or made.tools[0].name
+        param = f"tools[{[*found].index(name)}]{inside}.parameters"
+        told = f"no call of the function {name} can be held to it, {_fault(found[name])}; mend that"
+        raise ApiError(400, f"{param}: {told}", param)
+    return made
+
+
+def apart(tools: Tools | None) -> frozenset[str]:
+    """The names of those functions that no call can be held to, where a call must be made."""
+    if tools is None or tools.choice not in ("required", "named"):
+        return frozenset()
+    asked = (tool for tool in tools.tools if tools.named in (None, tool.name))
+    return frozenset(tool.name for tool in asked if _fault(tool) is not None)
+
+
+def _fault(tool: Tool) -> Any:
+    from agentcho.runner.grammar import fault
+
+    return None if tool.parameters is None else fault(tool.parameters, lenient=True)
 
 
 def _of(chosen: Chosen, found: dict[str, Tool]) -> Tools | None:

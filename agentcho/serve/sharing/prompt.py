@@ -157,7 +157,7 @@ def forms_of(request: ChatRequest, frames: FramePort) -> tuple[AnswerForm, ...]:
     known, answer = frames.framing.tools, request.options.get("json_schema")
     if tools.choice == "auto" and answer is not None:
         return known.forms(tools.tools, None, answer)
-    return () if tools.choice == "auto" else known.forms(tools.tools, tools.named)
+    return () if tools.choice == "auto" else known.forms(request.held, tools.named)
 
 
 def _seed(seed: int, choice: int) -> int:
