@@ -79,7 +79,7 @@ def _twice(place: str, names: Sequence[str]) -> Faults:
 def _table(place: str, table: TableFound, found: PaperFound) -> Faults:
     known = next((each for each in TABLES if each.name == table.name), None)
     if known is None or tuple(row.label for row in known.rows) != tuple(row.label for row in table.rows):
-        yield f"{place}.rows: are not those of this table"
+        yield f"{place}.rows: are not those of this table; a file of another version is checked by that version"
         return
     for number, (row, planned) in enumerate(zip(table.rows, known.rows, strict=True)):
         where = f"{place}.rows.{number}"

@@ -160,7 +160,8 @@ def _row(planned: Table, table: TableFound, row: RowFound, told: list[str]) -> t
     for name in table.scores:
         score, say = row.scores.get(name), _sayer(table, name)
         if score is None:
-            cells.append(NOT_MEASURED if row.left_out in (None, NOT_MEASURED) else "")
+            lacking = row.left_out == NOT_MEASURED or (row.left_out is None and bool(row.scores))
+            cells.append(NOT_MEASURED if lacking else "")
         else:
             cells.append(f"{say(score.mean.value)} ({score.mean.span.shown(say)})" if score.mean.games else "no game")
         if name in told:
