@@ -20,7 +20,7 @@ from agentcho.lab.stats import Spread
 
 
 class Score(Frozen):
-    """One score of one row: its mean over games, the paper's figure where it is at hand, and the difference from the
+    """One score of one row: its mean over games, the paper's figure where it prints one, and the difference from the
     row that it is held against, game by game; `holm` is over the differences of this score in this table."""
 
     mean: Mean
