@@ -20,8 +20,7 @@ MAIN = "paper.json"
 
 
 class Part(NamedTuple):
-    """What the page shows of one file. `suffix` is behind the titles of its tables, `anchor` the link to its effects;
-    `timed`: whether its seconds may be shown, which is so of the main file alone."""
+    """What the page shows of one file. `suffix` is behind the titles of its tables, `anchor` leads to its effects."""
 
     file: str
     found: PaperFound
@@ -32,7 +31,6 @@ class Part(NamedTuple):
     suffix: str
     anchor: str
     hours: float
-    timed: bool
 
 
 def page(results: Path) -> str:
@@ -61,7 +59,6 @@ def _part(file: str, found: PaperFound) -> Part:
         suffix=suffix,
         anchor=re.sub(r"[^a-z0-9 -]", "", f"{EFFECTS}{suffix}".lower()).replace(" ", "-"),
         hours=sum(phase.seconds for phase in found.phases) / 3600,
-        timed=file == MAIN,
     )
 
 
