@@ -16,8 +16,33 @@ EDGE = "tests/serve/test_app.py"
 BODIES = "tests/serve/test_bodies.py"
 CHAT = "tests/serve/test_chat.py"
 MODELS = "tests/serve/test_models.py"
+SHOWN = "tests/serve/test_logprobs.py::test_all_behind_a_logarithm_that_is_shown_was_made_in_the_deterministic_profile"
 
 SERVE = (
+    Mutant(
+        "log-probabilities of the fast profile are shown",
+        "a client would learn to the token how long hidden messages are that are computed beside its own",
+        "agentcho/serve/sharing/served.py",
+        'return serving.deterministic or (request.logprobs is not None and serving.logprobs == "exact")',
+        "return serving.deterministic",
+        (SHOWN,),
+    ),
+    Mutant(
+        "log-probabilities are computed over what the fast profile has encoded for audiences",
+        "its keys and values depend on what was computed beside them, and so would the numbers",
+        "agentcho/games/journal.py",
+        "spelling=own.spelling, drafts=own.drafts)",
+        "spelling=own.spelling, drafts=own.drafts, kin=own)",
+        (SHOWN,),
+    ),
+    Mutant(
+        "log-probabilities are computed over equal beginnings that the fast profile has encoded",
+        "their keys and values depend on what was computed beside them, and so would the numbers",
+        "agentcho/serve/sharing/plain.py",
+        "True: PrefixTree(EXACT + salt)",
+        "True: PrefixTree(salt)",
+        (SHOWN,),
+    ),
     Mutant(
         "a private message is found by whoever guesses it",
         "counts and times would tell that somebody had been told just this",

@@ -84,9 +84,10 @@ class Talk:
         return [found[place] for place in range(len(asks))]
 
     async def _hide(self) -> None:
-        """Somebody else is answered, whom nobody else hears."""
+        """Somebody else is answered, whom nobody else hears; what it asks for is shown to it alone."""
         messages = [{"role": "system", "content": "You are the clerk."}, {"role": "user", "content": "Say it."}]
         body: dict[str, Any] = {"messages": messages, "structured_outputs": {"choice": [self._words]}}
+        body["logprobs"] = self._hidden % 2 == 1
         body |= {"agentcho": {"audience": ["clerk"]}} if self._society else {"cache_salt": "of the clerk"}
         answer = await self._post("clerk", "chat/completions", body)
         assert json.loads(answer)["usage"]["completion_tokens"] == self._hidden, answer
