@@ -7,9 +7,8 @@ know: keys, sockets, encodings.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from agentcho.calls.call import SamplingOptions
@@ -152,7 +151,7 @@ class Usage(NamedTuple):
     completion: int = 0
     exact: int = 0
     reused: int = 0
-    missed: Mapping[str, int] = MappingProxyType({})
+    missed: tuple[tuple[str, int], ...] = ()
 
 
 class Answer(NamedTuple):

@@ -379,7 +379,7 @@ def test_usage_adds_up_whatever_was_counted() -> None:
     }
     more = chat.whole(shape, answered(shape, PLAIN, usage=Usage(10, 1, 8, 8)))["usage"]["prompt_tokens_details"]
     assert more == {"cached_tokens": 8, "message_reused_tokens": 2}
-    new = Usage(10, 1, 8, 0, {"first_sent": 2})
+    new = Usage(10, 1, 8, 0, (("first_sent", 2),))
     told = chat.whole(shape, answered(shape, PLAIN, usage=new))["usage"]["prompt_tokens_details"]
     assert told == {"cached_tokens": 8, "message_reused_tokens": 0, "unmatched_first_sent_tokens": 2}
 

@@ -31,6 +31,10 @@ def spared(answers: Answers) -> int:
     return answers.usage.exact + answers.usage.reused
 
 
+def missed(answers: Answers) -> dict[str, int]:
+    return dict(answers.usage.missed)
+
+
 def saying(call: Call, prompt: str) -> str:
     """Ann says one long thing, Ben another, and everybody else something short."""
     name = call.name if isinstance(call, Decode) else ""
@@ -69,9 +73,9 @@ def test_a_rewritten_answer_is_encoded_once_for_all_who_read_it(how: str, tmp_pa
             second = await at.ask(system("dan"), *before, REWRITTEN[how], who=agent("dan"), max_tokens=2)
             of_it = (len(LONG.split()) - EDGE) * (1 + (OTHER in REWRITTEN[how].text))  # its edges may be other tokens
             assert spared(second) - spared(first) >= of_it
-            assert sum(first.usage.missed.values()) == first.usage.prompt - spared(first) - _around(at, "cal")
-            assert {"restyled", "inside"} & set(first.usage.missed)
-            assert not {"restyled", "inside"} & set(second.usage.missed)
+            assert sum(missed(first).values()) == first.usage.prompt - spared(first) - _around(at, "cal")
+            assert {"restyled", "inside"} & set(missed(first))
+            assert not {"restyled", "inside"} & set(missed(second))
 
     play(body)
     assert conclusion(tmp_path) == "clean"
@@ -96,7 +100,7 @@ def test_an_answer_in_json_is_found_in_another_form_and_by_its_strings(as_json: 
         async with served(engine=FakeEngine(reply=lambda call, prompt: said)) as at:
             await at.ask(TASK, who=ANN)
             first = await at.ask(quoted, who=CAL, max_tokens=2)
-            assert {"restyled", "inside"} & set(first.usage.missed)
+            assert {"restyled", "inside"} & set(missed(first))
             second = await at.ask(system("dan"), quoted, who=agent("dan"), max_tokens=2)
             assert spared(second) >= len(LONG.split()) - EDGE
 
@@ -111,7 +115,7 @@ def test_what_an_agent_adds_to_an_answer_in_json_stays_its_own() -> None:
             await at.ask(TASK, who=ANN)
             secret = assistant('{"ok": "the key lies under the mat by the door", "ok": true}')
             told = await at.ask(secret, who=CAL, max_tokens=2)
-            assert set(told.usage.missed) == {"not_said_here"}
+            assert set(missed(told)) == {"not_said_here"}
             assert spared(await at.ask(secret, who=BEN, max_tokens=2)) == 0
 
     play(body)
@@ -231,7 +235,7 @@ def test_an_answer_of_an_earlier_game_is_found_among_other_words(tmp_path: Path)
         async with served(tmp_path, engine(), keeping=Keeping(messages=2)) as at:
             await at.ask(TASK, who=ANN)
             first = await at.ask(REWRITTEN["quoted in a prompt"], who=CAL, max_tokens=2)
-            assert first.usage.missed["inside"] >= len(LONG.split()) - EDGE
+            assert missed(first)["inside"] >= len(LONG.split()) - EDGE
 
     play(body)
     assert conclusion(tmp_path) == "clean"
@@ -242,7 +246,7 @@ def test_a_short_answer_among_other_words_is_no_part() -> None:
         async with served(engine=engine()) as at:
             await at.ask(TASK, who=EVE)
             answers = await at.ask(user("she said well then and went"), who=CAL, max_tokens=2)
-            assert dict(answers.usage.missed) == {"first_sent": answers.usage.prompt - _around(at, "cal")}
+            assert missed(answers) == {"first_sent": answers.usage.prompt - _around(at, "cal")}
 
     play(body)
 

@@ -59,7 +59,7 @@ def counts(usage: Usage) -> Counts:
     """Counts that fit together, whatever was counted."""
     cached = min(usage.exact, usage.prompt)
     reused = min(usage.reused, usage.prompt - cached)
-    return Counts(usage.prompt, usage.completion, cached, reused, usage.missed)
+    return Counts(usage.prompt, usage.completion, cached, reused, dict(usage.missed))
 
 
 def logprob(likely: Likely) -> dict[str, Any]:

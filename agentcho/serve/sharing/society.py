@@ -142,7 +142,10 @@ class Society:
         answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
         reused = min((each.reused for each in said), key=sum)
         completion = sum(len(answer.tokens) for answer in answers)
-        return Answers(answers, Usage(room.prompt, completion, reused.exact, reused.by_message, missed(matched)))
+        return Answers(
+            answers,
+            Usage(room.prompt, completion, reused.exact, reused.by_message, tuple(sorted(missed(matched).items()))),
+        )
 
     async def _words(self, request: ChatRequest, new: Sequence[Framed]) -> dict[Framed, Words]:
         """The words of messages that are new, before it is settled which are."""

@@ -63,7 +63,7 @@ class Metrics:
         """What an answer took."""
         for kind in ("prompt", "completion", "exact", "reused"):
             self._tokens.labels(kind).inc(getattr(usage, kind))
-        for why, count in usage.missed.items():
+        for why, count in usage.missed:
             self._missed.labels(why).inc(count)
 
     def ignored(self, parameters: Iterable[str]) -> None:
