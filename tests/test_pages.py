@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from agentcho.cli import main
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
 from agentcho.lab.compare.compare import read_comparison
-from agentcho.lab.leaks.result import read_leaks
+from agentcho.lab.leaks.result import Row, read_leaks
 from agentcho.tasks import task_set
 from agentcho.tasks.formats import formats
 from agentcho.tasks.sets import TaskSet, generators
@@ -152,8 +153,27 @@ def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
     assert f"a linear probe wrote out at least {least} of 500 codes, names, plans or preferences" in told
     assert {row.kind for row in linear} == {"codes", "names", "plans", "preferences"}
     assert {"reuse+cacheblend:0.15", "reuse+kvcomm:1"} <= {row.way for row in linear}
-    attacks = {row.attack for row in rows if row.way == "audience" and row.verdict == "no more than the text"}
-    assert {row.verdict for row in rows if row.way == "audience" and row.attack in attacks} == {"no more than the text"}
-    assert len(attacks) == 4
     assert {each.sentence for each in found} == {"forced"}
-    assert "none of four attacks told more than the sentence's text, and none could: the sentence is forced" in told
+    assert "With a forced sentence none could" in told
+    assert not more_than_the_text(rows)
+
+
+def test_the_readme_says_what_attacks_get_of_the_models_own_words() -> None:
+    natural = read_leaks(DOCS / "results" / "leaks-natural.json")
+    assert natural.sentence == "natural"
+    told = " ".join((DOCS.parent / "README.md").read_text().split())
+    linear = [row for row in natural.rows if row.attack == "linear" and row.way in ("author", "reuse")]
+    low, high = (choose(linear, key=lambda row: row.exact) for choose in (min, max))
+    said = (f"{row.exact} of {row.tested} {row.kind}" for row in (low, high))
+    assert f"in the model's own words from {' to '.join(said)}" in told
+    assert not more_than_the_text(natural.rows)
+    assert "neither was shown to tell more than chance by the two attacks that were tried" in told
+    assert {row.attack for row in natural.rows if row.unavailable is None} == {"linear", "mlp"}
+    assert all(row.p > 0.05 for row in natural.rows if row.way in ("audience", "text") and row.unavailable is None)
+    assert all(2 * each.sentences > natural.n for each in natural.secrets), "sentences differ from secret to secret"
+
+
+def more_than_the_text(rows: Iterable[Row]) -> list[Row]:
+    """Where what `enforce` reuses is not cleared by an attack that succeeds on the author's encoding."""
+    open_ = [row for row in rows if row.way == "audience" and row.verdict != "no more than the text"]
+    return [row for row in open_ if row.attack != "asked" and row.unavailable is None]
