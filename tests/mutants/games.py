@@ -40,8 +40,8 @@ LOOP = (
         "a race is decided as its first move ends",
         "the event loop would choose among the moves that one step ends, not the order in which they were given",
         "agentcho/choreography/quiescence.py",
-        "            await self._all_ended(parent)\n",
-        "",
+        "            await self.others_rest(parent)\n            group.cancel_scope.cancel()\n",
+        "            group.cancel_scope.cancel()\n",
         (FIRST,),
     ),
     Mutant(
@@ -433,10 +433,8 @@ COUNTED = (
         "one message beyond the limit",
         "whoever has reached its limit would speak once more",
         "agentcho/games/limits.py",
-        "            if limit is not None and used >= limit:\n                raise LimitReached(what, who, limit)\n\n"
-        "    def check_after",
-        "            if limit is not None and used > limit:\n                raise LimitReached(what, who, limit)\n\n"
-        "    def check_after",
+        "            if limit is not None and used >= limit:\n",
+        "            if limit is not None and used > limit:\n",
         (f"{LIMITS}::test_a_limit_ends_a_game_as_an_outcome",),
     ),
     Mutant(
@@ -518,8 +516,8 @@ PLAYED = (
         "moves of a round out of order",
         "they come out in the order in which they were given, not in another",
         "agentcho/games/rounds.py",
-        "            for branch in branches:\n                for message in branch.out.messages:",
-        "            for branch in reversed(branches):\n                for message in branch.out.messages:",
+        "        for branch in branches:\n            for message in branch.out.messages:",
+        "        for branch in reversed(branches):\n            for message in branch.out.messages:",
         (f"{GAME}::test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order",),
     ),
     Mutant(
@@ -542,8 +540,9 @@ PLAYED = (
         "a round forgets what its moves have looked at",
         "code that acts on a secret that a move of the round brought back would not be told of",
         "agentcho/games/rounds.py",
-        "            self.taint.join([branch.sources for branch in branches])\n",
-        "",
+        "            self.taint.join([branch.sources for branch in branches])\n"
+        "            self._publish(branches, outer)\n",
+        "            self._publish(branches, outer)\n",
         (TAINT,),
     ),
     Mutant(

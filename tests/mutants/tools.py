@@ -37,9 +37,8 @@ TOOLS = (
         "a result encoded over what its caller had read",
         "who reads the result would read through it what its caller alone may",
         "agentcho/games/tool_turn.py",
-        'told = Telling(SCENARIO, "tool", come.to, written[0], UNREAD, self._speech.model, written[1], id=of)',
-        "reads = self._speech.reads\n"
-        '        told = Telling(SCENARIO, "tool", come.to, written[0], reads, self._speech.model, written[1], id=of)',
+        "told = told._replace(to=come.to, text=written[0], ids=written[1])",
+        "told = told._replace(to=come.to, text=written[0], ids=written[1], reads=self._speech.reads)",
         ("tests/toolsets/test_real.py::test_a_result_is_on_weights_what_it_is_when_it_is_encoded_alone",),
     ),
     Mutant(
