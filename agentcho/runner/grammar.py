@@ -20,6 +20,11 @@ from agentcho.errors import RequestError
 
 FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"})
 """The formats that a grammar holds a text to."""
+VERSIONS = {
+    f"uuid{version}": f"^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{version}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
+    for version in range(1, 9)
+}
+"""Patterns of UUIDs of one version, by the formats that pydantic gives them."""
 _KNOWN = [None, *FORMATS]
 LOOKED_AT, LETTERS = 400, 1 << 20
 """So many parts of a schema are looked at for the one that is at fault, of at most so many letters if each is as long
@@ -111,8 +116,10 @@ def _bare(told: str) -> str:
 def _prepared(schema: Schema, finite: _Finite, lenient: bool) -> dict[str, Any]:
     """A schema as the compiler is given it."""
     made = dict(schema)
-    if made.get("format") not in _KNOWN:
-        made.pop("format", None)
+    if (named := made.get("format")) not in _KNOWN:
+        del made["format"]
+        if isinstance(named, str) and named in VERSIONS:
+            made.setdefault("pattern", VERSIONS[named])
     if lenient:
         if isinstance(pattern := made.get("pattern"), str) and not _compiles(pattern):
             del made["pattern"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any, cast
 
@@ -16,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
+from pydantic import UUID4, TypeAdapter
 
+import agentcho
 from agentcho.calls.call import Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.errors import RequestError
@@ -269,6 +272,11 @@ def test_a_search_tries_no_more_states_than_it_may(schema: Schema) -> None:
     assert begun.steps <= endings.STEPS
 
 
+def test_the_bound_of_a_search_is_the_one_that_the_page_says() -> None:
+    page = (Path(agentcho.__file__).parents[1] / "docs" / "serve.md").read_text()
+    assert f"in at most {endings.STEPS:,} steps" in " ".join(page.split())
+
+
 class Unsearched(Endings):
     """Endings of which none is found."""
 
@@ -336,6 +344,12 @@ def test_a_format_that_is_not_known_says_nothing(named: str) -> None:
     whole = schema | {"type": "object", "required": ["format"], "additionalProperties": False}
     assert len(say(grammars().json(whole, 60), 60, 1).value["format"]) <= 5
     assert schema["properties"]["format"]["format"] == named
+
+
+def test_a_uuid_of_one_version_is_of_that_version() -> None:
+    schema = TypeAdapter(UUID4).json_schema()
+    said = say(grammars().json(schema, 60), 60, 1).value
+    assert TypeAdapter(UUID4).validate_python(said)
 
 
 def test_a_format_that_is_known_still_holds() -> None:
