@@ -14,7 +14,7 @@ from agentcho.engine.layout import encoded
 from agentcho.message import Audience
 from agentcho.records.transcript import Entry
 from agentcho.serve.request import Answers, Quoted
-from agentcho.serve.sharing import index
+from agentcho.serve.sharing import index, talk
 from agentcho.serve.sharing.index import EDGE
 from agentcho.serve.sharing.prompt import Framed
 from agentcho.serve.sharing.society import Keeping
@@ -148,6 +148,21 @@ def test_what_was_cut_once_stays_cut_so(tmp_path: Path) -> None:
             await at.ask(TASK, who=BEN)
             again = await at.ask(both, who=CAL, max_tokens=2)
             assert spared(again) == first.usage.prompt - _around(at, "cal")
+
+    play(body)
+
+
+def test_how_messages_were_cut_is_remembered_of_the_latest_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts that are put together from the same few parts bring no new message, and no end of prompts."""
+    monkeypatch.setattr(talk, "MOST_CUT", 100)
+
+    async def body() -> None:
+        async with served(engine=engine()) as at:
+            before = await both_have_spoken(at)
+            for number in range(20):
+                await at.ask(*before, user(f"{LONG} {number} {OTHER}"), who=CAL, max_tokens=2)
+                kept = at.model._societies["", "town", ""]._talk._cuts.values()
+                assert 0 < sum(len(cut.ids) for cut in kept) <= 100
 
     play(body)
 

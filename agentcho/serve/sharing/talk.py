@@ -44,6 +44,8 @@ from agentcho.serve.sharing.speech import Speech, new_id
 
 MOST_STRINGS = 64
 """Of an answer in JSON so many strings are found in other messages, at most."""
+MOST_CUT = 1 << 18
+"""Of messages with so many tokens, the latest, it is remembered how they were cut; others are cut anew."""
 UNREAD = 64
 """While so many answers have been encoded for others, and none of these has read them, the next ones are not: who reads
 them first has them encoded."""
@@ -127,7 +129,7 @@ class Talk:
         self._in_use = Counter[str]()
         self._held: dict[str, int] = {}  # tokens by message, what was read last at the end
         self._unread: dict[EncodingId, Receipt] = {}  # what was made for others, and over what
-        self.tokens = self.turns = 0
+        self.tokens = self.turns = self._cut_tokens = 0
 
     def __len__(self) -> int:
         return len(self._resolver.drafts)
@@ -213,7 +215,11 @@ class Talk:
         found = next(filter(None, (index.inside(framed, ids, reader) for index in self._indexes)), None)
         if found is None:
             return None
-        return self._cuts.setdefault(_cut_by(framed, reader), Cut(ids, found))
+        cut = self._cuts[_cut_by(framed, reader)] = Cut(ids, found)
+        self._cut_tokens += len(ids)
+        while self._cut_tokens > MOST_CUT and len(self._cuts) > 1:
+            self._cut_tokens -= len(self._cuts.pop(next(iter(self._cuts))).ids)
+        return cut
 
     def _parts(self, framed: Framed, brings: Brings, cut: Cut) -> list[Known | New]:
         """A message in parts: what comes before, between and after the answers in it is its sender's as the message
