@@ -36,8 +36,10 @@ LEAST = 8
 EDGE = 2
 """So many tokens at either end of an answer may be others: a blank, or a letter that grew together with what is around
 it."""
-NAMED = re.compile(r"\s*[*_\[(<\"']*(?P<name>[^\n:*_\[\]()<>\"']{1,128}?)[*_\])>\"']*(?: said| says)?:[*_]*\s+")
+NAMED = re.compile(r"[*_\[(<\"']*(?P<name>[^\n:*_\[\]()<>\"']{1,128}?)[*_\])>\"']*(?: said| says)?:[*_]*\s+")
 """A name before what its bearer said, as frameworks write it: `ann: `, `**ann**: `, `[ann]: `, `ann said: `."""
+FAR = 512
+"""So many letters at the beginning of a message may be a name and what is around it."""
 Miss = Literal["first_sent", "not_said_here", "changed", "other_role", "other_prompt", "restyled", "inside"]
 """Why a message of a prompt is new, as far as its sender may know:
 
@@ -230,11 +232,12 @@ class MessageIndex:
         same JSON in another form."""
         if quoted.role not in ("user", "assistant") or not _is_text(quoted):
             return None
-        bare, named = _bare(quoted.text), NAMED.match(quoted.text)
+        bare, text = _bare(quoted.text), quoted.text.lstrip()
+        named = NAMED.match(text[:FAR])
         for known in self._repeated(bare, reader):
             return known
         if named is not None:
-            for known in self._repeated(_bare(quoted.text[named.end() :]), reader):
+            for known in self._repeated(_bare(text[named.end() :]), reader):
                 if named["name"].strip().casefold() in {(known.author or "").casefold(), (known.name or "").casefold()}:
                     return known
         return None
