@@ -55,8 +55,8 @@ def test_an_answer_that_was_cut_at_a_stop_string_is_read_as_its_text_says() -> N
             assert whole.answers[0].text.startswith(cut.answers[0].text)
             assert cut.answers[0].ended == "stop_string"
             question = (await at.ask(QUESTION)).usage.exact
-            quoted = {n: (await at.ask(QUESTION, assistant(n.answers[0].text))).usage.exact for n in (whole, cut)}
-            assert quoted[whole] > quoted[cut] == question > 0
+            quoted = [(await at.ask(QUESTION, assistant(said.answers[0].text))).usage.exact for said in (whole, cut)]
+            assert quoted[0] > quoted[1] == question > 0
 
     play(body)
 
