@@ -18,6 +18,8 @@ FIXES = "tests/choreography/test_fixes.py"
 GAME = "tests/choreography/test_game.py"
 LEFTOVERS = "tests/choreography/test_leftovers.py"
 LIMITS = "tests/choreography/test_limits.py"
+LOCKSTEP = "tests/choreography/test_lockstep.py"
+ORDER = "tests/choreography/test_order.py"
 LISTENERS = "tests/choreography/test_listeners.py"
 MODES = "tests/choreography/test_modes.py"
 MONITOR = "tests/leaks/test_monitor.py"
@@ -519,6 +521,38 @@ PLAYED = (
         "        for branch in branches:\n            for message in branch.out.messages:",
         "        for branch in reversed(branches):\n            for message in branch.out.messages:",
         (f"{GAME}::test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order",),
+    ),
+    Mutant(
+        "in lockstep nobody waits for who still speaks",
+        "the order of messages would tell how long private ones were",
+        "agentcho/games/lockstep.py",
+        "            if not self._acting():\n",
+        "            if True:\n",
+        (LOCKSTEP,),
+    ),
+    Mutant(
+        "tasks that have ended are not joined",
+        "an audit would take what was awaited for a race",
+        "agentcho/games/precedence.py",
+        "        if any(child.ended for child in node.children):\n",
+        "        if False:\n",
+        (ORDER,),
+    ),
+    Mutant(
+        "whoever reads what is out has waited for it",
+        "no message would race with one that was read, and the audit would be silent",
+        "agentcho/audit/order.py",
+        "*(entry.message.parents if act.named else ())",
+        "*entry.message.parents",
+        (ORDER,),
+    ),
+    Mutant(
+        "that a message won a race tells nothing",
+        "whoever reads it learns how long the losers' private words were, and no audit would say so",
+        "agentcho/audit/order.py",
+        "            yield from self._race(places, readers)\n",
+        "",
+        (ORDER,),
     ),
     Mutant(
         "moves of a round are seen at once",
