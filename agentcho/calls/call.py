@@ -45,6 +45,8 @@ Seed = Annotated[int, Field(ge=-WORD, lt=WORD)]
 Tokens = Annotated[int, Field(ge=1, lt=WORD)]
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
 Choice = Annotated[str, Field(min_length=1)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class Sampling(BaseModel):
@@ -53,6 +55,11 @@ class Sampling(BaseModel):
     - `max_tokens` counts sampled tokens, a sampled stop token included.
     - `temperature` 0 takes the likeliest token. `top_k` 0, `top_p` 1 and `min_p` 0 are off; they apply after the
       temperature, in this order.
+    - `frequency_penalty` and `presence_penalty` (-2 to 2, 0: off) are taken off the logit of each token that the call
+      has sampled: the first once for each time, the second once. `repetition_penalty` (above 0, 1: off) divides the
+      logit, where it is positive, of each token that the call has sampled or reads in its prompt, and multiplies it
+      where it is negative. `logit_bias` (-100 to 100, by token id) is added to logits before that. All of them come
+      before the temperature, and change nothing of `Spoken.likely`.
     - `stop`: a text that contains one of these strings (at most 64, of at most 256 letters) ends there; the string
       is no part of the text. What is held to choices, to JSON of a schema or to a call of a tool is never cut: there
       these strings say nothing.
@@ -70,6 +77,10 @@ class Sampling(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    frequency_penalty: Penalty = 0.0
+    presence_penalty: Penalty = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=HOTTEST)] = 1.0
+    logit_bias: Annotated[dict[Annotated[int, Field(ge=0)], Bias], Field(max_length=1 << 12)] = {}
     stop: Annotated[tuple[Stop, ...], BeforeValidator(partial(listed, what="stop", most=64))] = ()
     seed: Seed = 0
     choices: Annotated[tuple[Choice, ...], BeforeValidator(partial(listed, what="choices", most=1 << 16))] | None = None
@@ -84,6 +95,12 @@ class Sampling(BaseModel):
                 raise RequestError(
                     f"{_told(error)}; see Sampling for the options and their ranges", "sampling"
                 ) from error
+
+    @property
+    def bends(self) -> bool:
+        """Whether penalties or a bias change logits."""
+        unbent = (self.frequency_penalty, self.presence_penalty, self.repetition_penalty, self.logit_bias)
+        return unbent != (0.0, 0.0, 1.0, {})
 
     @model_validator(mode="after")
     def _one_constraint(self) -> Sampling:
@@ -102,6 +119,10 @@ class Unconstrained(TypedDict, total=False):
     top_p: float
     top_k: int
     min_p: float
+    frequency_penalty: float
+    presence_penalty: float
+    repetition_penalty: float
+    logit_bias: dict[int, float]
     stop: list[str] | tuple[str, ...]
     seed: int
 

@@ -149,6 +149,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     if stride != 1 and forced is None:
         raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
     header, sampling, name = text(call.header, "the header"), _sampling(call.sampling), _name(call.name)
+    numbers([*sampling.logit_bias], "the ids of logit_bias", bounds.vocabulary)
     most = None if most is None else whole(most, "most", 1)
     likely = None if call.logprobs is None else whole(call.logprobs, "logprobs", 0, MOST_LIKELY)
     if likely is not None and stride != 1:

@@ -329,8 +329,22 @@ class EngineCore(Direct):
         constraint = self._constrain(call, local) if call.forced is None else None
         id = self._ids.new()
         indexes = None if self._runner.costs is None else self._indexes
-        generation = Generation(id, call, placed, self.framing, constraint, indexes)
+        prompt = self._prompt(call, placed, local) if call.sampling.repetition_penalty != 1 else frozenset[int]()
+        generation = Generation(id, call, placed, self.framing, constraint, indexes, prompt)
         return Admitted(id, call, placed.context, placed.longest, generation=generation)
+
+    def _prompt(self, call: Decode, placed: Layout, local: Local) -> frozenset[int]:
+        """The ids of all that a decode reads, its own framing and header included."""
+        found = {*placed.framed.begun} | ({self.framing.bos} if self.framing.bos is not None else set[int]())
+        for parent in call.parents:
+            there = local[id(parent)] if not isinstance(parent, int) else self._waiting.get(parent)
+            if there is None and isinstance(parent, int):
+                found.update(self.message(parent).tokens)
+            elif there is not None and there.words is not None:
+                found.update(there.words.tokens)
+            elif there is not None and there.generation is not None:
+                found.update(there.generation.tokens)
+        return frozenset(found)
 
     def _constrain(self, call: Decode, local: Local) -> Constraint | None:
         """The constraint of a decode whose words are not forced. `local` are the calls before it in its list."""

@@ -20,17 +20,20 @@ from agentcho.message import Words
 
 class Draw(NamedTuple):
     """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
-    may be (None: any)."""
+    may be (None: any). Where the options bend logits: the ids of what is read in the `prompt`, and those `said`."""
 
     sampling: Sampling
     nth: int
     allowed: Any = None
+    prompt: frozenset[int] = frozenset()
+    said: tuple[int, ...] = ()
 
 
 class Generation:
     """What a decode says, from its framing to its closing. It feeds the opening and the header, then each token that it
     is given, then the closing. `feed`: the ids that the next forward takes; behind them it takes those of `guessed`,
-    which are no part of the message until they are accepted. With `indexes` it guesses."""
+    which are no part of the message until they are accepted. With `indexes` it guesses. `prompt`: the ids of all that
+    the call reads, where its sampling goes by them."""
 
     def __init__(
         self,
@@ -40,7 +43,9 @@ class Generation:
         template: Template,
         constraint: Constraint | None,
         indexes: Indexes | None = None,
+        prompt: frozenset[int] = frozenset(),
     ) -> None:
+        self._prompt = prompt
         self.id, self.call, self.receipt = id, call, placed.context.receipt
         self._framed, self._closing = placed.framed, placed.framed.closing
         self._stops, self._content, self._stream = template.stops, template.content, template.content.stream()
@@ -118,11 +123,17 @@ class Generation:
 
     def draws(self) -> list[Draw]:
         """How the next token is to be drawn, and each one behind a guessed token."""
-        said, sampling = len(self.sampled), self.call.sampling
-        if self._constraint is None:
-            return [Draw(sampling, said + nth) for nth in range(len(self.guessed) + 1)]
-        allowed = self._allowed if self.guessed else [self._constraint.allowed]
-        return [Draw(sampling, said + nth, allowed[nth]) for nth in range(len(self.guessed) + 1)]
+        allowed: Listed[Any] = [None] * (len(self.guessed) + 1)
+        if self._constraint is not None:
+            allowed = self._allowed if self.guessed else [self._constraint.allowed]
+        return [self._draw(nth, allowed[nth]) for nth in range(len(self.guessed) + 1)]
+
+    def _draw(self, nth: int, allowed: Any) -> Draw:
+        """How the token behind so many guessed ones is to be drawn."""
+        draw = Draw(self.call.sampling, len(self.sampled) + nth, allowed)
+        if not self.call.sampling.bends:
+            return draw
+        return draw._replace(prompt=self._prompt, said=(*self.sampled, *self.guessed[:nth]))
 
     def forced(self) -> list[int] | None:
         """The next forced tokens, one and as many as are guessed: the text's, then the closing's first. None where

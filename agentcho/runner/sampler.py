@@ -9,6 +9,7 @@ Does not know: what a token means, when a message ends.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -19,6 +20,8 @@ from agentcho.calls.call import Logprobs
 from agentcho.engine.generation import Draw
 
 FEW = 256
+MOST = 3e38
+"""The largest logit that penalties make."""
 
 
 def uniform(seed: int, index: int) -> float:
@@ -36,9 +39,13 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
     scores, hot = logits.masked_fill(banned, float("-inf")), list[bool]()
     for row, draw in enumerate(draws):
         hot.append(draw.sampling.temperature > 0)
+        own = logits[row]
+        if draw.sampling.bends:
+            own = _bent(own, draw)
+            scores[row] = own.masked_fill(banned, float("-inf"))
         if draw.allowed is not None:
             scores[row] = float("-inf")
-            scores[row, draw.allowed] = logits[row, draw.allowed]
+            scores[row, draw.allowed] = own[draw.allowed]
     good = torch.isfinite(scores.max(-1).values)  # which is no number where one of them is none
     scores = torch.where(good.unsqueeze(1), scores, 0.0)
     tokens = _draw(scores, _options(draws, scores.device)) if any(hot) else scores.argmax(-1)
@@ -63,6 +70,26 @@ def likely(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
         pairs = zip(map(int, others[width:]), others[:width], strict=True)
         found.append(((token, own), *islice(pairs, most)))
     return found
+
+
+def _bent(row: Tensor, draw: Draw) -> Tensor:
+    """A row of logits `[vocab]` with the bias of chosen tokens, and then the penalties of those that were read or said
+    before, in the order of vLLM. Computed in float32; what would be infinite stays finite."""
+    options, bent = draw.sampling, row.float().clone()
+    for token, bias in options.logit_bias.items():
+        if token < len(bent):
+            bent[token] += bias
+    if options.repetition_penalty != 1 and (seen := sorted(draw.prompt.union(draw.said))):
+        ids = torch.tensor(seen, device=bent.device)
+        found = bent[ids]
+        by = options.repetition_penalty
+        bent[ids] = torch.where(found > 0, found / by, found * by)
+    if draw.said:
+        counted = Counter(draw.said)
+        ids = torch.tensor([*counted], device=bent.device)
+        counts = torch.tensor([*counted.values()], device=bent.device)
+        bent[ids] -= options.frequency_penalty * counts + options.presence_penalty
+    return bent.clamp(-MOST, MOST).to(row.dtype)
 
 
 def _options(draws: Sequence[Draw], device: torch.device) -> Tensor:

@@ -46,7 +46,7 @@ class ServeLimits(BaseModel):
     buffered_bytes: Count = 256_000_000
     body_bytes: Count = 10_000_000
     messages: Count = 4096
-    choices: Count = 16
+    choices: Count = 128
     stops: Annotated[int, Field(ge=1, le=64)] = 16
     logprobs: Annotated[int, Field(ge=0, le=100)] = 20
     tools: Count = 128

@@ -12,7 +12,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling
+from agentcho.engine.generation import Draw
 from agentcho.errors import RequestError
+from agentcho.runner.sampler import choose
 
 from ..engines import Engines
 from .families import llama_family
@@ -209,3 +211,82 @@ def admitted(engine: Engine, sampling: Sampling) -> bool:
 def test_a_schema_that_cannot_be_met_is_refused(llama: Engine) -> None:
     with pytest.raises(RequestError, match="json_schema"):
         llama.decode(sampling=Sampling(json_schema={"type": "string", "pattern": "("}))
+
+
+def bent(row: Tensor, sampling: Sampling, prompt: set[int], said: list[int]) -> list[float]:
+    """What vLLM makes of a row of logits, token by token: the bias, then the penalties."""
+    logits = [value + sampling.logit_bias.get(token, 0.0) for token, value in enumerate(row.tolist())]
+    for token in prompt | {*said}:
+        by = sampling.repetition_penalty
+        logits[token] = logits[token] / by if logits[token] > 0 else logits[token] * by
+    for token in {*said}:
+        logits[token] -= sampling.frequency_penalty * said.count(token) + sampling.presence_penalty
+    return logits
+
+
+BENT: dict[str, dict[str, Any]] = {
+    "frequency": {"frequency_penalty": 0.7},
+    "presence": {"presence_penalty": 2.0},
+    "negative": {"presence_penalty": -1.0, "frequency_penalty": -0.2},
+    "repetition": {"repetition_penalty": 1.3},
+    "encouraged": {"repetition_penalty": 0.6},
+    "bias": {"logit_bias": {7: 3.0, 11: -100.0, 12: 0.5}},
+    "all": {"frequency_penalty": 0.3, "presence_penalty": 0.2, "repetition_penalty": 1.1, "logit_bias": {9: 1.5}},
+}
+
+
+@pytest.mark.parametrize("option", BENT)
+def test_penalties_and_biases_are_those_of_a_slow_reference(llama: Engine, reference: Reference, option: str) -> None:
+    sampling = Sampling(temperature=0, max_tokens=16, **BENT[option])
+    id = llama.decode("So", sampling=sampling)
+    logits, tokens = reference(id)
+    words = llama.message(id)
+    prompt = {*words.tokens[: (words.sampled or (0, 0))[0]]} | {llama.tokenizer.bos_token_id}
+    for nth, row in enumerate(logits):
+        ours = bent(row, sampling, prompt, list(tokens[:nth]))
+        assert ours[tokens[nth]] == pytest.approx(max(ours), abs=1e-4)
+    assert tokens != reference(llama.decode("So", sampling=Sampling(temperature=0, max_tokens=16)))[1]
+
+
+def test_a_repetition_penalty_goes_by_what_the_call_reads_and_by_nothing_else(llama: Engine) -> None:
+    asked = Sampling(temperature=0, max_tokens=8, repetition_penalty=5.0)
+    read, other = llama.prefill("the old fox said hello"), llama.prefill("an unread secret")
+    alone = llama.message(llama.decode("So", parents=[read], sampling=asked)).tokens
+    again = llama.message(llama.decode("So", parents=[read], sampling=asked)).tokens
+    assert alone == again
+    both = [Decode("So", parents=[read], sampling=asked), Decode("So", parents=[other], sampling=asked)]
+    assert llama.message(llama.decode(both)[0]).tokens == alone
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_row_that_is_bent_leaves_the_others_as_they_are(temperature: float) -> None:
+    plain = Sampling(temperature=temperature, seed=3)
+    heavy = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0}, repetition_penalty=1e-6)
+    logits, none = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)), torch.zeros(40, dtype=torch.bool)
+    alone = choose(logits[:1], [Draw(plain, 0)], none)
+    together = choose(logits[[0, 0, 1]], [Draw(plain, 0), Draw(heavy, 0), Draw(plain, 0)], none)
+    assert together[0] == alone[0]
+    assert together[1] == 5
+    never = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0})
+    assert choose(logits[:1], [Draw(never, 0, torch.tensor([3, 8]))], none)[0] in (3, 8)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"frequency_penalty": 2.1},
+        {"presence_penalty": -3.0},
+        {"presence_penalty": float("nan")},
+        {"repetition_penalty": 0.0},
+        {"logit_bias": {1: 101.0}},
+        {"logit_bias": {-1: 1.0}},
+    ],
+)
+def test_a_penalty_out_of_its_bounds_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=next(iter(wrong))):
+        Sampling(**wrong)
+
+
+def test_a_bias_of_a_token_that_there_is_not_is_refused(llama: Engine) -> None:
+    with pytest.raises(RequestError, match="logit_bias"):
+        llama.decode("So", sampling=Sampling(logit_bias={1 << 30: 1.0}))

@@ -46,6 +46,11 @@ def test_the_table_says_who_takes_which_sampling() -> None:
     assert {name for name, said in table()["top_k`, `min_p"].items() if said == "refused"} == {
         name for name, kind in KINDS.items() if kind.fixed
     }
+    of_openai = "frequency_penalty`, `presence_penalty`, `logit_bias"
+    for row, option in ((of_openai, "logit_bias"), ("repetition_penalty", "repetition_penalty")):
+        assert {name for name, said in table()[row].items() if said == "yes"} == {
+            name for name, kind in KINDS.items() if option in kind.bends
+        }
 
 
 def test_numbers_are_those_of_the_client() -> None:

@@ -102,6 +102,28 @@ def test_what_has_no_field_and_cannot_be_checked_is_refused(server: Server, opti
         sent(server, asked(**option))
 
 
+BENT: dict[str, Any] = {
+    "frequency_penalty": 0.5,
+    "presence_penalty": -1.0,
+    "repetition_penalty": 1.2,
+    "logit_bias": {7: 2.0},
+}
+
+
+@pytest.mark.parametrize("server", EVERY)
+@pytest.mark.parametrize("option", BENT)
+def test_penalties_and_biases_are_sent_where_they_have_a_field_and_refused_elsewhere(
+    server: Server, option: str
+) -> None:
+    given = asked(**{option: BENT[option]})
+    if option in KINDS[server].bends:
+        assert sent(server, given)[option] == ({"7": 2.0} if option == "logit_bias" else BENT[option])
+    else:
+        with pytest.raises(RequestError, match=option):
+            sent(server, given)
+    assert not BENT.keys() & sent(server, asked()).keys()
+
+
 @pytest.mark.parametrize("server", EVERY)
 def test_a_seed_is_a_number_that_every_server_takes(server: Server) -> None:
     found = sent(server, asked(seed=-5))

@@ -64,9 +64,17 @@ def test_what_is_sampled_is_as_the_client_says() -> None:
     refused("max_tokens", max_tokens=8, max_completion_tokens=9)
 
 
+def test_penalties_biases_and_whole_numbers_with_a_fraction_are_taken() -> None:
+    given: dict[str, Any] = {"presence_penalty": 0.5, "frequency_penalty": -1, "repetition_penalty": 1.2}
+    _, request, _ = of_chat(**given, logit_bias={"7": 250, "50256": -100.0}, max_tokens=8.0, seed=3.0, n=2.0, top_k=5.0)
+    assert request.options == {**given, "logit_bias": {7: 100.0, 50256: -100.0}, "top_k": 5}
+    assert (request.max_tokens, request.seed, request.choices) == (8, 3, 2)
+    assert type(request.max_tokens) is int
+
+
 def test_nulls_and_what_changes_nothing_are_taken() -> None:
     nothing: dict[str, Any] = dict.fromkeys(["max_tokens", "stop", "tools", "user", "response_format", "unheard_of"])
-    default = {"presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "modalities": ["text"]}
+    default: dict[str, Any] = {"echo": False, "modalities": ["text"]}
     more: dict[str, Any] = {"response_format": {"type": "text"}, "functions": [], "logprobs": False, "stop": []}
     assert of_chat(**(nothing | default | more))[1].options == {}
 
@@ -98,10 +106,11 @@ def test_what_is_ignored_is_counted() -> None:
 @pytest.mark.parametrize(
     ("param", "value"),
     [
-        ("presence_penalty", 0.5),
-        ("frequency_penalty", -1),
+        ("presence_penalty", 2.5),
+        ("frequency_penalty", -3),
         ("presence_penalty", False),
-        ("logit_bias", {"50256": -100}),
+        ("repetition_penalty", 0),
+        ("logit_bias.x", {"x": 1}),
         ("audio", {"voice": "x", "format": "wav"}),
         ("modalities", ["text", "audio"]),
         ("prediction", {"type": "content", "content": "x"}),
@@ -120,7 +129,8 @@ def test_what_is_ignored_is_counted() -> None:
         ("top_p", 2),
         ("seed", 1 << 64),
         ("n", 0),
-        ("n", 17),
+        ("n", 129),
+        ("n", 1.5),
         ("stop", ["x"] * 17),
         ("stop[1]", ["x", ""]),
         ("top_logprobs", 3),

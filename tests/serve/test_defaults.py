@@ -50,3 +50,15 @@ def test_a_call_that_was_required_is_followed_by_what_is_left_to_the_model(asked
     after = chat.create(messages=[user("hi"), message, result], tools=tools, max_tokens=16, **ASKED)
     assert after.choices[0].message.content
     assert after.usage.prompt_tokens > first.usage.prompt_tokens
+
+
+def test_penalties_change_what_is_said_and_say_it_again(asked: Any) -> None:
+    def said(**more: Any) -> str:
+        answer = asked.chat.completions.create(messages=[user("What is 3 x 4?")], max_tokens=16, **ASKED, **more)
+        return str(answer.choices[0].message.content)
+
+    plain = said()
+    for more in ({"logit_bias": {"50": 100}}, {"extra_body": {"repetition_penalty": 1000.0}}):
+        assert said(**more) == said(**more) != plain
+    assert said(presence_penalty=2.0, frequency_penalty=2.0)
+    assert said(logit_bias={"1": 0}, presence_penalty=0.0, extra_body={"max_tokens": 16.0}) == plain

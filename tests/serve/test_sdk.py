@@ -129,5 +129,5 @@ def test_an_error_in_mid_stream_is_raised(server: Server, client: openai.OpenAI)
 
 def test_a_refusal_names_its_parameter(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], presence_penalty=1)
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], presence_penalty=3)
     assert (caught.value.param, caught.value.type) == ("presence_penalty", "invalid_request_error")

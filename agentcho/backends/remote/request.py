@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentcho.backends.remote.servers import Abilities
+from agentcho.backends.remote.servers import Abilities, Kind
 from agentcho.calls.call import Sampling
 from agentcho.calls.texts import Quoted, TextCall
 from agentcho.errors import RequestError
@@ -108,10 +108,24 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
         found = {name: value for name, value in found.items() if name == kind.limit or value != 1.0}
     else:
         found |= {"top_k": sampling.top_k or -1, "min_p": sampling.min_p}
+    found |= _bent(sampling, kind)
     if ends := stops(sampling)[: kind.stops]:
         found["stop"] = list(ends)
     if "seed" in abilities.can:
         found["seed"] = sampling.seed % kind.seeds
+    return found
+
+
+def _bent(sampling: Sampling, kind: Kind) -> dict[str, Any]:
+    """The fields of penalties and biases. `RequestError`: there is none for one of them."""
+    found: dict[str, Any] = {}
+    for option, off in (("frequency_penalty", 0), ("presence_penalty", 0), ("repetition_penalty", 1)):
+        if (value := getattr(sampling, option)) != off:
+            found[option] = value
+    if sampling.logit_bias:
+        found["logit_bias"] = {str(id): bias for id, bias in sampling.logit_bias.items()}
+    if lacking := next((option for option in found if option not in kind.bends), None):
+        raise RequestError(f"{lacking}: this kind of server has no field for it; leave it out", "sampling")
     return found
 
 

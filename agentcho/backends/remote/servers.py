@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     as it does by itself where a value is the default of OpenAI's API, and has neither top_k nor min_p. `choices` makes
     the fields that constrain an answer to texts; `goes_on` are those by which an answer goes on with the last message,
     `nudged`: it does so without being asked, wherever that message is the assistant's. `stops` is the most stop
-    strings of a request, `seeds` the number of different seeds.
+    strings of a request, `seeds` the number of different seeds. `bends` are the options by which it changes logits.
     """
 
     can: frozenset[Capability]
@@ -35,6 +35,7 @@ class Kind(NamedTuple):
     nudged: bool = False
     stops: int = 16
     seeds: int = 1 << 31
+    bends: frozenset[str] = frozenset()
 
 
 def _structured(choices: Sequence[str]) -> Fields:
@@ -52,24 +53,39 @@ def _grammar(choices: Sequence[str]) -> Fields:
 
 THEIRS = (".openai.com", ".openai.azure.com")
 """Hosts of OpenAI's own models."""
+PENALTIES = frozenset({"frequency_penalty", "presence_penalty", "logit_bias"})
+BENDS = PENALTIES | {"repetition_penalty"}
 PREFILL = {"continue_final_message": True, "add_generation_prompt": False}
 KINDS: Mapping[Server, Kind] = {
     "openai": Kind(
-        frozenset({"schema", "seed", "logprobs", "names"}), limit="max_completion_tokens", fixed=True, stops=4
+        frozenset({"schema", "seed", "logprobs", "names"}),
+        limit="max_completion_tokens",
+        fixed=True,
+        stops=4,
+        bends=PENALTIES,
     ),
     "agentcho": Kind(
-        frozenset({"choices", "schema", "seed", "logprobs", "names", "salt"}), choices=_structured, stops=16
+        frozenset({"choices", "schema", "seed", "logprobs", "names", "salt"}),
+        choices=_structured,
+        stops=16,
+        bends=BENDS,
     ),
     "vllm": Kind(
-        frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}), choices=_structured, goes_on=PREFILL
+        frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}),
+        choices=_structured,
+        goes_on=PREFILL,
+        bends=BENDS,
     ),
     "sglang": Kind(
         frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}),
         choices=_pattern,
         goes_on={"continue_final_message": True},
+        bends=BENDS,
     ),
     "transformers": Kind(frozenset({"seed"}), fixed=True),
-    "llama.cpp": Kind(frozenset({"choices", "schema", "seed", "logprobs", "header"}), choices=_grammar, nudged=True),
+    "llama.cpp": Kind(
+        frozenset({"choices", "schema", "seed", "logprobs", "header"}), choices=_grammar, nudged=True, bends=PENALTIES
+    ),
 }
 
 

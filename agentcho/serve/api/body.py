@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from types import UnionType
+from typing import Annotated, Any, ClassVar, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError, from_json
@@ -62,7 +63,8 @@ class Body(BaseModel):
         taken, known = {}, _names(cls)
         for name, value in given.items():
             if name in known and value is not None:
-                taken[name] = value
+                whole = known[name] and isinstance(value, float) and value.is_integer()
+                taken[name] = int(value) if whole else value
             elif value is None or value == [] or value == {}:
                 continue
             elif name in cls.ignored:
@@ -118,9 +120,17 @@ def _no_json(error: ValueError) -> ApiError:
 
 
 @cache
-def _names(model: type[Body]) -> frozenset[str]:
-    """The parameters of a model, as clients write them."""
-    return frozenset(field.alias or name for name, field in model.model_fields.items())
+def _names(model: type[Body]) -> Mapping[str, bool]:
+    """The parameters of a model, as clients write them, and whether each is a whole number: JSON knows one kind of
+    number, and some clients write 8.0."""
+    return {field.alias or name: int in _kinds(field.annotation) for name, field in model.model_fields.items()}
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of, but for those in containers."""
+    if get_origin(annotation) in (Union, UnionType):
+        return set[Any]().union(*map(_kinds, get_args(annotation)))
+    return _kinds(get_args(annotation)[0]) if get_origin(annotation) is Annotated else {annotation}
 
 
 def within(count: int, most: int, param: str, what: str = "items") -> None:
@@ -150,7 +160,7 @@ def path(steps: Iterable[str | int]) -> str:
     for step in steps:
         if isinstance(step, int):
             told += f"[{step}]"
-        else:
+        elif step != "[key]":  # pydantic's step for a name that is wrong itself
             told += ("." if told else "") + (step if NAMED.fullmatch(step) else "?")
     return told
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 from pydantic import BeforeValidator, Field
 
 from agentcho.calls import values
-from agentcho.calls.call import Sampling, SamplingOptions, Seed, Stop, Temperature
+from agentcho.calls.call import HOTTEST, Penalty, Sampling, SamplingOptions, Seed, Stop, Temperature
 from agentcho.errors import RequestError
 from agentcho.serve.api import models
 from agentcho.serve.api.body import Body, Several, single, within
@@ -23,23 +23,27 @@ from agentcho.serve.request import Sharing
 IGNORED = frozenset(
     {
         "access_programs",
+        "chat_template_kwargs",
+        "guided_decoding_backend",
+        "guided_whitespace_pattern",
+        "include_reasoning",
+        "kv_transfer_params",
         "max_tool_calls",
         "metadata",
         "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
+        "request_id",
         "safety_identifier",
         "service_tier",
+        "spaces_between_special_tokens",
         "store",
         "user",
     }
 )
 """What changes nothing here, and is counted."""
 ONLY: Mapping[str, object] = {
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
-    "repetition_penalty": 1,
     "length_penalty": 1,
     "min_tokens": 0,
     "best_of": 1,
@@ -47,6 +51,9 @@ ONLY: Mapping[str, object] = {
     "ignore_eos": False,
     "use_beam_search": False,
     "skip_special_tokens": True,
+    "detokenize": True,
+    "add_special_tokens": False,
+    "return_tokens_as_token_ids": False,
     "include_stop_str_in_output": False,
     "add_generation_prompt": True,
     "continue_final_message": False,
@@ -56,7 +63,6 @@ NO_STATE = (
     "this server keeps no conversations; send all messages (clients that take turns by id send all if store is false)"
 )
 REFUSED: Mapping[str, str] = {
-    "logit_bias": "this server does not change the logits of chosen tokens",
     "audio": "this server says no audio",
     "prediction": "this server takes no predicted output",
     "moderation": "this server moderates nothing",
@@ -71,12 +77,24 @@ REFUSED: Mapping[str, str] = {
     "guided_grammar": "this server takes choices and JSON schemas alone",
 }
 """Why a parameter is not taken."""
+
+
+def _decimal(given: object) -> object:
+    """A token id as JSON writes it for a name."""
+    return int(given) if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 12 else given
+
+
 Positive = Annotated[int, Field(ge=1)]
 TopLogprobs = Annotated[int, Field(ge=0)]
 Salt = Annotated[str, Field(min_length=1, max_length=256)]
 Schema = dict[str, Any]
 Stops = Annotated[Several[Stop], BeforeValidator(single)]
 MACHINE = 1 << 31
+TokenId = Annotated[int, BeforeValidator(_decimal), Field(ge=0, lt=MACHINE)]
+SAMPLED = ("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty")
+"""Parameters that are options of `Sampling` as they are."""
+BIASED = 100.0
+"""A bias is cut to so much, as vLLM does."""
 
 
 class Extras(Body):
@@ -116,6 +134,10 @@ class Parameters(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, lt=MACHINE)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=HOTTEST)] | None = None
+    logit_bias: Annotated[dict[TokenId, float], Field(max_length=1 << 12)] | None = None
     seed: Seed | None = None
     stop: Stops = ()
     tool_choice: Any = None
@@ -173,9 +195,9 @@ def _given(body: Body, name: str) -> Any:
 def options(given: Parameters, constrained: Constraint | None, limits: Limits) -> SamplingOptions:
     """How the tokens of an answer are chosen. `ApiError`: a value is out of its bounds, or goes with no other."""
     within(len(given.stop), limits.stops, "stop")
-    chosen: dict[str, Any] = {
-        name: value for name in ("temperature", "top_p", "min_p") if (value := getattr(given, name)) is not None
-    }
+    chosen: dict[str, Any] = {name: value for name in SAMPLED if (value := getattr(given, name)) is not None}
+    if given.logit_bias is not None:
+        chosen["logit_bias"] = {id: max(-BIASED, min(BIASED, bias)) for id, bias in given.logit_bias.items()}
     if given.top_k is not None:
         chosen["top_k"] = max(given.top_k, 0)
     if given.stop:

@@ -18,7 +18,7 @@ class Limits(NamedTuple):
       counting as one, or of all texts listed; `schema_depth` is the number of objects and lists inside each other.
     """
 
-    choices: int = 16
+    choices: int = 128
     tokens: int = 1 << 20
     parts: int = 1 << 17
     messages: int = 4096
