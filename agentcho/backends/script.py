@@ -72,13 +72,13 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
         form = form_of(call, text)
         script = [*form.lead, *script, *form.trail]
     if call.forms or sampling.json_schema is not None:
-        if len(script) > sampling.max_tokens:
+        if len(script) > sampling.max_tokens and not call.cut:
             raise _unsayable(f"the shortest answer takes {len(script)} tokens, max_tokens is {sampling.max_tokens}")
         return Scripted(script, stop, abrupt=True)
     if sampling.choices is None:
         return Scripted(script, stop, abrupt=False)
     known = [words.encode(choice) for choice in sampling.choices]
-    if (longest := max(map(len, known))) > sampling.max_tokens:
+    if (longest := max(map(len, known))) > sampling.max_tokens and not call.cut:
         raise _unsayable(f"the longest choice takes {longest} tokens, max_tokens is {sampling.max_tokens}")
     if script not in known:
         choices = ", ".join(map(repr, sampling.choices))

@@ -207,6 +207,7 @@ class Decode:
     - `forms`: what is sampled is written in one of these ways. They go with no `choices` and no `json_schema`.
     - `corpora`: what its tokens may be guessed from, so that several are checked in one forward, beside what it says
       itself. None: nothing is guessed. What is said is the same.
+    - `cut`: a choice or JSON may be cut where its tokens do not suffice for any; else that is a `RequestError`.
     - `peek`: it is sampled to see how a message would begin, which is then sampled anew. Engines do not ask; scripts of
       tests give it no line of its own.
     """
@@ -229,6 +230,7 @@ class Decode:
     peek: bool = False
     adapter: str | None = None
     ape: Ape | None = None
+    cut: bool = False
 
     @property
     def is_whole(self) -> bool:

@@ -164,6 +164,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     if not all(isinstance(corpus, Corpus) for corpus in corpora or ()):
         raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
     shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
+    shared["cut"] = truth(call.cut, "cut")
     return Decode(header, sampling=sampling, ape=None if call.ape is None else _ape(call.ape), **shared)
 
 

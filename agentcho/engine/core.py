@@ -17,7 +17,7 @@ from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.reuse import Blend, Ends, First, Most
-from agentcho.calls.values import numbers
+from agentcho.calls.values import WORD, numbers
 from agentcho.engine.anchors import Pair, matched
 from agentcho.engine.assembly import Assembly, common
 from agentcho.engine.base import Constraint, Ran, Runner, Template
@@ -348,7 +348,12 @@ class EngineCore(Direct):
 
     def _constrain(self, call: Decode, local: Local) -> Constraint | None:
         """The constraint of a decode whose words are not forced. `local` are the calls before it in its list."""
-        return self._runner.constrain(call.sampling, call.forms)
+        try:
+            return self._runner.constrain(call.sampling, call.forms)
+        except RequestError:
+            if not call.cut:
+                raise
+            return self._runner.constrain(call.sampling.model_copy(update={"max_tokens": WORD - 1}), call.forms)
 
     def _shadow(self, call: Shadow, local: Local) -> Admitted:
         leader = local.get(id(call.of))

@@ -68,6 +68,7 @@ class ChatRequest:
     - `priority`: a higher one is served first. `cache_salt`: requests share encodings only where theirs is the same.
     - `ids` are the ids that its answers get, one for each of `choices` (none given: they are drawn). They are known
       before the first token because the first event of a stream of /v1/responses already names its message.
+    - `constrained` is the client's field that holds the answer to something, `most` that of `max_tokens`.
     """
 
     messages: tuple[Quoted, ...]
@@ -81,6 +82,8 @@ class ChatRequest:
     priority: int = 0
     cache_salt: str = ""
     ids: tuple[str, ...] = ()
+    constrained: str | None = None
+    most: str = "max_tokens"
     user_messages: Sharing | None = None
     history: Sharing = "private"
     apart: frozenset[str] = frozenset()

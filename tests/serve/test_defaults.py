@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
-from .bodies import CHAT_TOOL, RESPONSES_TOOL, user
+from .bodies import CHAT_TOOL, RESPONSES_TOOL, SCHEMA, user
 from .test_process import server
 
 pytestmark = pytest.mark.server
@@ -62,3 +63,45 @@ def test_penalties_change_what_is_said_and_say_it_again(asked: Any) -> None:
         assert said(**more) == said(**more) != plain
     assert said(presence_penalty=2.0, frequency_penalty=2.0)
     assert said(logit_bias={"1": 0}, presence_penalty=0.0, extra_body={"max_tokens": 16.0}) == plain
+
+
+def test_a_refused_first_request_opens_no_society(root: str) -> None:
+    asked: Any = openai.OpenAI(base_url=f"{root}/s/empty/ann/v1", api_key="none", max_retries=0)
+    with pytest.raises(openai.BadRequestError):
+        asked.chat.completions.create(messages=[user("word " * 9000)], model="understudy@audit")
+    assert httpx.get(f"{root}/s/empty").status_code == 404
+    assert asked.chat.completions.create(messages=[user("hi")], model="understudy@enforce", max_tokens=4).choices
+    assert httpx.delete(f"{root}/s/empty").status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_too_few_tokens_for_a_call_or_a_schema_end_by_length(asked: Any, stream: bool) -> None:
+    more: Any = {"stream": True} if stream else {}
+    for held in (
+        {"tools": [CHAT_TOOL], "tool_choice": "required"},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+    ):
+        said = asked.chat.completions.create(messages=[user("hi")], max_tokens=3, **held, **ASKED, **more)
+        last = list(said)[-1] if stream else said
+        assert last.choices[0].finish_reason == "length"
+        if not stream:
+            content = last.choices[0].message.content
+            assert (content == "") == ("tools" in held)
+    said = asked.responses.create(
+        input="hi", tools=[RESPONSES_TOOL], tool_choice="required", max_output_tokens=3, **ASKED, **more
+    )
+    last = list(said)[-1].response if stream else said
+    assert (last.status, last.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert last.output_text == ""
+
+
+def test_a_schema_that_cannot_be_used_is_told_by_the_field_of_the_client(asked: Any) -> None:
+    never = {"type": "object", "properties": {"a": {"enum": []}}, "required": ["a"]}
+    with pytest.raises(openai.BadRequestError) as caught:
+        asked.chat.completions.create(
+            messages=[user("hi")],
+            response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": never}},
+            **ASKED,
+        )
+    assert caught.value.param == "response_format"
+    assert "json_schema" not in caught.value.message

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
 from agentcho.calls.call import StepResult
 from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Caller, ChatRequest
+from agentcho.serve.request import Caller, ChatRequest, Tool, Tools
 from agentcho.serve.sharing.society import Keeping
 from agentcho.testing import FakeEngine
 from tests.serve.stage import agent, play, served, user
@@ -102,5 +104,24 @@ def test_a_society_that_is_asked_something_does_not_end() -> None:
                 assert told.value.status == 409
             at.model.end_idle()
             assert at.model.society_info(agent("ann")) is None
+
+    play(body)
+
+
+@BOTH
+@pytest.mark.parametrize("held", ["a call", "a schema", "a choice"])
+def test_too_few_tokens_for_what_an_answer_is_held_to_end_it_by_length(who: Caller, held: str) -> None:
+    ways: dict[str, Any] = {
+        "a call": {"tools": Tools((Tool("look_up", "", {"type": "object"}),), "required")},
+        "a schema": {"options": {"json_schema": {"type": "array", "minItems": 5, "items": {"enum": ["one two"]}}}},
+        "a choice": {"options": {"choices": ("one two three four",)}},
+    }
+
+    async def body() -> None:
+        async with served() as at:
+            answers = await at.ask(user("hello"), who=who, max_tokens=1, **ways[held])
+            [answer] = answers.answers
+            assert (answer.ended, answers.usage.completion, answer.calls) == ("max_tokens", 1, ())
+            assert (answer.text == "") == (held == "a call")
 
     play(body)

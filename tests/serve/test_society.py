@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,7 +14,7 @@ from agentcho.audit.audit import audit_run
 from agentcho.calls.call import Call, Decode
 from agentcho.display.audit import show as show_audit
 from agentcho.engine.tools import ToolFormat
-from agentcho.errors import AudienceError, ContextOverflow
+from agentcho.errors import AgentchoError, AudienceError, ContextOverflow
 from agentcho.flow.labels import EncodingRecord
 from agentcho.records import record as record_file
 from agentcho.records.transcript import Entry
@@ -710,6 +711,34 @@ def test_an_answer_that_nobody_has_read_yet_can_be_quoted_twice(tmp_path: Path) 
             text = said.answers[0].text
             await at.ask(user(text), user(text), who=BOB, max_tokens=4)
             await at.ask(user("and what now"), who=ANN, max_tokens=4)
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "what the engine refuses": {"logprobs": 99},
+    "too long": {"messages": "word " * 4000},
+    "an audience that is no name": {"audience": ("",)},
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_refused_first_request_opens_nothing_fixes_nothing_and_leaves_no_record(tmp_path: Path, what: str) -> None:
+    more = dict(REFUSED[what])
+    text = more.pop("messages", "hello")
+
+    async def body() -> None:
+        async with served(tmp_path, FakeEngine(context=256)) as at:
+            with pytest.raises((ApiError, AgentchoError)):
+                await at.ask(user(text), who=ANN._replace(mode="audit"), **more)
+            assert at.model.society_info(ANN) is None
+            assert not at.model.end_society(ANN)
+            assert not [*tmp_path.iterdir()]
+            await at.ask(user("hello"), who=ANN._replace(mode="enforce"), max_tokens=4)
+            with pytest.raises((ApiError, AgentchoError)):
+                await at.ask(user(text), who=ANN, **more)
+            assert at.model.society_info(ANN) is not None
 
     play(body)
     assert conclusion(tmp_path) == "clean"

@@ -40,9 +40,10 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
         raise ApiError(400, f"top_logprobs: this server takes {limits.logprobs} at most", "top_logprobs")
     if asked.max_tokens is not None and asked.max_tokens > limits.tokens:
         raise ApiError(400, f"{asked.most}: this server takes {limits.tokens} at most", asked.most)
+    constraint = _constraint(given, asked)
     return ChatRequest(
         tuple(asked.quoted),
-        fields.options(given, _constraint(given, asked), limits),
+        fields.options(given, constraint, limits),
         asked.max_tokens,
         given.seed,
         asked.choices,
@@ -55,6 +56,8 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
         user_messages=given.agentcho.user_messages,
         history=given.agentcho.history or "private",
         apart=functions.apart(asked.tools),
+        constrained=constraint.param if constraint is not None else "tools" if asked.tools is not None else None,
+        most=asked.most,
     )
 
 

@@ -92,7 +92,9 @@ class PlainPrompts:
         parents = [made.get(node, node.id) for node in path]
         over = tuple(parent for parent in parents if parent is not None)
         forms = forms_of(request, self._frames)
-        decode = Decode("", over, sampling=how.sampling, salt=tree.salt, logprobs=request.logprobs, forms=forms)
+        decode = Decode(
+            "", over, sampling=how.sampling, salt=tree.salt, logprobs=request.logprobs, forms=forms, cut=True
+        )
         fresh = set(made)  # less what another request makes at the same time, and before this one
 
         def done(result: Result) -> None:

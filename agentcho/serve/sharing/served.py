@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from agentcho.calls.call import EnginePort, FramePort, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import Markers, ReusePolicy, RunConfig
+from agentcho.errors import RequestError
 from agentcho.flow.markers import check_markers
 from agentcho.games.recording import RecordingSink
 from agentcho.records.record import RunRecord
@@ -105,6 +106,14 @@ class ServedModel:
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         """Answer a request; `hear` gets what is said, as it is said. Raises `ApiError`, or what the engine says of this
         request alone. Cancelled: its rows are freed at the next step."""
+        try:
+            return await self._answer(caller, request, hear)
+        except RequestError as error:
+            if error.field != "sampling":
+                raise
+            raise _refused(error, request) from error
+
+    async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         exact = self._exact(request)
         turn = Turn(f"{caller.tenant}/{caller.society or ''}", request.priority)
         self.end_idle()
@@ -113,8 +122,17 @@ class ServedModel:
             with self._asked(place):
                 return await self._plain(place).answer(request, hear, turn, exact)
         society = self._society(place, caller)
-        with self._asked(place):
-            return await society.answer(caller, request, hear, turn, exact)
+        try:
+            with self._asked(place):
+                return await society.answer(caller, request, hear, turn, exact)
+        finally:
+            self._drop_refused(place, society)
+
+    def _drop_refused(self, place: Place, society: Society) -> None:
+        """Drop a society that was opened for requests of which none was accepted: it leaves nothing, no record either,
+        and the next request may have it read otherwise."""
+        if not society.begun and not self._asking[place] and self._societies.get(place) is society:
+            self._societies.pop(place).end()
 
     def _exact(self, request: ChatRequest) -> bool:
         """Whether a request runs in the deterministic profile: because all do, or because its client is to be shown
@@ -197,6 +215,11 @@ class ServedModel:
     def _recording(self, caller: Caller, reuse: ReusePolicy) -> Recording:
         if self._serving.record is None:
             return Recording(lambda event: None, lambda key, agent: None, lambda: None, lambda status: None)
+        return Recording.later(lambda: self._create(caller, reuse))
+
+    def _create(self, caller: Caller, reuse: ReusePolicy) -> Recording:
+        """The record of a society, begun now."""
+        assert self._serving.record is not None
         options = {"tenant": caller.tenant, "society": caller.society}
         config = self._config.model_copy(
             update={name: getattr(reuse, name) for name in ("mode", "leakage", "deterministic")}
@@ -269,6 +292,14 @@ class ServedModel:
             held -= before - kept.tokens
         for place in [place for place, kept in self._prompts.items() if not kept.tokens and not self._asking[place]]:
             del self._prompts[place]
+
+
+def _refused(error: RequestError, request: ChatRequest) -> ApiError:
+    """What the engine refuses of a sampling, in the words of the fields that the client gave."""
+    told, constrained = str(error).replace("max_tokens", request.most), request.constrained
+    if "logit_bias" in told:
+        return ApiError(400, told, "logit_bias")
+    return ApiError(400, told.replace("json_schema", constrained or "json_schema"), constrained)
 
 
 def mode_of(reuse: ReusePolicy) -> ServedMode:

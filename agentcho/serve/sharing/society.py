@@ -20,7 +20,7 @@ from agentcho.calls.call import Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy
 from agentcho.errors import RecordError
-from agentcho.events import Sink
+from agentcho.events import Event, FirstToken, Sink, Token
 from agentcho.message import EVERYONE, Audience, Words, agent_name
 from agentcho.records.record import Status
 from agentcho.serve.faults import ApiError
@@ -55,6 +55,29 @@ class Recording(NamedTuple):
     flush: Callable[[], None]
     close: Callable[[Status], None]
 
+    @classmethod
+    def later(cls, create: Callable[[], Recording]) -> Recording:
+        """One that `create` begins when the first token is sampled, with all that was heard until then. Nothing is
+        recorded where that never comes."""
+        made, waiting = list[Recording](), list[Callable[[Recording], None]]()
+
+        def tell(what: Callable[[Recording], None], begins: bool = False) -> None:
+            if begins and not made:
+                made.append(create())
+                for each in waiting:
+                    each(made[0])
+            if made:
+                what(made[0])
+            else:
+                waiting.append(what)
+
+        return cls(
+            lambda event: tell(lambda into: into.sink(event), isinstance(event, FirstToken | Token)),
+            lambda key, agent: tell(lambda into: into.spoke_for(key, agent)),
+            lambda: tell(lambda into: into.flush()),
+            lambda status: tell(lambda into: into.close(status)),
+        )
+
 
 class Society:
     """One society, on one choreographer. `salt` is secret: nothing is shared with whoever has another. `user_messages`:
@@ -75,6 +98,7 @@ class Society:
         self._user_messages: Sharing = user_messages
         self._talk = self._game(0, None)
         self._requests, self._quiet = 0, anyio.Event()
+        self.begun = False
         self.turns, self.used, self.broken = 0, monotonic(), False
 
     @property
@@ -197,7 +221,12 @@ class Society:
             await self._quiet.wait()
 
     def _game(self, number: int, earlier: Talk | None) -> Talk:
-        return Talk(number, self._choreographer, self.reuse, self._recording.sink, self._salt, earlier)
+        return Talk(number, self._choreographer, self.reuse, self._hear, self._salt, earlier)
+
+    def _hear(self, event: Event) -> None:
+        """Put an event on record. The first token of all says that a request is accepted."""
+        self.begun = self.begun or isinstance(event, FirstToken | Token)
+        self._recording.sink(event)
 
     def end(self) -> None:
         """Give everything up and end the record. One that cannot be written is left as it is: whoever asks for

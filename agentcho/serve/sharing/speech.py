@@ -53,6 +53,9 @@ class Speech:
         text = words.text
         if ended == "stop_string" and not calls:
             text = cut_off(text, self._request.tools, self._frames)
+        asked = self._request.tools
+        if ended == "max_tokens" and not calls and asked is not None and asked.choice in ("required", "named"):
+            text = ""  # the beginning of a call, which is neither one nor words
         return Answer(self.id, text, ended, tokens, calls, before, tuple(self._likely))
 
     def _likelihood(self, likely: tuple[tuple[int, float], ...]) -> Likely:

@@ -342,6 +342,7 @@ class Talk:
             "sampling": how.sampling,
             "logprobs": request.logprobs,
             "forms": forms_of(request, self._frames),
+            "cut": True,
         }
         on = self._journal.exactly() if how.exact else self._resolver
         plan = on.decode_plan(draft, len(self._unread) < UNREAD, **options)
