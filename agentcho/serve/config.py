@@ -29,6 +29,8 @@ class ServeLimits(BaseModel):
     - `buffered_bytes`: of all bodies that are being read.
     - `body_bytes`, `messages`, `choices` ("n"), `stops`, `logprobs`, `tools`, `schema_bytes` (as JSON) and
       `schema_depth`: what one request may bring or ask for.
+    - `conversations`: so many responses of a tenant are kept for `previous_response_id` (0: none is), with at most
+      `conversation_letters` together, each for `conversation_minutes`.
     - `idle_minutes`: after so long without a request a society ends. `society_messages`: so many it remembers.
       `society_tokens`, `tenant_tokens`: so many may be kept encoded; what was read least recently goes first.
       `tenant_societies`: so many there may be at a time; the one that was asked least recently ends first.
@@ -52,6 +54,9 @@ class ServeLimits(BaseModel):
     tools: Count = 128
     schema_bytes: Count = 65_536
     schema_depth: Count = 64
+    conversations: Annotated[int, Field(ge=0)] = 1000
+    conversation_letters: Count = 10_000_000
+    conversation_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     idle_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     society_messages: Count = 4096
     society_tokens: Count = 1 << 18

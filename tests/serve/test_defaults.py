@@ -105,3 +105,13 @@ def test_a_schema_that_cannot_be_used_is_told_by_the_field_of_the_client(asked: 
         )
     assert caught.value.param == "response_format"
     assert "json_schema" not in caught.value.message
+
+
+def test_a_conversation_goes_on_by_id(asked: Any) -> None:
+    first = asked.responses.create(input="What is 3 x 4?", max_output_tokens=16, **ASKED)
+    second = asked.responses.create(input="And?", previous_response_id=first.id, max_output_tokens=8, **ASKED)
+    assert (first.store, second.previous_response_id) == (True, first.id)
+    assert second.usage.input_tokens > first.usage.input_tokens
+    assert second.usage.input_tokens_details.cached_tokens > 0
+    with pytest.raises(openai.NotFoundError):
+        asked.responses.create(input="And?", previous_response_id="resp_none", **ASKED)

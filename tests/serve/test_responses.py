@@ -81,7 +81,6 @@ def test_what_other_clients_send_by_default_is_taken() -> None:
         "parallel_tool_calls",
         "prompt_cache_key",
         "reasoning",
-        "store",
         "stream_options.include_obfuscation",
         "text.verbosity",
     )
@@ -92,7 +91,8 @@ def test_what_other_clients_send_by_default_is_taken() -> None:
     [
         ("input", []),
         ("input", 3),
-        ("previous_response_id", "resp_1"),
+        ("previous_response_id", ""),
+        ("store", "yes"),
         ("conversation", "conv_1"),
         ("background", True),
         ("truncation", "auto"),

@@ -59,15 +59,13 @@ ONLY: Mapping[str, object] = {
     "continue_final_message": False,
 }
 """The one value of a parameter that is taken, because it changes nothing."""
-NO_STATE = (
-    "this server keeps no conversations; send all messages (clients that take turns by id send all if store is false)"
-)
+NO_STATE = "this server keeps no conversations; send all messages, or take turns by previous_response_id"
 REFUSED: Mapping[str, str] = {
     "audio": "this server says no audio",
     "prediction": "this server takes no predicted output",
     "moderation": "this server moderates nothing",
     "web_search_options": "this server searches nothing",
-    "previous_response_id": NO_STATE,
+    "previous_response_id": "it is of /v1/responses; send all messages",
     "conversation": NO_STATE,
     "context_management": NO_STATE,
     "prompt": "this server keeps no prompts; send the messages",

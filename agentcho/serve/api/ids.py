@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import secrets
 
+from agentcho.serve.request import Answer, Quoted
+
 PART = re.compile(r"(?:call|fc)_(.+)_\d+|msg_(.+)", re.DOTALL)
 
 
@@ -36,3 +38,9 @@ def of_calls(given: list[str]) -> str | None:
     """The id of the one answer whose calls have these ids. None: they are not all of one answer of a server of ours."""
     found = {answer(id) for id in given if answer(id) != id}
     return found.pop() if len(found) == 1 and all(answer(id) != id for id in given) else None
+
+
+def quotation(said: Answer) -> Quoted:
+    """An answer as a client quotes it."""
+    calls = tuple(each._replace(id=call(said.id, number)) for number, each in enumerate(said.calls))
+    return Quoted("assistant", said.before if calls else said.text, id=said.id, calls=calls)

@@ -14,6 +14,7 @@ class Limits(NamedTuple):
     - `messages`, and the `letters` of all of them together, calls of functions included.
     - `stops` are the stop strings, `listed` the texts of `structured_outputs.choice`.
     - `logprobs` are the likeliest tokens told beside each.
+    - `conversations`: how many responses are kept for `previous_response_id`; 0: none is.
     - `tools` are the functions. `schema_bytes` is the length of one schema as JSON, those of all functions of a request
       counting as one, or of all texts listed; `schema_depth` is the number of objects and lists inside each other.
     """
@@ -29,6 +30,7 @@ class Limits(NamedTuple):
     logprobs: int = 20
     schema_bytes: int = 1 << 16
     schema_depth: int = 64
+    conversations: int = 1000
 
     @property
     def listed_fields(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ Does not know: what they are answered with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -133,6 +133,6 @@ def joined(parts: Iterable[Part]) -> str:
     return "\n".join(part.text for part in parts)
 
 
-def letters(quoted: list[Quoted]) -> int:
+def letters(quoted: Collection[Quoted]) -> int:
     """How many letters all messages have together."""
     return sum(len(each.text) + sum(len(call.arguments) for call in each.calls) for each in quoted)

@@ -1,4 +1,4 @@
-"""/v1/responses, of which nothing is kept: a body to what is asked for, and what was said to objects and events.
+"""/v1/responses: a body to what is asked for, and what was said to objects and events.
 
 Does not know: sockets, who asks, how an answer comes to be.
 """
@@ -24,6 +24,11 @@ from agentcho.serve.api.shape import Shape, counts, event, logprob
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Quoted, ToolCall, Usage
 
+Previous = Annotated[str, Field(min_length=1, max_length=128)]
+OFF = (
+    "previous_response_id: this server keeps no conversations (--limit conversations=0); send all messages (clients "
+    "that take turns by id send all if store is false)"
+)
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 LOGPROBS = "message.output_text.logprobs"
 Includable = Literal[
@@ -77,7 +82,7 @@ class StreamOptions(Body):
 class ResponsesBody(fields.Parameters):
     """A request."""
 
-    ignored = IGNORED - {"metadata"} | {"reasoning"}
+    ignored = IGNORED - {"metadata", "store"} | {"reasoning"}
     only: ClassVar[Mapping[str, object]] = {**ONLY, "background": False, "truncation": "disabled"}
 
     input: Annotated[Input, Field(min_length=1)]
@@ -89,6 +94,8 @@ class ResponsesBody(fields.Parameters):
     top_logprobs: TopLogprobs | None = None
     stream_options: StreamOptions = StreamOptions()
     tools: Several[functions.ResponsesTool] = ()
+    previous_response_id: Previous | None = None
+    store: bool = True
 
     def likeliest(self) -> int | None:
         """How many of the likeliest tokens come with each. None: no logarithms at all."""
@@ -104,7 +111,9 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
     """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
     ignored = set[str]()
     given = read(body, ResponsesBody, ignored, limits)
-    target = given.target()
+    target, keeps = given.target(), limits.conversations > 0
+    if given.previous_response_id is not None and not keeps:
+        raise ApiError(400, OFF, "previous_response_id")
     told = [Quoted("system", given.instructions)] if given.instructions is not None else []
     asked = Asked(
         told + quoted(given.input),
@@ -127,7 +136,10 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         tokens=given.return_token_ids,
         calling=asking.calling(asked.tools, asked.format),
         ignored=tuple(sorted(ignored | given.without_effect())),
-        echo=_echo(given, functions.chosen(given.tool_choice)),
+        echo=_echo(given, functions.chosen(given.tool_choice), given.store and keeps),
+        previous=given.previous_response_id,
+        store=given.store and keeps,
+        leading=len(told),
     )
     return target, request, shape
 
@@ -243,18 +255,18 @@ def _head(shape: Shape) -> dict[str, Any]:
         "incomplete_details": None,
         "model": shape.model,
         "output": [],
-        "previous_response_id": None,
         "reasoning": {"effort": None, "summary": None},
-        "store": False,
         "truncation": "disabled",
         "usage": None,
         **shape.echo,
     }
 
 
-def _echo(given: ResponsesBody, chosen: functions.Chosen) -> dict[str, Any]:
+def _echo(given: ResponsesBody, chosen: functions.Chosen, store: bool) -> dict[str, Any]:
     """The parameters that an answer repeats."""
     return {
+        "previous_response_id": given.previous_response_id,
+        "store": store,
         "instructions": given.instructions,
         "max_output_tokens": given.max_output_tokens,
         "metadata": given.metadata,

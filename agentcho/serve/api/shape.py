@@ -23,6 +23,8 @@ class Shape(NamedTuple):
     - `logprobs`, `tokens`: with logarithms, and with token ids.
     - `ignored`: the names of parameters that were given and changed nothing, sorted, to be counted.
     - `echo`: parameters that the answer repeats.
+    - `previous`: the response that this one goes on with. `store`: it may be gone on with. `leading`: so many messages
+      of the request stand before those that come from there, and are not kept.
     """
 
     id: str
@@ -36,6 +38,9 @@ class Shape(NamedTuple):
     calling: Calling = "none"
     ignored: tuple[str, ...] = ()
     echo: Mapping[str, Any] = {}
+    previous: str | None = None
+    store: bool = False
+    leading: int = 0
 
 
 class Counts(NamedTuple):

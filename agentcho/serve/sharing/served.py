@@ -109,7 +109,7 @@ class ServedModel:
         try:
             return await self._answer(caller, request, hear)
         except RequestError as error:
-            if error.field != "sampling":
+            if error.field != "sampling" or (request.constrained is None and not request.options.get("logit_bias")):
                 raise
             raise _refused(error, request) from error
 

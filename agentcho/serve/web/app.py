@@ -30,14 +30,17 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentcho.calls.call import FramePort
-from agentcho.serve.api import chat, models, responses
+from agentcho.serve.api import chat, ids, models, responses
+from agentcho.serve.api.body import within
 from agentcho.serve.api.limits import Limits
+from agentcho.serve.api.messages import letters
 from agentcho.serve.api.shape import Shape
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.faults import ApiError, api_error
 from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear, ServedMode, Sharing
 from agentcho.serve.web import metrics
 from agentcho.serve.web.admission import Admission, Bounds
+from agentcho.serve.web.conversations import Conversations
 from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
 from agentcho.serve.web.keys import ABSENT, Claim, Key, Keys
 from agentcho.serve.web.length import check_length
@@ -93,6 +96,9 @@ class Site:
     def __init__(self, served: Iterable[Model], keys: Keys, limits: ServeLimits) -> None:
         self.models = {model.name: model for model in served}
         self.keys, self.limits, self.admission = keys, limits, Admission(limits)
+        self.conversations = Conversations(
+            limits.conversations, limits.conversation_letters, limits.conversation_minutes * 60
+        )
         self.metrics, self.created = metrics.Metrics(), int(time.time())
         self.metrics.watch(lambda: self.admission.running)
 
@@ -152,8 +158,20 @@ class Generate:
             model, caller = self._site.caller(scope, target)
             request = _sharing(scope, _audience(scope, request))
             _check_priority(key, request)
+            request = self._continued(caller, request, shape)
             self._site.metrics.ignored(shape.ignored)
-            await self._answer(channel, Asked(self._site, model, caller, request), shape)
+            await self._answer(channel, Asked(self._site, model, caller, request, shape), shape)
+
+    def _continued(self, caller: Caller, request: ChatRequest, shape: Shape) -> ChatRequest:
+        """The request, with the messages of the response that it goes on with. `ApiError`: there is no such response,
+        or they are too many."""
+        if shape.previous is None:
+            return request
+        first, own = request.messages[: shape.leading], request.messages[shape.leading :]
+        whole, limits = (*first, *self._site.conversations.get(caller, shape.previous), *own), self._site.limits.asked
+        within(len(whole), limits.messages, "previous_response_id", "messages")
+        within(letters(whole), limits.letters, "previous_response_id", "letters")
+        return replace(request, messages=whole)
 
     async def _answer(self, channel: Channel, asked: Asked, shape: Shape) -> None:
         if shape.stream:
@@ -168,8 +186,8 @@ class Generate:
 class Asked:
     """One request of a model."""
 
-    def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest) -> None:
-        self._site, self.model, self._caller, self._request = site, model, caller, request
+    def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest, shape: Shape) -> None:
+        self._site, self.model, self._caller, self._request, self._shape = site, model, caller, request, shape
 
     async def answer(self, hear: Hear) -> Answers:
         """Ask the model. The first that is heard is timed."""
@@ -183,7 +201,11 @@ class Asked:
             hear(delta)
 
         await check_length(self._request, self.model.frames)
-        return await self.model.answer(self._caller, self._request, heard)
+        answers = await self.model.answer(self._caller, self._request, heard)
+        if self._shape.store:
+            messages = (*self._request.messages[self._shape.leading :], ids.quotation(answers.answers[0]))
+            self._site.conversations.keep(self._caller, self._shape.id, messages)
+        return answers
 
 
 class Pages:
