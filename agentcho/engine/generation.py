@@ -20,11 +20,13 @@ from agentcho.message import Words
 
 class Draw(NamedTuple):
     """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
-    may be (None: any). Where the options bend logits: the ids of what is read in the `prompt`, and those `said`."""
+    may be (None: any). `bent`: its options change logits, by the ids of what is read in the `prompt` and those
+    `said`."""
 
     sampling: Sampling
     nth: int
     allowed: Any = None
+    bent: bool = False
     prompt: frozenset[int] = frozenset()
     said: tuple[int, ...] = ()
 
@@ -45,7 +47,7 @@ class Generation:
         indexes: Indexes | None = None,
         prompt: frozenset[int] = frozenset(),
     ) -> None:
-        self._prompt = prompt
+        self._prompt, self._bent = prompt, call.sampling.bends
         self.id, self.call, self.receipt = id, call, placed.context.receipt
         self._framed, self._closing = placed.framed, placed.framed.closing
         self._stops, self._content, self._stream = template.stops, template.content, template.content.stream()
@@ -131,9 +133,9 @@ class Generation:
     def _draw(self, nth: int, allowed: Any) -> Draw:
         """How the token behind so many guessed ones is to be drawn."""
         draw = Draw(self.call.sampling, len(self.sampled) + nth, allowed)
-        if not self.call.sampling.bends:
+        if not self._bent:
             return draw
-        return draw._replace(prompt=self._prompt, said=(*self.sampled, *self.guessed[:nth]))
+        return draw._replace(bent=True, prompt=self._prompt, said=(*self.sampled, *self.guessed[:nth]))
 
     def forced(self) -> list[int] | None:
         """The next forced tokens, one and as many as are guessed: the text's, then the closing's first. None where

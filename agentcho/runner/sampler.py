@@ -40,7 +40,7 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
     for row, draw in enumerate(draws):
         hot.append(draw.sampling.temperature > 0)
         own = logits[row]
-        if draw.sampling.bends:
+        if draw.bent:
             own = _bent(own, draw)
             scores[row] = own.masked_fill(banned, float("-inf"))
         if draw.allowed is not None:

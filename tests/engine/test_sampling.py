@@ -264,11 +264,11 @@ def test_a_row_that_is_bent_leaves_the_others_as_they_are(temperature: float) ->
     heavy = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0}, repetition_penalty=1e-6)
     logits, none = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)), torch.zeros(40, dtype=torch.bool)
     alone = choose(logits[:1], [Draw(plain, 0)], none)
-    together = choose(logits[[0, 0, 1]], [Draw(plain, 0), Draw(heavy, 0), Draw(plain, 0)], none)
+    together = choose(logits[[0, 0, 1]], [Draw(plain, 0), Draw(heavy, 0, bent=True), Draw(plain, 0)], none)
     assert together[0] == alone[0]
     assert together[1] == 5
     never = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0})
-    assert choose(logits[:1], [Draw(never, 0, torch.tensor([3, 8]))], none)[0] in (3, 8)
+    assert choose(logits[:1], [Draw(never, 0, torch.tensor([3, 8]), bent=True)], none)[0] in (3, 8)
 
 
 @pytest.mark.parametrize(
