@@ -112,6 +112,15 @@ class UnsupportedModel(ModelError):
         super().__init__(f"{what or f'{model} cannot share encodings'}: {cause}. {remedy}")
         self.model, self.cause, self.remedy = model, cause, remedy
 
+    @classmethod
+    def unframed(cls, model: str, cause: str) -> UnsupportedModel:
+        """The chat template is missing, or does not frame messages one by one."""
+        remedy = (
+            "Use an instruction-tuned model whose tokenizer carries a chat template, or put a chat_template.jinja "
+            "beside its tokenizer"
+        )
+        return cls(model, cause, remedy, f"no framing for {model}")
+
 
 class AdapterError(ModelError):
     """A folder without an adapter, or with one that does not fit the model that is loaded."""

@@ -58,7 +58,7 @@ class Vocabulary:
             raise RequestError(f"token ids {wrong} are special or unknown and cannot be content; leave framing out")
         return given
 
-    def stream(self) -> WordStream:
+    def stream(self, begun: bool = False) -> WordStream:
         """A fresh decoder of one message."""
         return WordStream(self)
 
@@ -83,6 +83,10 @@ class WordStream:
     def push(self, id: int) -> str:
         """The text of one id."""
         return self._words.decode((id,))
+
+    def end(self) -> str:
+        """Nothing: each word is whole."""
+        return ""
 
 
 @lru_cache(maxsize=1 << 16)

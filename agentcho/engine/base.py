@@ -39,15 +39,17 @@ wanted token."""
 
 
 class Detokenizer(Protocol):
-    """Turns the tokens of one message into text, one token at a time."""
+    """Turns the tokens of one message into text, one token at a time. `end` gives what is left behind the last one."""
 
     def push(self, id: int) -> str: ...
+    def end(self) -> str: ...
 
 
 class Content(ContentPort, Protocol):
-    """Turns text into the token ids of a message's content, and back. `stream` gives a fresh `Detokenizer`."""
+    """Turns text into the token ids of a message's content, and back. `stream` gives a fresh `Detokenizer`; where the
+    message has begun with a header, a blank at the beginning of what follows is part of the text."""
 
-    def stream(self) -> Detokenizer: ...
+    def stream(self, begun: bool = False) -> Detokenizer: ...
 
 
 class Template(FramingPort, Protocol):

@@ -50,7 +50,8 @@ class Generation:
         self._prompt, self._bent = prompt, call.sampling.bends
         self.id, self.call, self.receipt = id, call, placed.context.receipt
         self._framed, self._closing = placed.framed, placed.framed.closing
-        self._stops, self._content, self._stream = template.stops, template.content, template.content.stream()
+        self._stops, self._content = template.stops, template.content
+        self._stream = template.content.stream(begun=bool(placed.framed.header))
         self._constraint, self._until, self._last = constraint, call.stop, call.last
         self.feed: tuple[int, ...] = placed.framed.begun
         self.sampled: list[int] = []
@@ -215,9 +216,7 @@ class Generation:
 
     def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
         self.stopped, self.feed = why, unfed + self._closing
-        whole = self._content.decode(self.sampled)
-        if whole.startswith(self._text):  # a character that stayed incomplete comes out as U+FFFD
-            self._text = whole
+        self._text += self._stream.end()  # a character that stayed incomplete comes out as U+FFFD
 
     def _cut(self) -> int | None:
         """Where the earliest stop string begins in the text; None: there is none."""
@@ -251,7 +250,9 @@ class Generation:
 
     def words(self) -> Words:
         """The words of the finished message."""
-        whole, cut = self._content.decode(self.sampled), self._cut()
-        text = whole if cut is None else whole[:cut]
+        cut = self._cut()
+        text = self._text if cut is None else self._text[:cut]
         framed: Framed = self._framed._replace(content=tuple(self.sampled))
-        return decoded(self.call, framed, text, self.stopped, self._content.spells(self.sampled, text))
+        canonical = self._content.spells((*framed.header, *self.sampled), self.call.header + text)
+        canonical = canonical or self._content.spells(self.sampled, text)
+        return decoded(self.call, framed, text, self.stopped, canonical)

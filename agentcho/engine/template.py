@@ -1,33 +1,32 @@
 """A model's template: the fixed ids that open and close a message of each role, and text to content ids and back.
 
 The chat template is rendered with sentinels and the text around them is taken. Preambles that a template injects
-(dates, default system prompts, think blocks) are dropped; a role that it cannot frame by itself becomes user. Content
-is tokenised by the tokenizer's own fast backend with its added tokens taken out, so that no special token can come of
-it. Does not know: contexts, positions; `layout` has those.
+(dates, default system prompts, think blocks) are dropped; a role that it cannot frame by itself becomes user. Frames
+are tokenised behind what stands before them in a conversation, so that pieces joined are the ids of the whole.
+`content` tokenises what stands between them. Does not know: contexts, positions; `layout` has those.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentcho.engine.content import ContentTokenizer, any_of
 from agentcho.engine.tool_template import Found, found_tools
 from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import RequestError, UnsupportedModel
 from agentcho.message import framed_as
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 ROLES = ("system", "user", "assistant", "tool")
-LONG = 1 << 14
-"""From so many letters on a text is tokenised as a batch of one, for which the library lets other threads run."""
 NAME = "Qnamesentinel"
+PROBE = "Hello there"
+"""A text of two words, whose ids show whether frames and contents join as the whole is tokenised."""
 
 
 def _sentinel(index: int) -> str:
@@ -40,6 +39,10 @@ class Frame(NamedTuple):
     opening: str
     closing: str
     named: tuple[str, str] | None
+
+    def without_blank(self) -> Frame:
+        """The same, where the content brings the blank that stands before it."""
+        return self._replace(opening=self.opening.removesuffix(" "))
 
 
 @dataclass(frozen=True)
@@ -107,16 +110,43 @@ class Framing:
 def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] = frozenset()) -> Framing:
     """Derive the framing, or raise `UnsupportedModel` with the cause. `eos` are the model's own end tokens."""
     if not getattr(tokenizer, "chat_template", None):
-        raise unframed(model, "its tokenizer has no chat template")
-    content, template = ContentTokenizer(tokenizer, model), _Template(tokenizer, model)
+        raise UnsupportedModel.unframed(model, "its tokenizer has no chat template")
+    template = _Template(tokenizer, model)
     frames = template.frames()
     if not frames["assistant"].closing:
-        raise unframed(model, "its template closes the assistant's message with no token to stop at")
+        raise UnsupportedModel.unframed(model, "its template closes the assistant's message with no token to stop at")
+    content, frames = _fitting(tokenizer, model, frames)
     found = _usable(found_tools(template, frames["user"], frames["assistant"]), frames, content)
-    framing = _framed(tokenizer, content, frames | _tool_frame(found, frames), found, eos)
+    framing = _framed(tokenizer, content, frames | _tool_frame(found, frames), found, eos, template.bos)
     if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
-        framing = _framed(tokenizer, content, frames, found, eos)
+        framing = _framed(tokenizer, content, frames, found, eos, template.bos)
     return framing
+
+
+def _fitting(
+    tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame]
+) -> tuple[ContentTokenizer, dict[str, Frame]]:
+    """How contents are tokenised, so that between the frames they have the ids that they have in the whole.
+
+    SentencePiece puts a blank before a text. A frame that ends in a blank leaves that to the content; in a frame that
+    ends in a line break, or in a token with no blank behind it, the content is tokenised without one.
+    """
+    pieces = [piece for frame in frames.values() for piece in (frame.opening, frame.closing, *(frame.named or ()))]
+    content = ContentTokenizer(tokenizer, model, pieces)
+    if not content.leads:
+        return content, frames
+    before, (opening, closing, _) = frames["assistant"].closing, frames["user"]
+    whole = _ids_behind(tokenizer, before, opening + PROBE + closing)
+    without = {role: frame.without_blank() for role, frame in frames.items()}
+    if not without["assistant"].opening:  # a decode has to begin with something
+        user, assistant = without["user"], without["assistant"]
+        without["assistant"] = assistant._replace(opening=user.closing)
+        without["user"] = user._replace(closing="")
+    for fitting in (frames, without):
+        opened = _ids_behind(tokenizer, before, fitting["user"].opening)
+        if (*opened, *content.encode(PROBE), *_ids_behind(tokenizer, PROBE, closing)) == whole:
+            return content, fitting
+    return content.without_lead(), frames
 
 
 def _framed(
@@ -125,15 +155,22 @@ def _framed(
     frames: dict[str, Frame],
     found: Found,
     eos: frozenset[int],
+    bos: int | None,
 ) -> Framing:
     """The framing with these frames; a role without a frame is framed as user."""
     aliases = {role: role if role in frames else "user" for role in ROLES}
-    pieces = {p for f in frames.values() for p in (f.opening, f.closing, *(f.named or ()))}
-    ids = {piece: _framing_ids(tokenizer, piece) for piece in pieces}
+    ids: dict[str, tuple[int, ...]] = {}
+    for role, frame in frames.items():
+        before = frames["user" if role in ("assistant", "tool") else "assistant"].closing or PROBE
+        ids.setdefault(frame.closing, _ids_behind(tokenizer, PROBE, frame.closing))
+        for opening in (frame.opening, *(frame.named or ())[:1]):
+            ids.setdefault(opening, _ids_behind(tokenizer, before, opening))
+        for behind_name in (frame.named or ())[1:]:
+            ids.setdefault(behind_name, _ids_behind(tokenizer, PROBE, behind_name))
     stops = _stops(tokenizer, ids[frames["assistant"].closing], content.special, eos)
     results = found.results if "tool" in frames else ResultPieces()
     tools = ToolFormat(content, found.calls, found.listing, results)
-    return Framing(frames, aliases, _bos(tokenizer), stops, content, ids, tools)
+    return Framing(frames, aliases, bos, stops, content, ids, tools)
 
 
 def _usable(found: Found, frames: dict[str, Frame], content: ContentTokenizer) -> Found:
@@ -161,17 +198,16 @@ def _tool_frame(found: Found, frames: dict[str, Frame]) -> dict[str, Frame]:
     return {"tool": Frame(*found.frame, None)}
 
 
-def unframed(model: str, cause: str) -> UnsupportedModel:
-    """The chat template is missing, or does not frame messages one by one."""
-    remedy = (
-        "Use an instruction-tuned model whose tokenizer carries a chat template, or put a chat_template.jinja beside "
-        "its tokenizer"
-    )
-    return UnsupportedModel(model, cause, remedy, f"no framing for {model}")
-
-
-def _framing_ids(tokenizer: PreTrainedTokenizerBase, piece: str) -> tuple[int, ...]:
-    return tuple(tokenizer(piece, add_special_tokens=False)["input_ids"]) if piece else ()
+def _ids_behind(tokenizer: PreTrainedTokenizerBase, before: str, piece: str) -> tuple[int, ...]:
+    """The ids of a piece of the template's text where it stands behind another; alone, where one token spans both."""
+    if not piece:
+        return ()
+    found = tokenizer(before + piece, add_special_tokens=False, return_offsets_mapping=True)
+    cut = len(before)
+    first = next((place for place, (_, stop) in enumerate(found["offset_mapping"]) if stop > cut), None)
+    if first is None or found["offset_mapping"][first][0] < cut:
+        return tuple(tokenizer(piece, add_special_tokens=False)["input_ids"])
+    return tuple(found["input_ids"][first:])
 
 
 def _stops(
@@ -182,26 +218,26 @@ def _stops(
     return frozenset(ends | own | set(eos))
 
 
-def _bos(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The BOS id, if the rendered template, or else the tokenizer's own encoding, begins with it."""
-    bos = tokenizer.bos_token
-    if not bos:
-        return None
-    rendered = tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
-    if str(rendered).startswith(bos):
-        return int(tokenizer.bos_token_id)
-    own = tokenizer("x")["input_ids"]
-    return int(tokenizer.bos_token_id) if own and own[0] == tokenizer.bos_token_id else None
-
-
 class _Template:
     """Renders sentinels and reads the frames off the text between them."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
         self._tokenizer, self._model = tokenizer, model
-        self._bos = tokenizer.bos_token or ""
-        self.added = _any_of(map(str, tokenizer.added_tokens_encoder))
+        self.added = any_of(word for word in map(str, tokenizer.added_tokens_encoder) if word.strip())
         self._atoms = re.compile(f"{self.added.pattern}|.", re.DOTALL)
+        self._bos = ""
+        self._bos = self._begins_with()
+        self.bos: int | None = tokenizer.bos_token_id if self._bos else None
+
+    def _begins_with(self) -> str:
+        """The BOS that a conversation begins with; none where each message of the user opens with that token, or the
+        template does not write it, for then stock transformers does not encode it either."""
+        bos = str(self._tokenizer.bos_token or "")
+        before, _, between, _ = self._render("user", "assistant", "user")
+        if not bos or not before.startswith(bos):
+            return ""
+        opens = self._common_start(before[::-1], between[::-1])[::-1]
+        return "" if bos in opens else bos
 
     def frames(self) -> dict[str, Frame]:
         """The frame of each role that the template can frame by itself."""
@@ -221,10 +257,18 @@ class _Template:
             {"role": role, "content": _sentinel(i)} | ({"name": name} if name else {}) for i, role in enumerate(roles)
         ]
         try:
-            text = self._tokenizer.apply_chat_template(turns, tokenize=False)
+            text = self._rendered(turns)
         except Exception as error:  # the template is foreign code: any error means it cannot render this
-            raise unframed(self._model, f"its template fails on {'/'.join(roles)}: {error}") from error
-        return self._cut(str(text), len(roles))
+            raise UnsupportedModel.unframed(self._model, f"its template fails on {'/'.join(roles)}: {error}") from error
+        return self._cut(text, len(roles))
+
+    def _rendered(self, turns: list[dict[str, Any]]) -> str:
+        """The text of a conversation. Some templates that know functions fail where none are given at all."""
+        try:
+            return str(self._tokenizer.apply_chat_template(turns, tokenize=False))
+        except Exception:
+            none: Any = {"tools": []}
+            return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **none))
 
     def render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str | None:
         """The text of a talk without BOS, functions listed in its system message where the template lets one choose;
@@ -241,21 +285,35 @@ class _Template:
         for i in range(count):
             before, found, rest = rest.partition(_sentinel(i))
             if not found:
-                raise unframed(self._model, "its template leaves out or rewrites the content of a message")
+                raise UnsupportedModel.unframed(
+                    self._model, "its template leaves out or rewrites the content of a message"
+                )
             parts.append(before)
         return [*parts, rest]
 
     def _turns(self) -> tuple[Frame, Frame]:
         """The frames of user and assistant, read from the middle of a talk, where no preamble or think block stands."""
-        _, to_assistant, to_user, after_user = self._render("user", "assistant", "user")
+        to_assistant, to_user, after_user = self._render("user", "assistant", "user")[1:]
         *_, at_end = self._render("user", "assistant")
-        close_user = self._common_start(after_user, to_assistant)
+        close_user = self._first_token_of(self._common_start(after_user, to_assistant))
         # A template may end the last answer in another way than those before it; then the others' is canonical.
         close = self._common_start(at_end, to_user) or self._common_start(close_user, to_user) or at_end
+        close = self._first_token_of(close)
+        shared = self._common_start(to_assistant, to_user)
+        if not close and len(self.added.findall(shared)) > 1:  # it leaves the last message open, and closes the others
+            close = close_user = self._first_token_of(shared)
         start = to_assistant.removeprefix(close_user)
         if not start:  # a decode has to begin with something: with what stands between the user's words and its own
             start, close_user = to_assistant, ""
         return Frame(to_user.removeprefix(close), close_user, None), Frame(start, close, None)
+
+    def _first_token_of(self, closing: str) -> str:
+        """A closing up to its first added token and the blanks behind that: what comes then opens the next message."""
+        found = self.added.search(closing)
+        if found is None:
+            return closing
+        rest = closing[found.end() :]
+        return closing[: found.end()] + rest[: len(rest) - len(rest.lstrip())]
 
     def _system(self, user: Frame) -> Frame | None:
         """The system frame, or None where the template has none or folds it into the user's message."""
@@ -288,11 +346,6 @@ class _Template:
         return start
 
 
-def _any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """Any of these words, a longer one first."""
-    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")
-
-
 def _bare_opening(before: str, user: Frame) -> str:
     """A system opening without injected text.
 
@@ -302,114 +355,3 @@ def _bare_opening(before: str, user: Frame) -> str:
     opening = before.rpartition(user.closing)[2] if user.closing else before
     analog = user.opening.replace("user", "system")
     return analog if opening.startswith(analog) and analog != user.opening else opening
-
-
-class ContentTokenizer:
-    """Tokenises what users and models say. `special`: the ids that no text turns into, those of every added token.
-    `forbidden`: the control tokens among them, which are also never sampled and never accepted as content. (A model may
-    say `<think>`; a text cannot.)"""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise unframed(model, "its tokenizer has no fast (tokenizers) backend")
-        self._whole: Tokenizer = backend
-        self.special = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
-        control = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
-        self.forbidden = frozenset(control) | frozenset(tokenizer.all_special_ids)
-        self._ids = {str(token): id for token, id in tokenizer.added_tokens_encoder.items()}
-        self._added = _any_of(self._ids)
-        self._bare = _without_added_tokens(backend)
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of `text` as plain characters. `RequestError` where the vocabulary makes that impossible."""
-        ids, left = list[int](), [text]
-        while left:
-            part = left.pop()
-            encoding = self._tokenised(part)
-            found = encoding.ids
-            cut = next((place for place, id in enumerate(found) if id in self.special), None)
-            if cut is None:
-                ids += found
-            else:
-                left += reversed(self._parts(part, found[cut], encoding.offsets[cut]))
-        return ids
-
-    def _tokenised(self, text: str) -> Encoding:
-        if len(text) < LONG:
-            return self._bare.encode(text, add_special_tokens=False)
-        return self._bare.encode_batch([text], add_special_tokens=False)[0]
-
-    def _parts(self, text: str, id: int, span: tuple[int, int]) -> tuple[str, str]:
-        """A text, cut inside of what would become a special token."""
-        start, stop = span
-        if stop - start < 2:
-            token = str(self._whole.id_to_token(id))
-            raise RequestError(
-                f"the tokenizer can only encode part of this text as its special token {token!r}, which would forge "
-                "framing; remove that part of the text"
-            )
-        return text[: start + 1], text[start + 1 :]
-
-    def weave(self, pieces: Sequence[str]) -> list[int]:
-        """The ids of a text that is cut into pieces, in turns the template's own and words of users. Added tokens come
-        of the template's own alone; what stands between two of them is tokenised as a whole."""
-        ids, words = list[int](), ""
-        for place, piece in enumerate(pieces):
-            at = 0
-            for found in self._added.finditer(piece if place % 2 == 0 else ""):
-                ids += self.encode(words + piece[at : found.start()])
-                ids.append(self._ids[found[0]])
-                words, at = "", found.end()
-            words += piece[at:]
-        return ids + self.encode(words)
-
-    def control(self, *pieces: str) -> frozenset[int]:
-        """The control tokens in pieces of the template's own text."""
-        return self.forbidden & {self._ids[token] for piece in pieces for token in self._added.findall(piece)}
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of content ids, nothing skipped; incomplete UTF-8 becomes U+FFFD."""
-        return self._whole.decode(list(ids), skip_special_tokens=False)
-
-    def check(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Ids that can be content. `RequestError`: one is a control token."""
-        given = tuple(ids)
-        if forged := self.forbidden.intersection(given):
-            raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")
-        return given
-
-    def spells(self, ids: Sequence[int], text: str) -> bool:
-        """Whether `text` encodes to exactly these ids, so that they say nothing more than the text does."""
-        try:
-            return self.encode(text) == list(ids)
-        except RequestError:
-            return False
-
-    def stream(self) -> TextStream:
-        """A fresh incremental decoder."""
-        return TextStream(self._whole)
-
-
-class TextStream:
-    """Decodes one message token by token. A piece of text comes as soon as its characters are complete."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        from tokenizers.decoders import DecodeStream
-
-        self._tokenizer = tokenizer
-        self._stream = DecodeStream(skip_special_tokens=False)
-
-    def push(self, id: int) -> str:
-        """The text that token `id` completes, possibly empty."""
-        return self._stream.step(self._tokenizer, id) or ""
-
-
-def _without_added_tokens(backend: Tokenizer) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    spec = json.loads(backend.to_str())
-    spec["added_tokens"] = []
-    spec["post_processor"] = None
-    spec["truncation"] = spec["padding"] = None
-    return Tokenizer.from_str(json.dumps(spec))

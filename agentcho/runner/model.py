@@ -29,7 +29,6 @@ from transformers import (
 from agentcho.calls.owner import Owner
 from agentcho.config import served
 from agentcho.engine.adapter import Adapter
-from agentcho.engine.template import unframed
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import Tell, unheard
 from agentcho.runner import quantised
@@ -147,7 +146,7 @@ def read_tokenizer(source: Source) -> Any:
         why = f"no tokenizer that can be read ({_first_line(error)})"
         raise ModelBroken(source.name, Path(source.path), why) from error
     if not getattr(tokenizer, "chat_template", None):
-        raise unframed(source.name, "its tokenizer has no chat template")
+        raise UnsupportedModel.unframed(source.name, "its tokenizer has no chat template")
     return tokenizer
 
 

@@ -59,8 +59,8 @@ class Style:
 
     @property
     def begins(self) -> bool:
-        """Whether a conversation begins with BOS: the template writes it, or else the tokenizer adds it."""
-        return self.bos is not None and (self.encodes_bos or "bos_token" in (self.jinja or ""))
+        """Whether a conversation begins with BOS: the template writes it, for stock transformers adds none."""
+        return self.bos is not None and "bos_token" in (self.jinja or "")
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -79,7 +79,8 @@ class Style:
 
 
 def styles() -> dict[str, Style]:
-    """Every style by name. Only ``post`` gets BOS by its tokenizer alone; ``unused`` has one that nothing writes."""
+    """Every style by name. The tokenizer of ``post`` adds a BOS that no template writes; nothing writes that of
+    ``unused``."""
     header, turn, end = (
         "<|start_header_id|>{role}<|end_header_id|>\n\n",
         "<|im_start|>{role}\n",

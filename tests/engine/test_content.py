@@ -1,0 +1,123 @@
+"""Contents and frames join to the ids of the whole conversation, and every token has a text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken
+
+from agentcho.engine.content import token_bytes
+from agentcho.engine.layout import encoded
+from agentcho.engine.template import Framing, derive
+from agentcho.errors import RequestError
+
+from . import pieces, templates
+
+TALKS = {
+    "one": (("user", "Hello there"),),
+    "three": (("user", "Hello there"), ("assistant", "to the fox"), ("user", "said Bob")),
+    "lines": (("user", "Hello\nthere\n\n<table> Bob"), ("assistant", "to\n- the fox"), ("user", "x")),
+}
+TEXTS = st.text(max_size=12) | st.lists(st.sampled_from(["Hello", " ", "\n", "é", "🙂", "the"]), max_size=6).map(
+    "".join
+)
+
+
+def joined(framing: Framing, talk: tuple[tuple[str, str], ...]) -> list[int]:
+    """The ids of a conversation, message by message, up to where the assistant begins."""
+    ids = [] if framing.bos is None else [framing.bos]
+    for role, text in talk:
+        ids += encoded(framing, role, None, text).tokens
+    return [*ids, *framing.opening("assistant", None)]
+
+
+@pytest.mark.parametrize("talk", TALKS)
+@pytest.mark.parametrize("kind", pieces.KINDS)
+def test_messages_join_to_the_ids_of_the_stock_conversation(kind: str, talk: str) -> None:
+    tokenizer = pieces.tokenizer(kind)
+    found: Any = tokenizer.apply_chat_template(
+        [{"role": role, "content": text} for role, text in TALKS[talk]], add_generation_prompt=True, return_dict=False
+    )
+    ours = joined(derive(tokenizer, kind), TALKS[talk])
+    assert ours == found[kind == "zephyr" :]  # its first mark is a text's beginning, where there is a blank more
+
+
+@pytest.mark.parametrize("kind", pieces.KINDS)
+def test_line_breaks_are_text_and_end_no_answer(kind: str) -> None:
+    tokenizer = pieces.tokenizer(kind)
+    framing = derive(tokenizer, kind)
+    assert framing.content.decode(framing.content.encode("a\n\nb")) == "a\n\nb"
+    assert all(tokenizer.convert_ids_to_tokens(id).strip() for id in framing.stops)
+
+
+def test_marks_of_a_frame_are_control_tokens_even_where_the_tokenizer_does_not_say_so() -> None:
+    tokenizer = templates.tokenizer("chatml")
+    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in ("<U>", "<A>", "<other>")])
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ ('<U>' if m.role == 'user' else '<A>') + m.content }}"
+        "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<A>' }}{% endif %}"
+    )
+    framing = derive(tokenizer, "deepseek")
+    user, answer, other = tokenizer.convert_tokens_to_ids(["<U>", "<A>", "<other>"])
+    assert {user, answer} <= framing.content.forbidden
+    assert other not in framing.content.special
+    assert framing.plain == ()
+    with pytest.raises(RequestError, match="special"):
+        framing.content.check((user,))
+    assert user not in framing.content.encode("<U>")
+    assert framing.content.encode("<other>") == [other]
+
+
+def test_a_bos_that_opens_every_message_is_part_of_the_frame() -> None:
+    framing = derive(pieces.tokenizer("llama-2"), "llama-2")
+    assert framing.bos is None
+    assert framing.frames["user"].opening.startswith("<s>")
+
+
+@pytest.mark.parametrize("kind", pieces.KINDS)
+@settings(max_examples=40, deadline=None)
+@given(ids=st.lists(st.integers(min_value=1, max_value=256), max_size=12), text=TEXTS)
+def test_bytes_that_are_no_text_become_replacement_characters(kind: str, ids: list[int], text: str) -> None:
+    content = derive(pieces.tokenizer(kind), kind).content
+    raw = bytes(id - 1 for id in ids)
+    stream = content.stream(begun=True)
+    shown = [stream.push(id) for id in ids]
+    assert "".join(shown) + stream.end() == raw.decode("utf-8", errors="replace")
+    said = content.encode(text)
+    assert content.decode(said) == text
+    joined = b"".join(map(content.token_bytes, said))
+    assert text.encode() in (joined, joined.removeprefix(b" "))
+
+
+def test_a_blank_behind_a_header_is_text() -> None:
+    content = derive(pieces.tokenizer("mistral-v1"), "mistral-v1").content
+    ids = content.encode("the fox")
+    first, later = content.stream(), content.stream(begun=True)
+    assert "".join(map(first.push, ids)) == "the fox"
+    assert "".join(map(later.push, ids)) == " the fox"
+
+
+@pytest.mark.parametrize("style", [name for name, style in templates.styles().items() if style.template])
+@settings(max_examples=25, deadline=None)
+@given(text=st.text(max_size=12))
+def test_texts_of_tokens_join_to_the_text(style: str, text: str) -> None:
+    content = derive(templates.tokenizer(style), style).content
+    try:
+        ids = content.encode(text)
+    except RequestError:
+        return
+    if "<unk>" not in templates.tokenizer(style).convert_ids_to_tokens(ids):
+        assert b"".join(map(content.token_bytes, ids)) == text.encode()
+
+
+def test_a_decoder_that_joins_by_rules_of_its_own_is_left_to_the_library() -> None:
+    from tokenizers import decoders
+
+    core = pieces.tokenizer("gemma").backend_tokenizer
+    core.decoder = decoders.WordPiece()
+    assert token_bytes(json.loads(core.to_str()), core.get_vocab()) is None
