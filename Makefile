@@ -16,11 +16,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo test quick test-doors test-plain test-slow clients llama load lint docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real test quick test-doors test-plain test-slow clients llama load lint docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
+
+real: .venv/.tools                ## bring SmolLM2-135M-Instruct into the cache (93 MB are downloaded), so that --model smollm2 loads in seconds
+	$(BIN)/python -m tools.real
 
 # Tests that need more than Python. They and the slow ones are left out where no -m is given: see pyproject.toml.
 DOORS := browser or server or clients or cluster

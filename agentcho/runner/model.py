@@ -39,6 +39,7 @@ from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
 from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dtype_of
 from agentcho.runner.digests import tokenizer_digest, weights_digest
 from agentcho.runner.gguf_file import WHOLE, GgufFile, alone, check_taken, is_gguf, named_files, read, take_factors
+from agentcho.runner.known import KNOWN, place_of
 from agentcho.runner.lighter import lighten
 from agentcho.runner.lora import TRAINING, Adapters
 from agentcho.runner.prepack import packed
@@ -94,7 +95,7 @@ def find(model: str | Path) -> Source:
     name = str(model)
     if name.startswith(PREFIX):
         return _shape(name)
-    path = str(_understudy()) if name == UNDERSTUDY else name
+    path = str(_understudy()) if name == UNDERSTUDY else place_of(name)
     if served(name):
         raise ModelNotFound(name, "a model behind an API is not loaded; RunConfig and `agentcho run` take one")
     if len(path) > LONGEST:
@@ -109,6 +110,9 @@ def find(model: str | Path) -> Source:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         layers = getattr(_text(config), "num_hidden_layers", 1)
     except Unreadable as error:
+        known = KNOWN.get(name)
+        if known is not None and path == known.hub:
+            raise ModelNotFound(name, f"it is neither here nor to be had from the hub; {known.advice}") from error
         raise refusal(name, path, error) from error
     if layers < 1:
         raise ModelBroken(name, Path(path, "config.json"), f"it says that there are {layers} layers")
@@ -116,7 +120,9 @@ def find(model: str | Path) -> Source:
 
 
 def _of_gguf(name: str, file: GgufFile) -> Source:
-    """With the config that the library makes of a file's metadata."""
+    """With the config that the library makes of a file's metadata. One without a chat template is refused at once."""
+    if not file.keys.get("tokenizer.chat_template"):
+        raise UnsupportedModel.unframed(name, "its GGUF file has no chat template")
     try:
         with alone(file) as place:
             config = AutoConfig.from_pretrained(**place, trust_remote_code=False)

