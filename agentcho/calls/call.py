@@ -386,6 +386,9 @@ class ContentPort(Protocol):
     def spells(self, ids: Sequence[int], text: str) -> bool:
         """Whether `ids` are the ones that `text` encodes to."""
 
+    def token_bytes(self, id: int, begins: bool = False) -> bytes:
+        """The bytes that a token adds to a text, which it `begins` or not."""
+
 
 class FramingPort(Protocol):
     """The fixed ids around a message's content."""

@@ -155,12 +155,13 @@ class ContentTokenizer:
             return _LibraryStream(self._whole)
         return TextStream(self._bytes, bool(self._lead) and not begun)
 
-    def token_bytes(self, id: int) -> bytes:
-        """The bytes that a token adds to a text, from the vocabulary; of a whole text they are its UTF-8, but for the
-        blank that SentencePiece puts before the first word."""
+    def token_bytes(self, id: int, begins: bool = False) -> bytes:
+        """The bytes that a token adds to a text, from the vocabulary. `begins`: it is the first of the text, so that a
+        blank of the tokenizer's own is not part of it."""
         if self._bytes is None:
             return self._whole.decode([id], skip_special_tokens=False).encode()
-        return self._bytes[id] if id < len(self._bytes) else b""
+        found = self._bytes[id] if id < len(self._bytes) else b""
+        return found.removeprefix(b" ") if begins and self._lead else found
 
 
 class TextStream:

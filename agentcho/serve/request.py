@@ -124,13 +124,18 @@ class Caller(NamedTuple):
 
 
 class Likely(NamedTuple):
-    """A token that was said: its id, its text, the natural logarithm of its probability, and the same of the likeliest
-    `others`, without others of their own."""
+    """A token that was said: its id, its bytes, the natural logarithm of its probability, and the same of the likeliest
+    `others`, without others of their own. The bytes of all tokens, joined, are the text's UTF-8."""
 
     token: int
-    text: str
+    raw: bytes
     logprob: float
     others: tuple[Likely, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Its text; U+FFFD stands for a part of a character."""
+        return self.raw.decode(errors="replace")
 
 
 class Delta(NamedTuple):

@@ -24,7 +24,7 @@ USAGE = Usage(prompt=20, completion=3, exact=8, reused=5)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CHAT_TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 RESPONSES_TOOL = {"type": "function", "name": "weather", "parameters": SCHEMA}
-LIKELY = Likely(7, "hé", -0.25, (Likely(7, "hé", -0.25), Likely(9, "ho", float("-inf"))))
+LIKELY = Likely(7, "hé".encode(), -0.25, (Likely(7, "hé".encode(), -0.25), Likely(9, b"ho", float("-inf"))))
 Read = tuple[Target, ChatRequest, Shape]
 
 

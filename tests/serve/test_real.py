@@ -13,7 +13,7 @@ import pytest
 
 from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
 from agentcho.audit.audit import audit_run
-from agentcho.engine.template import LONG
+from agentcho.engine.content import LONG
 from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted, Tool, Tools
 from agentcho.serve.sharing.served import ServedModel, Serving
 from tests.engine.families import Family
@@ -70,7 +70,7 @@ def test_how_likely_each_token_was_comes_with_the_text_that_it_is_of(caller: Cal
             assert [likely.token for likely in answer.likely] == list(answer.tokens)
             told = [likely for delta in heard for likely in delta.likely]
             assert told == list(answer.likely)[: len(told)]
-            assert "".join(likely.text for likely in answer.likely).startswith(answer.text)
+            assert b"".join(likely.raw for likely in answer.likely).startswith(answer.text.encode())
             for likely in answer.likely:
                 assert len(likely.others) == 3
                 assert likely.logprob == max(other.logprob for other in likely.others) <= 0, "the likeliest was taken"

@@ -81,4 +81,4 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
 
 def _alone(likely: Likely) -> dict[str, Any]:
     value = max(likely.logprob, LEAST) if likely.logprob == likely.logprob else LEAST
-    return {"token": likely.text, "logprob": value, "bytes": list(likely.text.encode(errors="replace"))}
+    return {"token": likely.text, "logprob": value, "bytes": list(likely.raw)}

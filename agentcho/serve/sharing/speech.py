@@ -59,11 +59,11 @@ class Speech:
         return Answer(self.id, text, ended, tokens, calls, before, tuple(self._likely))
 
     def _likelihood(self, likely: tuple[tuple[int, float], ...]) -> Likely:
-        said, *others = (Likely(token, self._text(token), logprob) for token, logprob in likely)
+        said, *others = (Likely(token, self._bytes(token), logprob) for token, logprob in likely)
         return said._replace(others=tuple(others))
 
-    def _text(self, token: int) -> str:
-        return self._frames.framing.content.decode([token])
+    def _bytes(self, token: int) -> bytes:
+        return self._frames.framing.content.token_bytes(token, begins=not self._likely)
 
 
 async def all_said(saying: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
