@@ -27,10 +27,11 @@ class Wait(NamedTuple):
 
 def wait_of(work: Coroutine[Any, Any, Any]) -> Wait:
     """Of a coroutine that is suspended."""
-    frames = list(_frames(work))
+    suspended = list(_suspended(work))
+    frames = [frame for _, frame in suspended]
     inner = max((place for place, frame in enumerate(frames) if outside(frame)), default=-1)
     names = (_name(frame.f_locals.get("self")) for frame in frames[: inner + 1])
-    on = frames[inner + 1].f_code.co_qualname if inner + 1 < len(frames) else "the event loop"
+    on = suspended[inner + 1][0] if inner + 1 < len(suspended) else "the event loop"
     at = line_of(frames[inner]) if inner >= 0 else None
     return Wait(tuple(dict.fromkeys(name for name in names if isinstance(name, str))), at, on)
 
@@ -43,12 +44,13 @@ def _name(who: object) -> object:
         return None
 
 
-def _frames(awaited: Any) -> Iterator[FrameType]:
-    """From a coroutine to what it awaits, and on."""
+def _suspended(awaited: Any) -> Iterator[tuple[str, FrameType]]:
+    """From a coroutine to what it awaits, and on: the name of each, as its function has it (a wrapper's is that of what
+    it wraps), and its frame."""
     while awaited is not None:
         for kind in ("cr", "gi", "ag"):
             if (frame := getattr(awaited, f"{kind}_frame", None)) is not None:
-                yield frame
+                yield awaited.__qualname__, frame
                 break
         links = (getattr(awaited, link, None) for link in ("cr_await", "gi_yieldfrom", "ag_await"))
         awaited = next((link for link in links if link is not None), None)
