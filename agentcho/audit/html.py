@@ -135,7 +135,7 @@ def _shares(interval: Interval) -> str:
 
 def _way(finding: Finding) -> list[tuple[str, str]]:
     """The path of a finding from the secret to its reader, as (kind of step, name)."""
-    steps = [("secret" if number == 0 else "carrier", id) for number, id in enumerate(reversed(finding.path))]
+    steps = [("secret" if id in finding.secrets else "carrier", id) for id in reversed(finding.path)]
     return [*steps, *([("reader", finding.reader)] if finding.reader else [])]
 
 

@@ -27,6 +27,22 @@ class Times(int):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """What a rule says of each message on the path of a finding, as templates of `str.format` with the message's `id` and
+    the fields of `Rule.sentence`.
+
+    Args:
+        first: Of the message at the beginning, mostly what was kept private.
+        step: Of each message after it.
+        end: Of the last message and whoever the finding is about.
+    """
+
+    first: str = "{id} is what {owner} kept private"
+    step: str = "{id} attended to it"
+    end: str = "{reader} attends to {id}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
     """One rule.
 
@@ -48,6 +64,7 @@ class Rule:
         learner: Who can learn the owner's secret, as a headline of leaks says it.
         doubt: The reason why an audit with such a finding is inconclusive where no error stands. Empty: it is none.
         beside: What a headline adds that says CLEAN, where such a finding stands. Empty: nothing.
+        way: What is said of the messages on a finding's path.
         ledger: The list of a report that has each case; a terminal shows the list's counts in place of the findings.
     """
 
@@ -64,6 +81,7 @@ class Rule:
     learner: str = "{reader}"
     doubt: str = ""
     beside: str = ""
+    way: Way = Way()
     ledger: Ledger | None = None
 
 
@@ -137,6 +155,7 @@ _ALL = (
         of_run="when a game ends, or an agent has to, follows from all that was said, private words too: {detail}",
         advice="Decide by what every hearer may read, or release the words first.",
         in_code=True,
+        way=Way(step="{id} was asked for when the code had looked at it", end="{carrier} says {id}"),
     ),
     Rule(
         code="AC007",
@@ -147,6 +166,7 @@ _ALL = (
         sentence="{carrier} spoke before others after reading private messages of {owner}: {times:release}{detail}",
         advice="Nothing, if it was meant: what an author says is the author's act. The ledger lists each release.",
         ledger="releases",
+        way=Way(step="{id} was said over it", end="{carrier} says {id} before others"),
     ),
     Rule(
         code="AC008",
@@ -159,6 +179,7 @@ _ALL = (
         ),
         advice="Nothing, if it was meant; mode=baseline encodes every message over all that stand before it.",
         ledger="blockages",
+        way=Way(first="{id} was not encoded over all that stands before it", end="{reader} attends to {id}"),
     ),
     Rule(
         code="AC009",
@@ -213,6 +234,7 @@ _ALL = (
         in_code=True,
         headline="LEAKS",
         learner="who learns of calls of {reader}",
+        way=Way(step="{id} calls {reader} with what was made from it", end="{carrier} calls {reader} by {id}"),
     ),
     Rule(
         code="AC013",
@@ -233,6 +255,11 @@ _ALL = (
         ),
         in_code=True,
         headline="UNTRUSTED",
+        way=Way(
+            first="{id} is words that nobody vouches for",
+            step="{id} calls {reader} with what was made from it",
+            end="{carrier} calls {reader} by {id}",
+        ),
     ),
     Rule(
         code="AC014",
@@ -260,6 +287,7 @@ _ALL = (
         advice=(
             "Give each agent, or all that may know the same, a connection and a process of the server of their own."
         ),
+        way=Way(step="{id} tells the server what was made from it", end="{reader} calls the same server"),
     ),
     Rule(
         code="AC016",
@@ -272,6 +300,11 @@ _ALL = (
         ),
         sentence="{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times:time}",
         advice="Nothing, if it was meant: somebody vouches for that call.",
+        way=Way(
+            first="{id} is words that nobody vouches for",
+            step="{id} calls {reader} with what was made from it",
+            end="{carrier} calls {reader} by {id}",
+        ),
     ),
     Rule(
         code="AC017",
@@ -298,6 +331,7 @@ _ALL = (
             "Play the run again; a transcript that was edited, cut or written by another version can prove nothing."
         ),
         doubt="of {times:message} it cannot be told how much they tell",
+        way=Way(first="it cannot be told how much {id} tells", end="{carrier} says {id}"),
     ),
     Rule(
         code="AC019",
@@ -318,6 +352,7 @@ _ALL = (
             "by a round (game.together), or by awaiting one message before the next is asked for."
         ),
         beside="the order of messages can tell how long private ones were",
+        way=Way(step="{id} comes after it", end="{reader} sees where {id} stands among others"),
     ),
     Rule(
         code="AC020",

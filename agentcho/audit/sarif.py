@@ -83,7 +83,7 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
         "ruleIndex": list(RULES).index(finding.rule),
         "level": finding.level,
         "message": {"text": legal(finding.message)},
-        "locations": [_location(finding.place, root) | _logical(report, finding.reader, "agent")],
+        "locations": [_location(finding.place, root) | _logical(report, finding.reader, _about(finding))],
         "partialFingerprints": {FINGERPRINT: finding.fingerprint},
         "properties": finding.model_dump(mode="json", include=SHOWN) | {"readings": finding.edges},
     }
@@ -101,14 +101,24 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
 def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[Json]:
     """The path from the secret to its reader: each message that passed it on, and last the line of code that read
     it."""
-    places = _places(report, finding)
+    places, way = _places(report, finding), RULES[finding.rule].way
+    names = {
+        "reader": finding.reader or "an agent",
+        "owner": finding.owner or "others",
+        "carrier": finding.carrier or "an agent",
+    }
     for number, id in enumerate(reversed(finding.path)):
-        said = f"{id} is what {finding.owner or 'others'} kept private" if number == 0 else f"{id} attended to it"
+        said = (way.step if number else way.first).format(id=id, **names)
         location = _location(places.get(id), root) | _logical(report, id, "message")
         yield {"location": location | {"message": {"text": said}}, "importance": "important" if number else "essential"}
-    text = f"{finding.reader or finding.carrier or 'an agent'} attends to {finding.path[0]}"
-    location = _location(finding.place, root) | _logical(report, finding.reader, "agent")
+    text = way.end.format(id=finding.path[0], **names)
+    location = _location(finding.place, root) | _logical(report, finding.reader, _about(finding))
     yield {"location": location | {"message": {"text": text}}, "importance": "essential"}
+
+
+def _about(finding: Finding) -> str:
+    """What kind of thing the `reader` of a finding names."""
+    return "tool" if RULES[finding.rule].subject == "tool" else "agent"
 
 
 def _places(report: AuditReport, finding: Finding) -> dict[str, Place]:

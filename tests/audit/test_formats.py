@@ -114,6 +114,26 @@ def test_what_is_accepted_is_green_in_both(rule: Rule, tmp_path: Path) -> None:
     assert (accepted.exit_code("note"), failures, errors) == ((3, 0, 1) if rule.doubt else (0, 0, 0))
 
 
+ACTS = {"AC006", "AC007", "AC012", "AC013", "AC015", "AC016", "AC018", "AC019"}
+"""Rules with a path of messages which need not have attended to each other."""
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_sarif_says_of_a_path_what_the_rule_is_about(rule: Rule) -> None:
+    reader, owner = WHO[rule.subject]
+    shown = Shown(0, (0,), ("alice.2",), ("alice.3", "alice.2"), sample.HERE)
+    found = gathered(sample.SCENARIO, {Who(rule.code, reader, owner, "carol"): [shown]})
+    [result] = json.loads(sarif(sample.clean(findings=tuple(found))))["runs"][0]["results"]
+    [flow] = result["codeFlows"][0]["threadFlows"]
+    first, step, end = (each["location"]["message"]["text"] for each in flow["locations"])
+    assert "alice.2" in first
+    assert "alice.3" in step
+    assert rule.code not in ACTS or "attend" not in end
+    assert rule.code not in ACTS - {"AC018"} or "attend" not in step
+    [about] = result["locations"][0]["logicalLocations"]
+    assert about["kind"] == ("tool" if rule.subject == "tool" else "agent")
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
 def test_a_record_says_what_reports_need(rule: Rule) -> None:
     report = broken(rule)
