@@ -135,9 +135,11 @@ def acts(scenario: str, games: Mapping[int, Sequence[Entry]]) -> list[Finding]:
         for entry in entries:
             place = line_of(entry.act.where)
             file = PurePath(place.file).name if place else ""
-            for owner in sorted({authors.get(id, SCENARIO) for id in entry.act.tainted_by}):
+            # a message that was cancelled before its first word is on no line: its id has its author
+            owners = {id: authors.get(id) or id.rpartition(".")[0] or SCENARIO for id in entry.act.tainted_by}
+            for owner in sorted(set(owners.values())):
                 who = Who("AC006", None, owner, entry.message.author or SCENARIO, file)
-                secrets = tuple(id for id in entry.act.tainted_by if authors.get(id, SCENARIO) == owner)
+                secrets = tuple(id for id in entry.act.tainted_by if owners[id] == owner)
                 shown = Shown(game, (game,), secrets, (entry.message.id, *secrets[:1]), place)
                 evidence.setdefault(who, []).append(shown)
     return list(gathered(scenario, evidence))

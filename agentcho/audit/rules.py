@@ -28,8 +28,8 @@ class Times(int):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Way:
-    """What a rule says of each message on the path of a finding, as templates of `str.format` with the message's `id` and
-    the fields of `Rule.sentence`.
+    """What a rule says of each message on the path of a finding, as templates of `str.format`. Their fields are the
+    message's `id` and those of `Rule.sentence`.
 
     Args:
         first: Of the message at the beginning, mostly what was kept private.

@@ -4,8 +4,8 @@ Every public name of the classes that such code gets hold of is in this table, a
 with the messages that a read of it counts as a look at (`taints`), or as public, with the reason. What the code does
 before a wider audience after such a look is finding AC006 of an audit.
 
-Not in the table, and not followed: clocks, what a tool's function is called with, values that one task hands to another
-through objects of its own. Does not know: how a read is noticed (`taint`).
+Not in the table, and not followed: clocks, what a tool's function is called with, whether a task has ended, values that
+one task hands to another through objects of its own. Does not know: how a read is noticed (`taint`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Taint = Literal["itself", "listed", "probed", "race", "all", "readable"]
+Taint = Literal["itself", "listed", "probed", "race", "all", "readable", "unfinished"]
 MEANING: dict[Taint, str] = {
     "itself": "that message",
     "listed": "the messages that were listed on the way",
     "probed": "that message, or all of its author where it is not there; none where a verb had returned that id",
     "race": "all messages of the race",
     "all": "all messages of the game",
+    "unfinished": "what the agent was at",
     "readable": "all that the agent may read, and what the error names; after a limit of the whole game all messages",
 }
 
@@ -30,7 +31,7 @@ class Sight:
     """Some names of one class, or one error.
 
     Args:
-        of: The class.
+        of: The class; "Cancelled" stands for the cancellation of a task, whatever it is called.
         names: Its names; "raised" stands for an error that leaves a verb, with its class, text and attributes.
         taints: What the code has looked at once it has read one. None: nothing, it is public.
         why: What the read tells, or why it tells nothing.
@@ -111,6 +112,12 @@ SIGHTS = (
         "all",
         "there is no message of an id that a view names, which counts its author's messages",
         "AudienceError",
+    ),
+    Sight(
+        of="Cancelled",
+        names=("raised",),
+        taints="unfinished",
+        why="a verb was cancelled, as by a deadline of the code's own: so its message takes longer",
     ),
     # -- what is public ------------------------------------------------------------------------------------
     Sight(

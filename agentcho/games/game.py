@@ -307,9 +307,13 @@ class Game:
 
     @contextmanager
     def _noted(self, author: str | None) -> Iterator[None]:
-        """Around a verb of an agent: that it fails tells the code of what is behind that."""
+        """Around a verb of an agent: that it fails, or is cancelled, tells the code of what is behind that."""
         try:
             yield
+        except anyio.get_cancelled_exc_class():
+            if author is not None:
+                self._messages.cancelled(author)
+            raise
         except Exception as error:
             self._messages.failed(author, error)
             raise

@@ -99,6 +99,11 @@ class Messages:
         )
         self.taint.failed(error, behind)
 
+    def cancelled(self, author: str) -> None:
+        """A verb of an agent was cancelled: the playing code knows that what the agent was at takes longer."""
+        drafts = (draft for draft in self.drafts.values() if draft.message is None)
+        self.taint.notice(draft.metadata for draft in drafts if draft.metadata.author == author)
+
     def raced(self) -> None:
         """The playing code asks whether the order of messages depends on how long they took."""
         self.taint.notice(self._ended())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_every_public_name_is_private_or_public_by_the_table(cls: type) -> None:
 def test_every_error_is_in_the_table_once() -> None:
     there = {name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, AgentchoError)}
     rows = [sight.of for sight in SIGHTS if sight.names == ("raised",)]
-    assert sorted(rows) == sorted(there)
+    assert sorted(rows) == sorted({*there, "Cancelled"})
 
 
 def test_no_name_has_two_rows_and_every_row_says_why() -> None:
@@ -237,9 +237,41 @@ async def wrong_arguments(game: Game, alice: Agent, bob: Agent) -> None:
         await alice.think(max_tokens=0)
 
 
-@pytest.mark.parametrize("script", [in_view, open_to_all, by_its_id, wrong_arguments])
+async def before_a_deadline(game: Game, alice: Agent, bob: Agent) -> None:
+    with anyio.move_on_after(60):
+        await alice.think(max_tokens=4)
+
+
+async def cancelled_in_the_open(game: Game, alice: Agent, bob: Agent) -> None:
+    await cancelled(alice.say("everyone", max_tokens=200))
+
+
+@pytest.mark.parametrize(
+    "script", [before_a_deadline, cancelled_in_the_open, in_view, open_to_all, by_its_id, wrong_arguments]
+)
 def test_what_the_table_calls_public_is_not_noticed(script: Script) -> None:
     assert tainted(script) == set()
+
+
+async def cancelled(move: Coroutine[Any, Any, Any]) -> None:
+    """Begin a move, and cancel it."""
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+
+            async def late() -> None:
+                await anyio.lowlevel.checkpoint()
+                scope.cancel()
+
+            group.start_soon(late)
+            await move
+    assert scope.cancelled_caught
+
+
+def test_who_cancels_a_message_has_looked_at_how_long_it_takes() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        await cancelled(alice.think(max_tokens=200))
+
+    assert tainted(script) == {"alice.2"}
 
 
 # -- limits and other errors -----------------------------------------------------------------------------------

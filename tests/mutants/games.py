@@ -596,6 +596,14 @@ PLAYED = (
         (f"{SIGHTS}::test_who_hears_of_a_limit_has_looked_at_all_that_it_counts",),
     ),
     Mutant(
+        "a deadline of the code's own tells nothing",
+        "a scenario could tell everyone whether a private message was longer than a deadline allows",
+        "agentcho/games/game.py",
+        "                self._messages.cancelled(author)\n",
+        "                pass\n",
+        (f"{SIGHTS}::test_who_cancels_a_message_has_looked_at_how_long_it_takes",),
+    ),
+    Mutant(
         "an id that is guessed tells nothing",
         "code could count what an agent said in private by the ids that there are",
         "agentcho/games/messages.py",

@@ -82,6 +82,8 @@ def _merged(sights: Iterable[Sight]) -> list[Sight]:
 
 def _named(sight: Sight) -> str:
     """What is read, as a cell of a table."""
+    if sight.of == "Cancelled":
+        return "that a verb is cancelled"
     if sight.names == ("raised",):
         return f"an error that a verb raises: `{sight.of.replace(', ', '`, `')}`"
     return ", ".join(f"`{sight.of}.{name}`" for name in sight.names)
