@@ -18,10 +18,16 @@ from .environment import run_script
 from .served import Server
 
 pytestmark = pytest.mark.clients
-ENVIRONMENTS = {"langgraph": "talks", "smolagents": "talks", "llamaindex": "talks", "crewai": "crewai"}
+ENVIRONMENTS = {
+    "langgraph": "talks",
+    "smolagents": "talks",
+    "llamaindex": "talks",
+    "crewai": "crewai",
+    "agent_framework": "frameworks",
+}
 CHECKS = ("talk", "tools", "stream", "schema")
 TURNS = 9
-LEAST = {"langgraph": 0.8, "llamaindex": 0.8, "smolagents": 0.7, "crewai": 0.7}
+LEAST = {"langgraph": 0.8, "llamaindex": 0.8, "smolagents": 0.7, "crewai": 0.7, "agent_framework": 0.8}
 """Of the tokens of a talk's prompts so large a share was there already. smolagents merges neighbours of one role, and
 CrewAI quotes answers in its prompts: without a look into messages it is 0.60 and 0.11."""
 
@@ -52,6 +58,7 @@ def test_an_agent_with_tools_takes_its_turns(server: Server, framework: str) -> 
     tools = found(server, framework)["tools"]
     assert tools["turns"] == 2
     assert tools.get("called", "price") == "price"
+    assert tools.get("answered", True)
 
 
 def test_an_answer_comes_in_pieces(server: Server, framework: str) -> None:

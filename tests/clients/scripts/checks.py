@@ -11,7 +11,7 @@ import json
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 PROMPT = "What is 3 x 4?"
@@ -83,7 +83,16 @@ Check = Callable[[Target], Any]
 def reused(target: Target, talk: Callable[[], Any]) -> dict[str, Any]:
     """What a talk returned, with the share of its prompts' tokens that were there already."""
     before = target.tokens()
-    said = talk()
+    return _with_share(target, before, talk())
+
+
+async def reused_async(target: Target, talk: Awaitable[Any]) -> dict[str, Any]:
+    """As `reused`, of a talk that is awaited."""
+    before = target.tokens()
+    return _with_share(target, before, await talk)
+
+
+def _with_share(target: Target, before: dict[str, int], said: Any) -> dict[str, Any]:
     took = {kind: count - before[kind] for kind, count in target.tokens().items()}
     return {"said": said, "reused": (took["exact"] + took["reused"]) / took["prompt"]}
 

@@ -55,7 +55,8 @@ def talk(target: Target) -> dict[str, Any]:
 
 
 def tools(target: Target) -> dict[str, Any]:
-    agent = trader(model(target, "tools", most=96), tools=[price])
+    """With penalties, as presets of users have them."""
+    agent = trader(model(target, "tools", most=96, frequency_penalty=0.5, presence_penalty=0.5), tools=[price])
     crew = Crew(agents=[agent], tasks=[work(agent, f"What is the price of the {item}?") for item in ("boat", "oar")])
     return {"turns": len(crew.kickoff().tasks_output)}
 
