@@ -226,7 +226,11 @@ FIRST, SECOND = "tables/0/rows/0", "tables/0/rows/2/scores/all right"
         ("tables/0/rows/1/scores/all right/paper", 0.5, "scores.all right.paper: 0.5, and the paper prints none"),
         (f"{FIRST}/games", 200, "tables.0.rows.0.games: 200, and 3 were asked for"),
         (f"{FIRST}/without", 9, "tables.0.rows.0.without: 9 of 3 games"),
-        (f"{FIRST}/label", "mine", "tables.0.rows: are not those of this table"),
+        (
+            f"{FIRST}/label",
+            "mine",
+            "tables.0.rows: are not those of Table 1: they lack 'baseline, serial', and have 'mine'",
+        ),
         (f"{FIRST}/options", {"layout": "parallel"}, "is another row than this table's 'baseline, serial'"),
         (f"{FIRST}/left_out", "no", "tables.0.rows.0: is left out and has scores"),
         (f"{SECOND}/difference/p", 0.001, "difference.p: is not that of McNemar's exact test"),
@@ -246,6 +250,16 @@ def test_each_fault_of_a_file_is_named_with_its_place(
     ran = agentcho("paper", "--check", "p.json")
     assert ran.code == 1
     assert told in ran.err
+
+
+def test_of_other_rows_the_figures_are_checked_all_the_same(
+    agentcho: Command, here: Path, whole: dict[str, Any]
+) -> None:
+    changed(whole, f"{FIRST}/label", "mine")
+    (here / "p.json").write_text(changed(whole, f"{FIRST}/scores/all right/mean/span/high", 0.999))
+    told = agentcho("paper", "--check", "p.json").err
+    assert f"is of agentcho {whole['machine']['agentcho']} at commit {whole['machine']['commit'][:10]}" in told
+    assert "is not the exact interval of" in told
 
 
 def test_a_figure_that_was_changed_is_noticed_by_the_digest(

@@ -161,6 +161,37 @@ def test_what_was_not_measured_is_said_with_the_command_that_measures_it() -> No
     assert "`agentcho paper -n 200 --table 1` measures it: choreographed, serial; first right; last right" in note
 
 
+@pytest.mark.parametrize("name", [table.name for table in TABLES])
+def test_every_interval_that_the_paper_prints_is_shown_measured_or_not(name: str) -> None:
+    """Of a file that lacks all but the baselines."""
+    (planned,) = (table for table in TABLES if table.name == name)
+    empty = TableFound(name=name, title=planned.title, scores=planned.scores, binary=planned.shares, rows=(), notes=())
+    cells = {
+        cell for grid in grids(committed().model_copy(update={"tables": (empty,)})) for row in grid.rows for cell in row
+    }
+    say = "{:+.1%}".format if planned.scores[0] in planned.shares else "{:+.3f}".format
+    for figures in planned.figures.values():
+        for scores in figures.values():
+            for own in scores.values():
+                if own.low is not None and own.high is not None:
+                    assert any(
+                        cell.endswith(f" ({say(own.low)} to {say(own.high)})".replace("-0.0%", "-0.02%"))
+                        for cell in cells
+                    )
+
+
+def test_workflows_that_the_paper_has_timed_stand_in_the_table_of_times_measured_or_not() -> None:
+    (times,) = (grid for grid in grids(committed()) if grid.title.startswith("Table 5"))
+    told = {(row[0], row[5], row[8]) for row in times.rows if row[1] == "choreographed:audit"}
+    assert {
+        ("debate", "2 (1.94-2.07)", "1.036 (1.028-1.045)"),
+        ("tree-of-thoughts", "3.5 (3.26-3.82)", "1.031 (1.026-1.036)"),
+        ("parallel-debate", "6.2 (5.6-6.8)", "1.027 (1.023-1.032)"),
+    } <= told
+    of_times = [each for each in effects(aligned(committed())) if each.table == "Table 5"]
+    assert len(of_times) == 6
+
+
 def test_p_values_of_rows_that_are_still_there_are_corrected_over_these() -> None:
     for table in aligned(committed()).tables:
         for name in table.scores:

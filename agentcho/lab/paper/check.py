@@ -13,9 +13,10 @@ from math import isclose
 
 from pydantic import ValidationError
 
+from agentcho.audit.wording import listed
 from agentcho.lab.compare.comparison import Difference, Mean, Preference
 from agentcho.lab.paper.found import PaperFound, RowFound, Score, TableFound, Timed, digest_of
-from agentcho.lab.paper.tables import TABLES
+from agentcho.lab.paper.tables import TABLES, Row, Table
 from agentcho.lab.stats import Spread, clopper_pearson, holm, mcnemar
 
 Faults = Iterator[str]
@@ -78,22 +79,47 @@ def _twice(place: str, names: Sequence[str]) -> Faults:
 
 def _table(place: str, table: TableFound, found: PaperFound) -> Faults:
     known = next((each for each in TABLES if each.name == table.name), None)
-    if known is None or tuple(row.label for row in known.rows) != tuple(row.label for row in table.rows):
-        yield f"{place}.rows: are not those of this table; a file of another version is checked by that version"
-        return
-    for number, (row, planned) in enumerate(zip(table.rows, known.rows, strict=True)):
+    labels, planned = [row.label for row in table.rows], [] if known is None else list(known.rows)
+    if known is None or labels != [row.label for row in planned]:
+        yield f"{place}.rows: {_other_rows(table, labels, [row.label for row in planned], found)}"
+        known, planned = None, []
+    for number, row in enumerate(table.rows):
         where = f"{place}.rows.{number}"
-        shape = planned.scenario, dict(planned.options), planned.mode, planned.adapter, planned.against
-        if (row.scenario, row.options, row.mode, row.adapter, row.against) != shape:
-            yield f"{where}: is another row than this table's {row.label!r}"
-        for name, score in row.scores.items():
-            figure = known.paper(row.label, name)
-            if score.paper is not None and (figure is None or score.paper != figure.value):
-                wanted = "prints none" if figure is None else f"prints {figure.value:g}"
-                yield f"{where}.scores.{name}.paper: {score.paper:g}, and the paper {wanted}"
+        if known is not None:
+            yield from _as_planned(where, row, known, planned[number])
         yield from _row(where, row, table, found)
     for name in table.scores:
         yield from _corrected(place, name, table)
+
+
+def _other_rows(table: TableFound, labels: Sequence[str], planned: Sequence[str], found: PaperFound) -> str:
+    """What to do about a table whose rows are others than those of this version."""
+    lacks = [label for label in planned if label not in labels]
+    more = [label for label in labels if label not in planned]
+    told = [f"lack {_quoted(lacks)}"] if lacks else []
+    told += [f"have {_quoted(more)}, which this version does not play"] if more else []
+    commit, version = (found.machine.get(key, "?") for key in ("commit", "agentcho"))
+    return (
+        f"are not those of Table {table.name}: they {', and '.join(told) or 'stand in another order'}. The file is of "
+        f"agentcho {version} at commit {commit[:10]}: check these rows with that, or play the table of today with "
+        f"`agentcho paper --table {table.name}`"
+    )
+
+
+def _quoted(labels: Sequence[str]) -> str:
+    return listed([repr(label) for label in labels])
+
+
+def _as_planned(where: str, row: RowFound, known: Table, planned: Row) -> Faults:
+    """Whether a row is what this version plays under its name, beside the paper's figures."""
+    shape = planned.scenario, dict(planned.options), planned.mode, planned.adapter, planned.against
+    if (row.scenario, row.options, row.mode, row.adapter, row.against) != shape:
+        yield f"{where}: is another row than this table's {row.label!r}"
+    for name, score in row.scores.items():
+        figure = known.paper(row.label, name)
+        if score.paper is not None and (figure is None or score.paper != figure.value):
+            wanted = "prints none" if figure is None else f"prints {figure.value:g}"
+            yield f"{where}.scores.{name}.paper: {score.paper:g}, and the paper {wanted}"
 
 
 def _row(place: str, row: RowFound, table: TableFound, found: PaperFound) -> Faults:

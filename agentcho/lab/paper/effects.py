@@ -144,6 +144,10 @@ def _of_times(found: TimesFound) -> Iterator[Effect]:
     for row in own if found.name == "5" else ():
         if row.subject in TIMES:
             yield from _sooner(called, row)
+    timed = {row.subject for row in own}
+    for subject in (each for each in TIMES if each not in timed) if found.name == "5" and own else ():
+        for score, (value, _, _) in (("first token", TIMES[subject].first), ("end to end", TIMES[subject].end)):
+            yield Effect(called, f"{subject}, {AUDIT}", score, value, None, "not measured")
 
 
 def _sooner(called: str, row: Timed) -> Iterator[Effect]:

@@ -12,7 +12,7 @@ from agentcho.lab.bench.arms import AUDIT
 from agentcho.lab.compare.comparison import Difference, Preference
 from agentcho.lab.paper.aligned import NOT_MEASURED, aligned
 from agentcho.lab.paper.effects import RULE, Effect, counted, effects
-from agentcho.lab.paper.figures import GAIN, TIMES, WINS
+from agentcho.lab.paper.figures import GAIN, TIMES, WINS, Figures
 from agentcho.lab.paper.found import HeldOut, LoadedFound, PaperFound, RowFound, TableFound, TimesFound
 from agentcho.lab.paper.tables import MATH_TOP_P, NAMES, Table, table_named
 
@@ -139,7 +139,8 @@ def _table(table: TableFound, found: PaperFound) -> Iterator[Grid]:
     yield Grid(table.title, tuple(heads), rows, notes)
     tested = tuple(each for name in table.scores for row in table.rows for each in _tested(planned, table, row, name))
     if tested:
-        heads_: tuple[str, ...] = ("", "score", "less", "difference, 95 %", "paper, 95 %", "p", "Holm p")
+        of_paper = (f"{head}, 95 %" for head in _models(planned))
+        heads_: tuple[str, ...] = ("", "score", "less", "difference, 95 %", *of_paper, "p", "Holm p")
         yield Grid(f"{called}, game by game", heads_, tested, (), words=3)
     back = tuple(_brought_back(table))
     if back:
@@ -160,8 +161,7 @@ def _row(planned: Table, table: TableFound, row: RowFound, told: list[str]) -> t
     for name in table.scores:
         score, say = row.scores.get(name), _sayer(table, name)
         if score is None:
-            lacking = row.left_out == NOT_MEASURED or (row.left_out is None and bool(row.scores))
-            cells.append(NOT_MEASURED if lacking else "")
+            cells.append(NOT_MEASURED if _lacking(row, name) else "")
         else:
             cells.append(f"{say(score.mean.value)} ({score.mean.span.shown(say)})" if score.mean.games else "no game")
         if name in told:
@@ -191,24 +191,39 @@ def _said(share: bool, sign: str, value: float) -> str:
 
 
 def _tested(planned: Table, table: TableFound, row: RowFound, name: str) -> Iterator[tuple[str, ...]]:
+    """The difference of a row from the one that it is held against, beside the paper's. What was not measured stands
+    there where the paper has it."""
     score = row.scores.get(name)
     found: Difference | None = None if score is None else score.difference
+    say = _sayer(table, name, "+")
+    paper = [_paper_change(figures, row, name, say) for figures in planned.figures.values()]
     if found is not None and found.games:
-        say = _sayer(table, name, "+")
         told = f"{say(found.value)} ({found.span.shown(say)})"
-        paper = _paper_change(planned, row, name, say)
-        yield (row.label, name, row.against or "", told, paper, _p(found.p), _p(found.holm))
+        yield (row.label, name, row.against or "", told, *paper, _p(found.p), _p(found.holm))
+    elif _lacking(row, name) and set(paper) != {UNKNOWN}:
+        yield (row.label, name, row.against or "", NOT_MEASURED, *paper, "", "")
 
 
-def _paper_change(planned: Table, row: RowFound, name: str, say: Callable[[float], str]) -> str:
+def _lacking(row: RowFound, name: str) -> bool:
+    """Whether a score is one that a file of another version does not have."""
+    return name not in row.scores and (row.left_out == NOT_MEASURED or (row.left_out is None and bool(row.scores)))
+
+
+def _paper_change(figures: Figures, row: RowFound, name: str, say: Callable[[float], str]) -> str:
     """The paper's difference of a row from its baseline, with the interval where it prints one."""
-    before, own = planned.paper(row.against or "", name), planned.paper(row.label, name)
+    before, own = (figures.get(label, {}).get(name) for label in (row.against or "", row.label))
     if before is None or own is None:
         return UNKNOWN
     change = say(own.value - before.value)
     if own.low is None or own.high is None:
         return change
-    return f"{change} ({say(own.low)} to {say(own.high)})"
+    return f"{change} ({_end(say, own.low)} to {_end(say, own.high)})"
+
+
+def _end(say: Callable[[float], str], value: float) -> str:
+    """The end of an interval; one that only rounds to 0 keeps what tells it from 0."""
+    told = say(value)
+    return f"{100 * value:+.2f}%" if value and float(told.rstrip("%")) == 0 else told
 
 
 def _brought_back(table: TableFound) -> Iterator[tuple[str, ...]]:
@@ -305,8 +320,16 @@ def _times(found: TimesFound) -> Grid:
                 f"{row.waiting.middle:.0%}",
             )
         )
+    if printed and rows:
+        there = {row.subject for row in found.rows}
+        rows += [_not_timed(subject, *paper) for subject, paper in TIMES.items() if subject not in there]
     left = () if found.left_out is None else (found.left_out,)
     return Grid(found.title, tuple(heads), tuple(rows), (*_notes(found), *left), words=2)
+
+
+def _not_timed(subject: str, first: tuple[float, float, float], end: tuple[float, float, float]) -> tuple[str, ...]:
+    """The row of a workflow that the paper has timed, and the file has not."""
+    return (subject, AUDIT, "", NOT_MEASURED, "", _ratio(*first), NOT_MEASURED, "", _ratio(*end), "")
 
 
 def _notes(found: TimesFound) -> Iterator[str]:
