@@ -427,8 +427,8 @@ ENDINGS = (
         "stream nothing of half a character",
         "the text has a mark for it, which whoever listens would never hear",
         "agentcho/engine/generation.py",
-        "            self._text = whole\n",
-        "            pass\n",
+        "        self._text += self._stream.end()  # a character that stayed incomplete comes out as U+FFFD\n",
+        "",
         (f"{STEPS}::test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end",),
     ),
 )
@@ -571,9 +571,9 @@ CALLING = (
     Mutant(
         "words within a template's text become its tokens",
         "the description of a function, or its result, would open messages of its own",
-        "agentcho/engine/template.py",
-        'self._added.finditer(piece if place % 2 == 0 else "")',
-        "self._added.finditer(piece)",
+        "agentcho/engine/content.py",
+        'self._structural.finditer(piece if place % 2 == 0 else "")',
+        "self._structural.finditer(piece)",
         (f"{TOOLS}::test_no_word_of_a_function_a_call_or_a_result_forges_framing",),
     ),
     Mutant(
