@@ -27,6 +27,10 @@ KvDtype = Literal["int8"]
 """In which numbers keys and values can be kept, other than those of the model."""
 EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
 FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
+THREADS = (
+    "Compute threads of models on a CPU.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
+    "all by timing]"
+)
 WAY = (
     "How what is reused is read: rotate (keys turned to where it stands now), in-place (no key turned), or "
     "ape[:TEMPERATURE,SCALE] (in place, and what was encoded side by side weighed so)."
@@ -95,7 +99,10 @@ API = "openai:"
 SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
 SERVED |= {"requests_per_minute", "tokens_per_minute", "timeout", "price_in", "price_cached", "price_out"}
 """Options of a model behind an API."""
-LOADED = ("device", "device_map", "dtype", "weights", "kv_dtype", "adapter", "merge", "disk_tokens", "keep_cache")
+LOADED = (
+    *("device", "device_map", "dtype", "threads", "weights", "kv_dtype"),
+    *("adapter", "merge", "disk_tokens", "keep_cache"),
+)
 """Options of a model that is loaded here."""
 WEIGHED = ("adapter", "weights", "kv_dtype")
 """Options that say something of weights."""
@@ -194,7 +201,7 @@ OWN = ("model", "device", "dtype", "weights", "kv_dtype", "adapter", "base_url",
 
 KEYS = ("key_env", "key_file")
 """Options that may change: where the key of an endpoint is decides nothing of what is said."""
-FREE = (*KEYS, "disk_tokens", "keep_cache", "prefill_budget")
+FREE = (*KEYS, "threads", "disk_tokens", "keep_cache", "prefill_budget")
 """Options that a run may go on with otherwise."""
 DEFAULT_MODEL = "default"
 """What a run's own model is called where agents are given one."""
@@ -220,11 +227,12 @@ class RunConfig(BaseModel):
     `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
     `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
     who may see what is private; `device`, `device_map`, `dtype`, `weights` and `kv_dtype` are as in `Engine.load`;
-    `in_place` reads encodings at the positions where they were made; `tasks` are as in `task_set`; `temperature`,
-    `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts under enforce
-    and deny; `models` are those that agents may speak through beside the run's own, by name, and `own_model` has of
-    that what no other option says: see `of_own`; `people` are the agents that people play. Raises pydantic's
-    `ValidationError` for values out of their bounds, or that contradict each other.
+    `threads` is the number of each model that is loaded, None: chosen as there, in the deterministic profile by size
+    alone. `in_place` reads encodings at the positions where they were made; `tasks` are as in `task_set`;
+    `temperature`, `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts
+    under enforce and deny; `models` are those that agents may speak through beside the run's own, by name, and
+    `own_model` has of that what no other option says: see `of_own`; `people` are the agents that people play. Raises
+    pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -252,6 +260,7 @@ class RunConfig(BaseModel):
     )
     device_map: str | None = Field(default=None, description="auto: layers over all GPUs, for --device.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
+    threads: int | None = Field(default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N"})
     weights: Bits | None = Field(default=None, description=FEW_BITS)
     kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS)
     mode: Mode = Field(default="choreographed", description="Which encodings a call reads.")
@@ -382,6 +391,11 @@ class RunConfig(BaseModel):
         """The run's own model."""
         said = {name: getattr(self, name) for name in OWN}
         return ModelConfig(**said) if self.own_model is None else self.own_model.model_copy(update=said)
+
+    @property
+    def threading(self) -> int | Literal["auto", "size"]:
+        """How each model that is loaded chooses its number of threads; see `Engine.load`."""
+        return self.threads or ("size" if self.deterministic else "auto")
 
     @classmethod
     def of_own(cls, model: ModelConfig) -> dict[str, Any]:

@@ -123,5 +123,6 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
         "plain_markers": "refuse",
         "share": 1,
         "tell": unheard,
+        "threads": "auto",
     }
     assert asked == [(("some/model", "auto", "bfloat16", None), options)]

@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -55,9 +55,11 @@ class Hold(NamedTuple):
 
 
 class Owner:
-    """Knows who may call the engines on one network. Its methods may be called from any thread."""
+    """Knows who may call the engines on one network. Its methods may be called from any thread. `around` makes a
+    context in which every call runs."""
 
     def __init__(self) -> None:
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         self._lock = threading.Lock()
         self._hold: Hold | None = None
         self._inside: int | None = None
@@ -89,9 +91,10 @@ class Owner:
         is in a call."""
         left = self._enter(who, what)
         try:
-            if left is not None:
-                left.clear()
-            yield
+            with self.around():
+                if left is not None:
+                    left.clear()
+                yield
         finally:
             with self._lock:
                 self._depth -= 1

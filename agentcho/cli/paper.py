@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from agentcho.lab.paper.tables import Name
 
 FULL, FEW = 200, 20
-SAID = ("model", "device", "device_map", "dtype", "weights", "kv_dtype", "seed", "temperature", "max_tokens")
+SAID = (
+    *("model", "device", "device_map", "dtype", "threads", "weights", "kv_dtype"),
+    *("seed", "temperature", "max_tokens"),
+)
 """Options of a run that a result depends on."""
 SHIPPED = ("understudy", "fake")
 """Models that speak about the generators' tasks alone."""

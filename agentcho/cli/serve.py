@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentcho.serve.web.keys import Keys
 
 NEEDED = "to serve models"
-OF_RUNS = ("model", "device", "dtype", "weights", "kv_dtype", "leakage", "plain_markers")
+OF_RUNS = ("model", "device", "dtype", "threads", "weights", "kv_dtype", "leakage", "plain_markers")
 """Options of a server that are those of each of its runs."""
 FILES = 4
 """So many are open for each record that is written."""
@@ -88,7 +88,7 @@ def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
     for name, adapter in {"": None, **config.adapters}.items():
         how = run if adapter is None else run.model_copy(update={"adapter": str(adapter)})
         called = f"{config.served_name}+{name}" if name else config.served_name
-        engine = runtime.load_engine(how, tell)
+        engine = runtime.load_engine(how.model_copy(update={"deterministic": config.deterministic}), tell)
         found.append(ServedModel(called, engine, how, serving_of(config, keys, engine)))
     return found
 

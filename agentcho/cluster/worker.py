@@ -40,7 +40,10 @@ from agentcho.tasks import TaskSet
 
 LINGER = 0.1
 """Seconds in which further games may end before those that are over are handed on."""
-NETWORK = ("model", "device", "device_map", "dtype", "weights", "kv_dtype", "merge", "disk_tokens", "keep_cache")
+NETWORK = (
+    *("model", "device", "device_map", "dtype", "threading", "weights", "kv_dtype", "merge"),
+    *("disk_tokens", "keep_cache"),
+)
 """Options with which a network is loaded; another adapter goes onto the same one."""
 
 

@@ -89,7 +89,20 @@ def fingerprints(loaded: Loaded) -> tuple[dict[str, str], dict[str, dict[str, st
     for name, (engine, _) in there.items():
         home = first.setdefault(id(engine), name)
         found[name] = dict(models[name].fingerprint) | ({ON: home} if id(engine) in mixed and home != name else {})
+        found[name] |= _threads(engine)
     return found.pop(DEFAULT_MODEL), found
+
+
+def _threads(engine: object) -> dict[str, str]:
+    """On how many threads an engine computes, for a record; nothing of one that computes nothing here."""
+    threads = getattr(engine, "threads", None)
+    return {} if threads is None else {"threads": str(threads[0])}
+
+
+def threads_of(engine: object) -> str:
+    """On how many threads an engine computes and why, in words that follow others; "": on none here."""
+    threads = getattr(engine, "threads", None)
+    return "" if threads is None else f", {threads[0]} thread{'' if threads[0] == 1 else 's'} ({threads[1]})"
 
 
 def speculate(config: RunConfig, loaded: Loaded, recorded: Mapping[str, Costs] = MappingProxyType({})) -> CostsByModel:
@@ -135,9 +148,10 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
             first.setdefault(on[source], name)
     loading = {name: source for source, name in first.items()}
     room = Room(share, int(config.disk_tokens * share), config.keep_cache)
-    loaded = dict(zip(first, _load(loading, markers, tell, room), strict=True))
+    loaded = dict(zip(first, _load(loading, config, markers, tell, room), strict=True))
     for source, name in first.items():
-        ENGINE.info("loaded %s (%s)%s", name, source.model.model, _kept(loaded[source]))
+        engine = loaded[source]
+        ENGINE.info("loaded %s (%s)%s%s", name, source.model.model, _kept(engine), threads_of(engine))
     for source, base in on.items():
         with of_model(names[source]):
             made[source] = _through(loaded[base], source, base)
@@ -210,13 +224,15 @@ def _made(source: Source, name: str) -> EnginePort:
     return FakeEngine()
 
 
-def _load(wanted: Mapping[str, Source], markers: Markers, tell: Tell, room: Room) -> list[EnginePort]:
+def _load(
+    wanted: Mapping[str, Source], config: RunConfig, markers: Markers, tell: Tell, room: Room
+) -> list[EnginePort]:
     """The engines of models with weights, each by a name that errors tell."""
     if not wanted:
         return []
     from agentcho.runner.engine import Engine
 
-    weights = {name: _weights(source) for name, source in wanted.items()}
+    weights = {name: _weights(source)._replace(threads=config.threading) for name, source in wanted.items()}
     return [*Engine.load_all(weights, markers, tell, *room)]
 
 

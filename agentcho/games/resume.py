@@ -68,6 +68,13 @@ def _keyless(value: Any) -> Any:
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:
     """`ResumeMismatch` where a run was played on other models, or on one that was loaded otherwise."""
     found = engine_differences(run.info.engine, fingerprint) + others_differences(run.info.engines, others)
+    if run.info.config.deterministic:
+        found += _threads_differences(run.info.engine, fingerprint)
+        found += [
+            told
+            for name in sorted(run.info.engines.keys() & others.keys())
+            for told in _threads_differences(run.info.engines[name], others[name], f"the model {name}'s")
+        ]
     if found:
         raise mismatch(run.info.id, found)
 
@@ -89,6 +96,12 @@ def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose:
     ]
 
 
+def _threads_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
+    """That an engine computes on another number of threads than then, in words. Earlier versions did not record it."""
+    then, number = before.get("threads"), now.get("threads")
+    return [] if then in (None, number) else [f"{whose} threads ({then}, not {number})"]
+
+
 def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
     """A run is to go on that was played otherwise."""
     ask = "; --changed accept goes on with the source as it is" if any("source" in each for each in changed) else ""
@@ -100,7 +113,9 @@ def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
 
 def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
     """The options to load models with: what was chosen then is taken again."""
-    chosen = {"dtype": _dtype(config.dtype, run.info.engine)}
+    chosen: dict[str, Any] = {"dtype": _dtype(config.dtype, run.info.engine)}
+    if config.deterministic and config.threads is None and (then := run.info.engine.get("threads", "")).isdecimal():
+        chosen["threads"] = int(then)
     models = {
         name: model.model_copy(update={"dtype": _dtype(model.dtype, run.info.engines.get(name, {}))})
         for name, model in config.models.items()

@@ -28,7 +28,15 @@ from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
 from agentcho.games.human import People, with_people
-from agentcho.games.loading import Loaded, as_engines, fingerprints, load_together, remote, speculate
+from agentcho.games.loading import (
+    Loaded,
+    as_engines,
+    fingerprints,
+    load_together,
+    remote,
+    speculate,
+    threads_of,
+)
 from agentcho.games.recording import RecordingSink
 from agentcho.games.resume import (
     Changed,
@@ -345,7 +353,7 @@ def load_engine(config: RunConfig, tell: Tell = unheard, share: float = 1) -> En
     except Exception as error:
         ENGINE.error("%s was not loaded: %s", config.model, type(error).__name__)
         raise
-    ENGINE.info("loaded %s, %.1f s", config.model, perf_counter() - began)
+    ENGINE.info("loaded %s, %.1f s%s", config.model, perf_counter() - began, threads_of(engine))
     return engine
 
 
@@ -372,4 +380,5 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         plain_markers=required_markers(config.policy, config.plain_markers),
         share=share,
         tell=tell,
+        threads=config.threading,
     )

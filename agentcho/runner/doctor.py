@@ -47,14 +47,17 @@ def doctor(
     tell: Tell = unheard,
     weights: str | None = None,
     kv_dtype: str | None = None,
+    threads: int | None = None,
 ) -> DoctorReport:
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
-    few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype}
+    few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype, "threads": threads or "auto"}
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell, **few)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     if stored := engine.fingerprint.get("stored"):
         rows.append(Row("file", None, *stored.split(", ", 1)))
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
+    if engine.store.devices[0].type == "cpu":
+        rows.append(Row("threads", None, str(engine.threads[0]), engine.threads[1]))
     rows.append(Row("decode steps", None, *_steps(engine)))
     rows.append(Row("exact", None, *_together(engine)))
     if lighter := lightened(engine.network):

@@ -41,6 +41,7 @@ from agentcho.runner.paged import obstacle
 from agentcho.runner.pages import PagePool, token_bytes
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
+from agentcho.runner.threads import Wish
 
 
 class Engine(EngineCore):
@@ -98,6 +99,7 @@ class Engine(EngineCore):
         kv_dtype: str | None = None,
         plain_markers: Markers = "accept",
         tell: Tell = unheard,
+        threads: Wish = "auto",
     ) -> Engine:
         """Load a model, and prove on its weights that encodings can be shared. Safetensors or GGUF, no remote code.
 
@@ -113,10 +115,14 @@ class Engine(EngineCore):
         - `keep_cache`: a folder in which encodings of what everyone may read stay for later engines of the same model.
         - `plain_markers` "refuse" takes no model whose chat template has but plain text between messages. `tell` hears
           of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
+        - `threads`: compute threads of each forward on a CPU. "auto": what `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
+          `torch.set_num_threads` says, else one for a small network, else one or all, whichever a few forwards are
+          faster on, which is looked at again when steps become much slower. "size": by the size alone, and no other
+          later. Bits depend on it. Between calls of the engine, torch's own number is what it was.
 
         Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `ConfigError`, `CannotWrite`.
         """
-        wanted = Weights(model, Place(device, dtype, device_map, weights, kv_dtype), _found(adapter), merge)
+        wanted = Weights(model, Place(device, dtype, device_map, weights, kv_dtype), _found(adapter), merge, threads)
         sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share, keep_cache)
         parts = partial(load, wanted, sizes, plain_markers, tell)
         # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
@@ -186,6 +192,11 @@ class Engine(EngineCore):
         is proved when it is first asked for, or needed (see `invariance`)."""
         with self.owner.acting(None, "sizes"):
             return self._runner.sizes
+
+    @property
+    def threads(self) -> tuple[int, str]:
+        """How many compute threads its forwards take, and why so many."""
+        return self._model.threads.count, self._model.threads.why
 
     @property
     def adapters(self) -> Adapters:

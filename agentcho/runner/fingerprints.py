@@ -6,8 +6,6 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from agentcho.records.environment import versions
 from agentcho.runner.device import Place, capability, hardware
 from agentcho.runner.model import Model, Source
@@ -59,7 +57,7 @@ def kept_files(folder: Path, model: Model, context: int) -> KeptFiles:
         "origin": model.origin,
         "context": str(context),
         "packed": str(model.prepacked),
-        "threads": str(torch.get_num_threads()),
+        "threads": str(model.threads.count),
         "processor": f"{platform.machine()} {capability()} {_processor()}",
         "devices": str([f"{device} {hardware(device)}" for device in model.devices]),
     }

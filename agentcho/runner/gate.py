@@ -55,6 +55,13 @@ def can_share(proofs: Sequence[LayerProof]) -> bool:
     return all(proof.plain and proof.shape.device is not None and proof.shape.device.type == "cpu" for proof in proofs)
 
 
+def plain_attention(queries: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
+    """Causal attention of one sequence to itself, without windows: `[1, tokens, heads, dim]`."""
+    at = torch.arange(keys.shape[2], device=keys.device)
+    mask = causal(at, at, len(at), Locality())
+    return attend(queries, keys, values, mask, scoring).transpose(1, 2).contiguous()
+
+
 class _Recorder:
     """Answers the attention of one plain sequence without windows, and keeps the keys of each layer."""
 
@@ -71,9 +78,7 @@ class _Recorder:
         self.keys[layer], self.localities[layer] = keys[0], locality
         self.plain[layer] = is_plain(locality, scoring) and keys.shape[3] == values.shape[3]
         self.shapes[layer] = LayerShape(keys.shape[1], keys.shape[3], values.shape[3], keys.device)
-        at = torch.arange(keys.shape[2], device=keys.device)
-        mask = causal(at, at, len(at), Locality())
-        return attend(queries, keys, values, mask, scoring).transpose(1, 2).contiguous()
+        return plain_attention(queries, keys, values, scoring)
 
 
 def check_config(source: Source, context: int | None) -> None:

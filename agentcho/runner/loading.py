@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+import torch
+from torch import Tensor
+
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
@@ -14,15 +17,17 @@ from agentcho.engine.template import Framing, derive
 from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
+from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.device import Place, dtype_of
 from agentcho.runner.fingerprints import check_kept
-from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config
+from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config, plain_attention
 from agentcho.runner.lighter import check_bits
 from agentcho.runner.model import Model, Source, find, read_tokenizer
 from agentcho.runner.octets import check_kv_dtype
 from agentcho.runner.pages import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.prepack import pack
 from agentcho.runner.quantised import check_quantised
+from agentcho.runner.threads import Wish, check_threads
 
 
 class Parts(NamedTuple):
@@ -66,12 +71,13 @@ class Sizes(NamedTuple):
 
 class Weights(NamedTuple):
     """Which weights are loaded, and to which device: a model's name or folder, and an adapter, which every forward goes
-    through; `merge`: it is added to the weights instead."""
+    through; `merge`: it is added to the weights instead. `threads`: on how many threads a CPU computes them."""
 
     model: str | Path
     place: Place
     adapter: Adapter | None = None
     merge: bool = False
+    threads: Wish = "auto"
 
 
 def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard) -> Parts:
@@ -85,7 +91,33 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
     loaded.prepacked = pack(loaded.network, tell=tell) > 0 or loaded.bits is not None
-    return proved(loaded, sizes, tell)
+    if loaded.device.type == "cpu":
+        _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)
+    with loaded.threads.using():
+        return proved(loaded, sizes, tell)
+
+
+def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
+    """Choose the model's number of threads; never by timing where encodings are kept, whose bits depend on it."""
+    token = torch.zeros(1, 1, dtype=torch.long)
+    weights = sum(weight.nbytes for weight in model.network.parameters())
+    model.threads.settle(
+        "size" if keeps and wish == "auto" else wish,
+        weights,
+        lambda: model.forward(token, token, token[0], _Alone()),
+    )
+    if model.threads.number is not None:
+        model.owner.around = model.threads.using
+
+
+class _Alone:
+    """Answers the attention of tokens that attend to each other alone, and keeps nothing."""
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`."""
+        return plain_attention(queries, keys, values, scoring)
 
 
 def load_all(
@@ -120,6 +152,7 @@ def checked(weights: Weights, markers: Markers, context: int | None = None) -> S
         raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
     check_bits(weights.place.bits, weights.merge)
     check_kv_dtype(weights.place.kv)
+    check_threads(weights.threads)
     source = find(weights.model)
     check_config(source, context)
     check_quantised(source.name, source.config, source.renamed, weights.place.bits, weights.merge)

@@ -44,6 +44,7 @@ from agentcho.runner.lighter import lighten
 from agentcho.runner.lora import TRAINING, Adapters
 from agentcho.runner.prepack import packed
 from agentcho.runner.shapes import PREFIX, SHAPES
+from agentcho.runner.threads import Threads
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
@@ -181,7 +182,7 @@ class Model:
 
     def __init__(self, source: Source, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
-        self.adapters, self.owner = Adapters(network), Owner()
+        self.adapters, self.owner, self.threads = Adapters(network), Owner(), Threads()
         self.adapter: str | None = None
         self.merged = self.prepacked = False
         self._weights: str | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, WEIGHED, Bits, KvDtype, Markers
+from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, THREADS, WEIGHED, Bits, KvDtype, Markers
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.models import Target, read
 from agentcho.serve.request import Sharing
@@ -86,6 +86,7 @@ class ServeConfig(BaseModel):
     )
     device: str = Field(default="auto", description="auto, cpu, cuda.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
+    threads: int | None = Field(default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N"})
     weights: Bits | None = Field(default=None, description=FEW_BITS)
     kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS)
     adapters: dict[str, Path] = Field(default_factory=dict)

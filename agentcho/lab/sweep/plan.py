@@ -20,7 +20,7 @@ from agentcho.lab.sweep.grid import Cell
 from agentcho.tasks import TaskSet
 
 NETWORK = (
-    *("model", "device", "device_map", "dtype", "weights", "kv_dtype", "disk_tokens", "keep_cache"),
+    *("model", "device", "device_map", "dtype", "threads", "weights", "kv_dtype", "disk_tokens", "keep_cache"),
     *("base_url", "server"),
 )
 """Options of a run with which a network is loaded; another adapter goes onto the same one."""
@@ -99,7 +99,8 @@ def network(config: RunConfig) -> object:
     """What is loaded for a cell; cells with equal ones are played on what is loaded once."""
     if config.models or config.own.served or config.merge:
         models = {name: model.model_copy(update=dict.fromkeys(KEYS)) for name, model in config.models.items()}
-        return config.own, config.merge, config.device_map, config.disk_tokens, config.keep_cache, tuple(models.items())
+        own = config.own, config.merge, config.device_map, config.threads, config.disk_tokens, config.keep_cache
+        return *own, tuple(models.items())
     return tuple(getattr(config, name) for name in NETWORK)
 
 
