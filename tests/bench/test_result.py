@@ -365,6 +365,21 @@ def test_a_stall_is_beside_the_steps_right_around_it() -> None:
     assert [each.reached.middle for each in targets] == pytest.approx([3.0, 1.2])
 
 
+@pytest.mark.parametrize(
+    ("kls", "told"),
+    [((0.009, 0.009), "as good"), ((0.009, 0.05), "changed"), ((0.05, 0.009), "changed"), ((None, None), "as good")],
+)
+def test_the_page_takes_the_worse_of_a_comparison_and_of_what_results_found_themselves(
+    kls: tuple[float | None, ...], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "compare-debate.json").write_bytes((ROOT / "docs/results/compare-debate.json").read_bytes())
+    for number, kl in enumerate(kls):
+        words: dict[str, list[float]] = {} if kl is None else {"kl": [kl], "agree": [1.0]}
+        values = {("debate", arm): whole(1.0) | words for arm in (AUDIT, ENFORCE)} | {("debate", BASELINE): whole(2.0)}
+        (tmp_path / f"bench-{number}.json").write_text(result(values, repeats=1).model_dump_json())
+    assert f"| debate | 1.00 | 1.00 | 2.00 | 2.00 | {told} |" in summary(tmp_path)
+
+
 def test_of_two_results_the_page_shows_the_lesser_gain_and_all_of_stock(tmp_path: Path) -> None:
     """One in which the workflow gains twofold and stock ends later, and one in which neither is so."""
     for name, ours, stock in (("bench-a", 2.0, 6.0), ("bench-b", 4.0, 3.0)):

@@ -91,14 +91,14 @@ def _words(result: Result, elsewhere: Judged, subjects: Iterable[str], arm: str)
     their workflow, which has scores too. What either of them finds changed is changed."""
     plain = arm.replace(guessing(""), "")  # a guess changes no word
     return worst(
-        _both(result.words(subject, arm), elsewhere.get((subject.removesuffix(UNNAMED), plain), "unknown"))
+        combined(result.words(subject, arm), elsewhere.get((subject.removesuffix(UNNAMED), plain), "unknown"))
         for subject in subjects
     )
 
 
-def _both(own: Words, known: Words) -> Words:
-    """That of two judgements of the same words; one that is unknown says nothing."""
-    told = {own, known} - {"unknown"}
+def combined(*judgements: Words) -> Words:
+    """That of several judgements of the same words; one that is unknown says nothing."""
+    told = {*judgements} - {"unknown"}
     return worst(told) if told else "unknown"
 
 

@@ -20,9 +20,10 @@ from agentcho.lab.bench.result import Kind, Result, read_result
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
+from agentcho.lab.yardstick import Words
 from tools.bench import PROGRAM, cost, society
 from tools.bench.tables import TALK, beside, shown, talk_row
-from tools.bench.targets import Judged, with_targets
+from tools.bench.targets import Judged, combined, with_targets
 from tools.pages.costs import TABLE, first_screen, gains, least, sentence, slower, timed, wrapped
 from tools.pages.marks import put
 from tools.pages.render import arguments, render, rewrite
@@ -115,16 +116,15 @@ def summary(results: Path) -> str:
 
 
 def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
-    """What becomes of a workflow's words in both ways: by its comparison, where words mean something, or else by a
-    result that has judged them itself."""
+    """What becomes of a workflow's words in both ways: by its comparison, which has scores too, and by each result that
+    has judged them itself. What one of them finds changed is changed."""
     said = {"same": "as good", "changed": "changed", "unknown": "not judged"}
 
     def of(arm: str) -> str:
         own = [
             result.words(subject, arm) for result in flows for subject in result.chosen(arm) if family(subject) == name
         ]
-        worst = next((words for words in ("changed", "same") if words in own), "unknown")
-        return said[elsewhere.get((name, arm), worst)]
+        return said[combined(*own, elsewhere.get((name, arm), "unknown"))]
 
     audit, enforce = of(AUDIT), of(ENFORCE)
     return audit if audit == enforce else f"`audit` {audit}, `enforce` {enforce}"
@@ -193,7 +193,12 @@ def _read(results: Path) -> dict[str, Result]:
 def known(results: Path) -> Judged:
     """What comparisons on the understudy say of the words of each way of reading, by workflow and arm."""
     found = [Comparison.model_validate_json(file.read_bytes()) for file in sorted(results.glob("compare-*.json"))]
-    return {(each.request.scenario, name): each.words(name) for each in found for name in each.names[1:]}
+    known: dict[tuple[str, str], Words] = {}
+    for each in found:
+        for name in each.names[1:]:
+            key = each.request.scenario, name
+            known[key] = combined(each.words(name), known.get(key, "unknown"))
+    return known
 
 
 def _today(result: Result, elsewhere: Judged) -> Result:
