@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
+from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, Said, StepResult, Turn, WholePrompt
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.texts import ENDPOINT, TextPort
@@ -71,6 +71,10 @@ class TextFraming:
     def closing(self, role: str) -> tuple[int, ...]:
         """Nothing."""
         return ()
+
+    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+        """None: the server writes it."""
+        return None
 
 
 class TextEngine:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
+from agentcho.calls.call import Said, WholePrompt
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.errors import RequestError
 from agentcho.message import framed_as
@@ -123,3 +124,7 @@ class FakeFraming:
     def closing(self, role: str) -> tuple[int, ...]:
         """Ids after it."""
         return (END,) if framed_as(role)[2] else ()
+
+    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+        """None: every message has a frame of its own."""
+        return None

@@ -167,6 +167,8 @@ class Prefill:
     - `role` is "system", "user", "assistant" or "tool", or a piece of one that is encoded in pieces (see
       `message.Part`); `name` is framed where the chat template can.
     - `tokens`, where given, are the token ids of the content, and win over `text`.
+    - `framed`, where given, are all token ids of the message, those of its framing among them, as `FramingPort.prompt`
+      returns them. They win over `role`, `name`, `text` and `tokens`, and may hold control tokens.
     - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
       gathered.
     - `adapter` is the digest of one that the engine has beside its own weights (None: through these alone). Parents are
@@ -189,6 +191,7 @@ class Prefill:
     extends: EncodingId | None = None
     adapter: str | None = None
     ape: Ape | None = None
+    framed: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +210,8 @@ class Decode:
     - `forms`: what is sampled is written in one of these ways. They go with no `choices` and no `json_schema`.
     - `corpora`: what its tokens may be guessed from, so that several are checked in one forward, beside what it says
       itself. None: nothing is guessed. What is said is the same.
+    - `opening`, where given, are the ids before the header, in place of the assistant's framing: those of a prompt's
+      `WholePrompt`.
     - `cut`: a choice or JSON may be cut where its tokens do not suffice for any; else that is a `RequestError`.
     - `peek`: it is sampled to see how a message would begin, which is then sampled anew. Engines do not ask; scripts of
       tests give it no line of its own.
@@ -231,6 +236,7 @@ class Decode:
     adapter: str | None = None
     ape: Ape | None = None
     cut: bool = False
+    opening: tuple[int, ...] | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -390,6 +396,29 @@ class ContentPort(Protocol):
         """The bytes that a token adds to a text, which it `begins` or not."""
 
 
+class Said(NamedTuple):
+    """A message of a conversation, as its chat template gets it."""
+
+    role: str
+    text: str
+    name: str | None = None
+
+
+class PromptPiece(NamedTuple):
+    """Some of a prompt's ids, in order, and the places in the conversation of the messages that they are of: mostly
+    one."""
+
+    tokens: tuple[int, ...]
+    messages: tuple[int, ...]
+
+
+class WholePrompt(NamedTuple):
+    """A conversation as its chat template writes it, without BOS: ids up to the answer, and those that open it."""
+
+    pieces: tuple[PromptPiece, ...]
+    opening: tuple[int, ...]
+
+
 class FramingPort(Protocol):
     """The fixed ids around a message's content."""
 
@@ -405,6 +434,8 @@ class FramingPort(Protocol):
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
     def closing(self, role: str) -> tuple[int, ...]: ...
+    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+        """A conversation as the chat template writes it as a whole; None: each message has a frame of its own."""
 
 
 class FramePort(Protocol):

@@ -138,8 +138,17 @@ def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefi
         tokens=tokens,
         extends=extends,
         ape=None if call.ape is None else _ape(call.ape),
+        framed=_framing(call.framed, "framed", bounds),
         **shared,
     )
+
+
+def _framing(ids: object, what: str, bounds: Bounds) -> tuple[int, ...] | None:
+    """Ids that a choreographer gives in place of those of a frame; None: it gives none."""
+    found = None if ids is None else numbers(ids, what, bounds.vocabulary)
+    if found == ():
+        raise RequestError(f"{what} is empty; give at least one id, or None")
+    return found
 
 
 def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
@@ -164,7 +173,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     if not all(isinstance(corpus, Corpus) for corpus in corpora or ()):
         raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
     shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
-    shared["cut"] = truth(call.cut, "cut")
+    shared |= {"cut": truth(call.cut, "cut"), "opening": _framing(call.opening, "opening", bounds)}
     return Decode(header, sampling=sampling, ape=None if call.ape is None else _ape(call.ape), **shared)
 
 

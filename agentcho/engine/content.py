@@ -25,6 +25,8 @@ LONG = 1 << 14
 """From so many letters on a text is tokenised as a batch of one, for which the library lets other threads run."""
 BLANK = "\u2581"
 """The letter that stands for a blank in vocabularies of SentencePiece."""
+Placed = tuple[int, int, int]
+"""A token id, and the (start, stop) of its letters in a text."""
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -81,17 +83,22 @@ class ContentTokenizer:
         return self._plain(self._lead + text) if text else []
 
     def _plain(self, text: str) -> list[int]:
-        ids, left = list[int](), [text]
+        return [id for id, _, _ in self._placed(text)]
+
+    def _placed(self, text: str) -> list[Placed]:
+        """The ids of a text as plain characters, each with the (start, stop) of its letters."""
+        placed, left = list[Placed](), [(0, text)]
         while left:
-            part = left.pop()
+            at, part = left.pop()
             encoding = self._tokenised(part)
-            found = encoding.ids
+            found, offsets = encoding.ids, encoding.offsets
             cut = next((place for place, id in enumerate(found) if id in self.special), None)
             if cut is None:
-                ids += found
+                placed += [(id, at + start, at + stop) for id, (start, stop) in zip(found, offsets, strict=True)]
             else:
-                left += reversed(self._parts(part, found[cut], encoding.offsets[cut]))
-        return ids
+                before, behind = self._parts(part, found[cut], offsets[cut])
+                left += [(at + len(before), behind), (at, before)]
+        return placed
 
     def _tokenised(self, text: str) -> Encoding:
         if len(text) < LONG:
@@ -112,16 +119,39 @@ class ContentTokenizer:
     def weave(self, pieces: Sequence[str]) -> list[int]:
         """The ids of a text that is cut into pieces, in turns the template's own and words of users. Added tokens come
         of the template's own alone; what stands between two of them is tokenised as a whole."""
-        ids, words, lead = list[int](), "", self._lead
+        return [id for id, _, _ in self.woven(pieces)]
+
+    def woven(self, pieces: Sequence[str]) -> list[Placed]:
+        """The same, each id with the (start, stop) of its letters in the whole text."""
+        placed, words, lead, begin = list[Placed](), "", self._lead, 0
+
+        def said() -> list[Placed]:
+            cut = len(lead)
+            return [(id, begin + max(0, a - cut), begin + max(0, b - cut)) for id, a, b in self._placed(lead + words)]
+
         for place, piece in enumerate(pieces):
             at = 0
             for found in self._structural.finditer(piece if place % 2 == 0 else ""):
                 words += piece[at : found.start()]
-                ids += self._plain(lead + words) if words else []
-                ids.append(self._ids[found[0]])
+                placed += said() if words else []
+                start = begin + len(words)
+                begin = start + len(found[0])
+                placed.append((self._ids[found[0]], start, begin))
                 words, at, lead = "", found.end(), self._between
             words += piece[at:]
-        return ids + (self._plain(lead + words) if words else [])
+        return placed + (said() if words else [])
+
+    def spells_control(self, text: str) -> bool:
+        """Whether a text has in it what the tokenizer would make a control token, or another token of the template."""
+        return self._structural.search(text) is not None
+
+    def without_control(self, text: str) -> str:
+        """A text as long, in which nothing spells a control token; marks of thoughts, which are none, are left."""
+
+        def letters(found: re.Match[str]) -> str:
+            return found[0] if self._ids[found[0]] not in self.forbidden else "\ue000" * len(found[0])
+
+        return self._structural.sub(letters, text)
 
     def control(self, *pieces: str) -> frozenset[int]:
         """The control tokens in pieces of the template's own text."""

@@ -97,6 +97,11 @@ def encoded(
     return Words("", said, framed.tokens, framed.span, canonical=canonical)
 
 
+def whole(text: str, tokens: Ids) -> Words:
+    """The words of a `Prefill` whose ids were all given, framing included: all of them count as content."""
+    return Words("", text, tokens, (0, len(tokens)), canonical=False)
+
+
 def decoded(call: Decode, framed: Framed, text: str, stopped: Stopped | None, canonical: bool = True) -> Words:
     """The words of a `Decode` that said `text`, which is the content of `framed`."""
     return Words(call.header, text, framed.tokens, framed.span, framed.said, stopped, canonical)
@@ -389,7 +394,8 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
     """
     framed, words, more = NOTHING, None, own
     if isinstance(call, Prefill):
-        words = encoded(rules.template, call.role, call.name, call.text, call.tokens)
+        words = whole(call.text, call.framed) if call.framed is not None else None
+        words = words or encoded(rules.template, call.role, call.name, call.text, call.tokens)
         more = len(words.tokens)
     elif isinstance(call, Decode):
         content = rules.template.content
@@ -397,6 +403,7 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
         for form in call.forms:
             content.check((*form.lead, *form.trail))
         framed = frame(rules.template, "assistant", call.name, content.encode(call.header), forced)
+        framed = framed if call.opening is None else framed._replace(opening=call.opening)
         more = len(framed.tokens) + (call.sampling.max_tokens if call.forced is None else 0)
     context = place(rules, parents, call.offsets, call.new_offset)
     if not isinstance(call, Repair) and call.ape is not None:

@@ -9,12 +9,15 @@ are tokenised behind what stands before them in a conversation, so that pieces j
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentcho.calls.call import Said, WholePrompt
 from agentcho.engine.content import ContentTokenizer, any_of
+from agentcho.engine.conversation import Conversations
 from agentcho.engine.tool_template import Found, found_tools
 from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import RequestError, UnsupportedModel
@@ -49,7 +52,8 @@ class Frame(NamedTuple):
 class Framing:
     """Openings and closings as token ids. `aliases`: the role that a role is framed as. `stops`: the ids that end a
     decode; after each comes the canonical `closing` of the assistant. `bos`: the id that is encoded once, at position
-    0, or None. `tools`: how functions, calls and their results are written."""
+    0, or None. `tools`: how functions, calls and their results are written. `conversations`: how the template writes
+    a conversation as a whole."""
 
     frames: dict[str, Frame]
     aliases: dict[str, str]
@@ -58,6 +62,7 @@ class Framing:
     content: ContentTokenizer
     ids: dict[str, tuple[int, ...]]
     tools: ToolFormat
+    conversations: Conversations
 
     @property
     def plain(self) -> tuple[tuple[str, str], ...]:
@@ -99,6 +104,10 @@ class Framing:
         whole, _, closes = framed_as(role)
         closing = self.ids[self.frame(whole).closing]
         return closing if closes else ()
+
+    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+        """A conversation as the template writes it as a whole; see `Conversations.prompt`."""
+        return self.conversations.prompt(conversation)
 
     def frame(self, role: str) -> Frame:
         """The frame of a role, that of its alias where it has none."""
@@ -170,7 +179,9 @@ def _framed(
     stops = _stops(tokenizer, ids[frames["assistant"].closing], content.special, eos)
     results = found.results if "tool" in frames else ResultPieces()
     tools = ToolFormat(content, found.calls, found.listing, results)
-    return Framing(frames, aliases, bos, stops, content, ids, tools)
+    closings = {role: frames[alias].closing for role, alias in aliases.items()}
+    conversations = Conversations(tokenizer, content, closings, bos, datetime.now())
+    return Framing(frames, aliases, bos, stops, content, ids, tools, conversations)
 
 
 def _usable(found: Found, frames: dict[str, Frame], content: ContentTokenizer) -> Found:

@@ -218,6 +218,8 @@ class Engine(EngineCore):
         """Digests and versions for run records; computed once."""
         if self._fingerprint is None:
             self._fingerprint = self._model.fingerprint() | ({"markers": "plain"} if self.framing.plain else {})
+            if (date := self.framing.conversations.date) is not None:
+                self._fingerprint["prompt_date"] = date
         return self._fingerprint
 
     @owned

@@ -131,12 +131,24 @@ def calling() -> dict[str, Style]:
     }
 
 
+def whole() -> dict[str, Style]:
+    """Styles of templates that frame no message by itself: thoughts, which a prompt opens and which are cut from
+    earlier answers (QwQ, Qwen3.5); a system message in the last turn of the user (Mistral v0.3 and Nemo); a BOS that
+    opens every message (SmolLM2)."""
+    known = styles()
+    return {
+        "thinking": replace(known["chatml"], template="thinking"),
+        "folded": replace(known["inst"], template="folded"),
+        "opener": replace(known["chatml"], template="opener", bos="<|im_start|>", plain=()),
+    }
+
+
 def tokenizer(style: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of about 290 tokens with the style's added tokens and template.
 
     With ``unigram`` one of single characters whose vocabulary has the added tokens as ordinary pieces too.
     """
-    look = (styles() | calling())[style]
+    look = (styles() | calling() | whole())[style]
     core = _pieces(look) if look.unigram else _bytes_and_words()
     core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in look.special])
     core.add_tokens([AddedToken(text, special=False, normalized=False) for text in look.plain])

@@ -16,7 +16,7 @@ from agentcho.flow.resolver import EXACT
 from agentcho.message import Words
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.prefixes import Node, PrefixTree
-from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, prompt_of, room_for, samplings, tokenised
+from agentcho.serve.sharing.prompt import Framed, calls_in, chat_of, forms_of, room_for, samplings, tokenised
 from agentcho.serve.sharing.society import Keeping
 from agentcho.serve.sharing.speech import Speech, all_said
 
@@ -24,13 +24,14 @@ Prompt = Sequence[tuple[Framed, Words]]
 
 
 class Saying(NamedTuple):
-    """How one answer is said: its options, who hears it, when it is served, and whether in the deterministic
-    profile."""
+    """How one answer is said: its options, who hears it, when it is served, whether in the deterministic profile, and
+    the ids that open it (None: those of the assistant's frame)."""
 
     sampling: Sampling
     speech: Speech
     turn: Turn
     exact: bool
+    opening: tuple[int, ...] | None
 
 
 class PlainPrompts:
@@ -52,9 +53,9 @@ class PlainPrompts:
 
     async def answer(self, request: ChatRequest, hear: Hear, turn: Turn, exact: bool = False) -> Answers:
         """Answer a request. `exact`: in the deterministic profile. Cancelled: its rows are freed at the next step."""
-        prompt = await tokenised(request, lambda: self._prompt(request))
+        prompt, opening = await tokenised(request, lambda: chat_of(request, self._frames))
         lengths = sum(len(words.tokens) for _, words in prompt)
-        room = room_for(lengths, None, self._frames, self._keeping.capacity)
+        room = room_for(lengths, None, self._frames, self._keeping.capacity, opening)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most), self._frames)
         speeches = [Speech(n, request, hear, self._frames) for n in range(request.choices)]
         tree = self._trees[exact] = self._trees.pop(exact)
@@ -63,7 +64,7 @@ class PlainPrompts:
         try:
             said = await all_said(
                 [
-                    self._say(tree, path, prompt, request, Saying(sampling, speech, turn, exact))
+                    self._say(tree, path, prompt, request, Saying(sampling, speech, turn, exact, opening))
                     for sampling, speech in zip(options, speeches, strict=True)
                 ]
             )
@@ -74,9 +75,6 @@ class PlainPrompts:
         answers = tuple(answer for answer, _ in said)
         completion = sum(len(answer.tokens) for answer in answers)
         return Answers(answers, Usage(room.prompt, completion, min(reused for _, reused in said), 0))
-
-    def _prompt(self, request: ChatRequest) -> Prompt:
-        return [(framed, framed.words(self._frames)) for framed in prompt_of(request, self._frames)]
 
     def forget(self, tokens: int) -> None:
         """Give up encodings that were not used for long, until so many tokens are held, or all others are in use."""
@@ -93,7 +91,14 @@ class PlainPrompts:
         over = tuple(parent for parent in parents if parent is not None)
         forms = forms_of(request, self._frames)
         decode = Decode(
-            "", over, sampling=how.sampling, salt=tree.salt, logprobs=request.logprobs, forms=forms, cut=True
+            "",
+            over,
+            sampling=how.sampling,
+            salt=tree.salt,
+            logprobs=request.logprobs,
+            forms=forms,
+            cut=True,
+            opening=how.opening,
         )
         fresh = set(made)  # less what another request makes at the same time, and before this one
 
@@ -122,6 +127,8 @@ class PlainPrompts:
             said = Framed("assistant", text, tokens=tokens)
         content = words.tokens[slice(*words.content)]
         quotable = words.canonical if said.tokens is None else said.tokens == content
+        if quotable and said.words(self._frames).tokens != words.tokens:
+            said = said._replace(whole=words.tokens)
         if not quotable or tree.add(path, said, words, id) is not None:
             self._release([id])
 

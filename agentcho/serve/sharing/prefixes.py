@@ -15,7 +15,7 @@ from agentcho.serve.sharing.prompt import Framed
 
 Step = tuple[str, str | None, str, tuple[int, ...] | None]
 """What makes two messages at one place of a prompt the same: role, name, text, and ids where the text does not give
-them."""
+them; of one with a framing of its own its ids alone."""
 
 
 @dataclass(eq=False)
@@ -60,7 +60,13 @@ class PrefixTree:
         for node, (framed, _) in zip(path, prompt, strict=True):
             if node.id is None:
                 call = Prefill(
-                    framed.text, tuple(parents), None, None, framed.role, framed.name, framed.tokens, self.salt
+                    framed.text,
+                    tuple(parents),
+                    role=framed.role,
+                    name=framed.name,
+                    tokens=framed.tokens,
+                    salt=self.salt,
+                    framed=framed.whole,
                 )
                 missing.append((node, call))
             parents.append(missing[-1][1] if node.id is None else node.id)
@@ -138,4 +144,6 @@ class PrefixTree:
 
 
 def _step(framed: Framed) -> Step:
+    if framed.whole is not None:
+        return "", None, "", framed.whole
     return framed.role, framed.name, framed.text, framed.tokens

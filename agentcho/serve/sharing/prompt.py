@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
-from agentcho.calls.call import FramePort, Sampling
+from agentcho.calls.call import FramePort, Said, Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.errors import ContextOverflow
 from agentcho.message import Part, Role, Words
@@ -25,8 +25,9 @@ T = TypeVar("T")
 
 class Framed(NamedTuple):
     """One message of a prompt. `tokens` are the ids of its content where the text alone does not give them (None: it
-    does). `name` is the claimed name of its speaker, `id` the id that it claims to have. `calls` are the calls of
-    functions that it makes, `lead` what it says before them."""
+    does), and `whole` those of the message with its framing, where that is none of the frames (None: it is one). `name`
+    is the claimed name of its speaker, `id` the id that it claims to have. `calls` are the calls of functions that it
+    makes, `lead` what it says before them."""
 
     role: Role | Part
     text: str
@@ -35,9 +36,12 @@ class Framed(NamedTuple):
     tokens: tuple[int, ...] | None = None
     calls: tuple[ToolCall, ...] = ()
     lead: str = ""
+    whole: tuple[int, ...] | None = None
 
     def words(self, frames: FramePort) -> Words:
         """Its words, framing included. `RequestError`: the text cannot be encoded."""
+        if self.whole is not None:
+            return Words("", self.text, self.whole, (0, len(self.whole)), canonical=False)
         return frames.frame(self.role, self.name, self.text, self.tokens)
 
 
@@ -51,6 +55,33 @@ def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[Framed, ...]:
     first = said[0] if said and said[0].role == "system" else Framed("system", "")
     text, tokens = frames.framing.tools.listing(request.tools.tools, first.text)
     return (first._replace(text=text, tokens=tokens), *said[first in said[:1] :])
+
+
+class Chat(NamedTuple):
+    """A prompt: its messages in order, and the ids that open the answer (None: those of the assistant's frame)."""
+
+    messages: tuple[tuple[Framed, Words], ...]
+    opening: tuple[int, ...] | None = None
+
+
+def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
+    """The prompt of a request as the chat template writes it as a whole, in the ids of stock `apply_chat_template`. One
+    with functions, or that the template cannot render, has a frame for each message."""
+    apart = tuple((framed, framed.words(frames)) for framed in prompt_of(request, frames))
+    lists = request.tools is not None and request.tools.choice != "none"
+    if lists or any(quoted.calls or quoted.role == "tool" for quoted in request.messages):
+        return Chat(apart)
+    found = frames.framing.prompt([Said(each.role, each.text, each.name) for each in request.messages])
+    if found is None:
+        return Chat(apart)
+    messages = list[tuple[Framed, Words]]()
+    for tokens, places in found.pieces:
+        framed, words = apart[places[0]]
+        if len(places) > 1 or words.tokens != tokens:
+            framed = Framed("user", "", whole=tokens)
+        messages.append((framed, framed.words(frames)))
+    canonical = found.opening == frames.framing.opening("assistant", None)
+    return Chat(tuple(messages), None if canonical else found.opening)
 
 
 async def tokenised(request: ChatRequest, work: Callable[[], T]) -> T:
@@ -130,11 +161,13 @@ class Room(NamedTuple):
         return min(left, default if asked is None else asked)
 
 
-def room_for(lengths: int, speaker: str | None, frames: FramePort, limit: int) -> Room:
+def room_for(
+    lengths: int, speaker: str | None, frames: FramePort, limit: int, opens: tuple[int, ...] | None = None
+) -> Room:
     """The room behind a prompt of so many tokens. `limit` is the smaller of the model's positions and the store's
-    tokens."""
+    tokens. `opens`: the ids that open the answer (None: those of the assistant's frame)."""
     framing = frames.framing
-    opening, closing = framing.opening("assistant", speaker), framing.closing("assistant")
+    opening, closing = framing.opening("assistant", speaker) if opens is None else opens, framing.closing("assistant")
     return Room(int(frames.bos) + lengths + len(opening), len(closing), min(frames.context, limit))
 
 

@@ -1,0 +1,273 @@
+"""A whole conversation as its chat template writes it, in the ids of stock `apply_chat_template`, cut into messages.
+
+A template does some things once in a conversation: it injects a default prompt or a date, trims contents, cuts thoughts
+from earlier answers, folds the system message into a turn of the user. So the conversation is rendered and tokenised as
+a whole, and its messages are found again in the text. Templates that ask for the date get the one at which the model
+was loaded. One thing differs from stock on purpose: what spells a control token in a content stays text. Does not know:
+frames of single messages, but for where one ends; engines, calls.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentcho.calls.call import PromptPiece, Said, WholePrompt
+from agentcho.engine.content import ContentTokenizer, Placed, template_source
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_MARK = re.compile("Zq([0-9]+)(content|name)qZ")
+THOUGHT = "</think>"
+
+
+class _Gap(NamedTuple):
+    """Where a template puts the content or the name of a message: the message's place in the conversation."""
+
+    message: int
+    named: bool
+
+
+class Conversations:
+    """Renders and tokenises whole conversations. `date` is the date that the template writes, in ISO format (None: it
+    asks for none).
+
+    Args:
+        tokenizer: The model's tokenizer, with a chat template and a fast backend.
+        content: Tokenises what users and models say.
+        closings: What stands behind the content of a message, by role.
+        bos: The id that the engine itself puts before every prompt, or None.
+        now: The time that templates are told.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        content: ContentTokenizer,
+        closings: Mapping[str, str],
+        bos: int | None,
+        now: datetime,
+    ) -> None:
+        self._tokenizer, self._content, self._bos = tokenizer, content, bos
+        dated = "strftime_now" in template_source(tokenizer)
+        self.date = now.date().isoformat() if dated else None
+        self._source: Any = _frozen(str(tokenizer.get_chat_template()), now) if dated else None
+        self._closings = dict(closings)
+        asked = self.render(_marked([Said("user", "")]))
+        if asked is not None and _parts(asked)[0][-1] == closings.get("user"):
+            self._closings["user"] = ""  # an answer has to begin with something
+
+    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+        """The ids of a conversation; see `FramingPort.prompt`.
+
+        Args:
+            conversation: Its messages, in order.
+
+        Returns:
+            Its ids in pieces, whose concatenation with the opening, behind the BOS that the engine puts there, is what
+            stock `apply_chat_template` with `add_generation_prompt` gives. None: the template cannot render it, or its
+            contents spell control tokens and cannot be found again in what the template makes of them.
+
+        Raises:
+            RequestError: A content can only be encoded as a control token.
+        """
+        text, skeleton = self.render(conversation), self.render(_marked(conversation))
+        if text is None or skeleton is None:
+            return None
+        literals, gaps = _parts(skeleton)
+        spans = self._spans(text, conversation, literals, gaps)
+        if spans is not None:
+            placed: list[Placed] | None = self._placed(text, spans)
+            owners: list[tuple[int, ...]] = [(gap.message,) for gap in gaps if not gap.named]
+            borders = self._borders(conversation, literals, gaps, spans)
+        else:
+            placed = self._unlocated(text, skeleton, conversation)
+            owners = [tuple(range(len(conversation)))]
+            borders = [len(text) - (len(literals[-1]) if text.endswith(literals[-1]) else 0)]
+        if not placed or (self._bos is not None and placed[0][0] != self._bos):
+            return None
+        return _cut(placed if self._bos is None else placed[1:], owners, borders)
+
+    def render(self, conversation: Sequence[Said]) -> str | None:
+        """The text of a conversation up to its answer; None: the template cannot render it."""
+        turns = [
+            {"role": said.role, "content": said.text} | ({"name": said.name} if said.name else {})
+            for said in conversation
+        ]
+        variants: tuple[dict[str, Any], ...] = ({}, {"tools": []})
+        for more in variants:  # some templates that know functions fail where none are given at all
+            options: dict[str, Any] = {"add_generation_prompt": True, "chat_template": self._source, **more}
+            try:
+                return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **options))
+            except Exception:  # the template is foreign code: any error means it cannot render this
+                continue
+        return None
+
+    def _stock(self, text: str) -> list[Placed]:
+        found: Any = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        return [(id, *span) for id, span in zip(found["input_ids"], found["offset_mapping"], strict=True)]
+
+    def _placed(self, text: str, spans: Sequence[tuple[int, int]]) -> list[Placed]:
+        """The tokens of a text. Where the tokenizer would make a control token of something in these spans, which are
+        words of others, the words stay text."""
+        placed = self._stock(text)
+        if not self._forged(text, placed, spans):
+            return placed
+        pieces, end = list[str](), 0
+        for start, stop in spans:
+            pieces += [text[end:start], text[start:stop]]
+            end = stop
+        return self._content.woven([*pieces, text[end:]])
+
+    def _forged(self, text: str, placed: Sequence[Placed], spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether a control token covers some of these spans, more than blanks that belong to no token."""
+        starts = [start for start, _ in spans]
+        for id, start, stop in placed:
+            if id in self._content.special:
+                for begin, end in spans[max(0, bisect_right(starts, start) - 1) : bisect_right(starts, stop)]:
+                    if text[max(start, begin) : min(stop, end)].strip():
+                        return True
+        return False
+
+    def _unlocated(self, text: str, skeleton: str, conversation: Sequence[Said]) -> list[Placed] | None:
+        """The tokens of a text in which contents were not found. None: one of them may be a forged control token."""
+        if any(self._content.spells_control(word) for said in conversation for word in (said.text, said.name or "")):
+            return None
+        placed, special = self._stock(text), self._content.special
+        own = [id for id, *_ in self._stock(skeleton) if id in special]
+        return placed if [id for id, *_ in placed if id in special] == own else None
+
+    def _spans(
+        self, text: str, conversation: Sequence[Said], literals: Sequence[str], gaps: Sequence[_Gap]
+    ) -> list[tuple[int, int]] | None:
+        """Where contents and names stand in a text; None: the template made something else of them.
+
+        They are looked for in a text where they spell no control token, so that none of what they spell is taken for
+        the template's own.
+        """
+        bare = self._content.without_control
+        harmless = [Said(each.role, bare(each.text), each.name and bare(each.name)) for each in conversation]
+        rendered = text if harmless == list(conversation) else self.render(harmless)
+        if rendered is None or len(rendered) != len(text):
+            return None
+        given = [str(harmless[gap.message].name if gap.named else harmless[gap.message].text) for gap in gaps]
+        spans = _located(rendered, literals, given)
+        if spans is None:
+            return None
+        between = zip([0, *(stop for _, stop in spans)], literals, strict=True)
+        return spans if all(text.startswith(literal, start) for start, literal in between) else None
+
+    def _borders(
+        self,
+        conversation: Sequence[Said],
+        literals: Sequence[str],
+        gaps: Sequence[_Gap],
+        spans: Sequence[tuple[int, int]],
+    ) -> list[int]:
+        """The place behind each content and its closing."""
+        borders = list[int]()
+        for gap, (_, stop), literal in zip(gaps, spans, literals[1:], strict=True):
+            if not gap.named:
+                closing = self._closings.get(conversation[gap.message].role, "")
+                borders.append(stop + (len(closing) if literal.startswith(closing) else 0))
+        return borders
+
+
+def _frozen(source: str, now: datetime) -> str:
+    """A template with a `strftime_now` of its own, for which it is always the same time."""
+    said = {f"%{name}": now.strftime(f"%{name}") for name in "aAbBcdfHIjmMpSUwWxXyYzZ"}
+    said |= {f"%-{name}": said[f"%{name}"].lstrip("0") or "0" for name in "dmHIMSjy"}
+    known = ", ".join(f"({name!r}, {value!r})" for name, value in said.items())
+    return (
+        "{%- macro strftime_now(format) -%}{%- set text = namespace(said=format) -%}"
+        f"{{%- for name, value in [{known}] -%}}{{%- set text.said = text.said | replace(name, value) -%}}"
+        "{%- endfor -%}{{- text.said -}}{%- endmacro %}\n" + source
+    )
+
+
+def _marked(conversation: Sequence[Said]) -> list[Said]:
+    """The same conversation, with a mark in the place of every content and name."""
+    return [
+        Said(said.role, f"Zq{place}contentqZ", f"Zq{place}nameqZ" if said.name else None)
+        for place, said in enumerate(conversation)
+    ]
+
+
+def _parts(skeleton: str) -> tuple[list[str], list[_Gap]]:
+    """The template's own text, and what stands between its parts."""
+    literals, gaps, end = list[str](), list[_Gap](), 0
+    for found in _MARK.finditer(skeleton):
+        literals.append(skeleton[end : found.start()])
+        gaps.append(_Gap(int(found[1]), found[2] == "name"))
+        end = found.end()
+    return [*literals, skeleton[end:]], gaps
+
+
+def _located(text: str, literals: Sequence[str], given: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Where in a text the words that were given to the template stand between its own; None: it made something else
+    of them."""
+    last = len(given)
+    if not text.startswith(literals[0]):
+        return None
+    open_: list[tuple[int, int, tuple[Any, ...]]] = [(0, len(literals[0]), ())]
+    seen = set[tuple[int, int]]()
+    while open_:
+        place, at, before = open_.pop()
+        if place == last:
+            if at == len(text):
+                return _in_order(before)
+            continue
+        for form in reversed(list(_forms(given[place]))):
+            end = at + len(form)
+            then = end + len(literals[place + 1])
+            if (
+                (place + 1, then) not in seen
+                and text.startswith(form, at)
+                and text.startswith(literals[place + 1], end)
+            ):
+                seen.add((place + 1, then))
+                open_.append((place + 1, then, (before, (at, end))))
+    return None
+
+
+def _in_order(found: tuple[Any, ...]) -> list[tuple[int, int]]:
+    spans = list[tuple[int, int]]()
+    while found:
+        found, span = found
+        spans.append(span)
+    return spans[::-1]
+
+
+def _forms(text: str) -> Iterator[str]:
+    """What templates make of a content: with blanks cut off, without the thoughts before the last answer."""
+    yield from dict.fromkeys((text, text.strip(), text.lstrip(), text.rstrip()))
+    if THOUGHT in text:
+        said = text.rpartition(THOUGHT)[2]
+        yield from dict.fromkeys((said, said.strip(), said.lstrip("\n"), said.lstrip()))
+
+
+def _cut(placed: Sequence[Placed], owners: Sequence[tuple[int, ...]], borders: Sequence[int]) -> WholePrompt:
+    """Cut ids into those of messages, each of which ends at its border, and the opening of the answer. A token on both
+    sides of a border belongs to the later message. A message without a token of its own goes with the next."""
+    cuts, at = [0], 0
+    for border in borders:
+        while at < len(placed) and max(placed[at][2], placed[at][1]) <= border:
+            at += 1
+        cuts.append(at)
+    ids = tuple(id for id, *_ in placed)
+    if cuts[-1] == len(ids):  # an answer has to begin with something
+        cuts = [min(cut, len(ids) - 1) for cut in cuts]
+    pieces, waiting = list[PromptPiece](), tuple[int, ...]()
+    for messages, (start, stop) in zip(owners, pairwise(cuts), strict=True):
+        waiting += messages
+        if stop > start:
+            pieces.append(PromptPiece(ids[start:stop], waiting))
+            waiting = ()
+    if waiting and pieces:
+        pieces[-1] = PromptPiece(pieces[-1].tokens, pieces[-1].messages + waiting)
+    return WholePrompt(tuple(pieces), ids[cuts[-1] :])
