@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentcho.engine.fidelity import fidelity
 from agentcho.engine.template import ROLES
 from agentcho.progress import Tell, unheard
 from agentcho.runner import flex
@@ -67,6 +68,8 @@ def doctor(
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
     rows.append(Row("framing", None, "functions", _functions(engine)))
+    found = fidelity(engine.tokenizer, engine.framing)
+    rows += [Row("framing", None, "plain chats", str(found.plain)), Row("framing", None, "agents", str(found.apart))]
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _notes(engine))
 

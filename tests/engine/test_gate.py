@@ -10,6 +10,8 @@ import pytest
 from transformers import AutoConfig
 
 from agentcho import Engine, Prefill
+from agentcho.engine.fidelity import fidelity
+from agentcho.engine.template import derive
 from agentcho.errors import ContextOverflow, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.runner.doctor import doctor
 from agentcho.runner.shapes import SHAPES, Shape
@@ -81,6 +83,30 @@ def test_the_doctor_tells_how_functions_are_called(tmp_path: Path, style: str, s
     Family("llama", "Llama", style=style).save(tmp_path)
     [row] = [row for row in doctor(tmp_path, device="cpu", dtype="float32").rows if row.result == "functions"]
     assert said in row.detail
+
+
+@pytest.mark.parametrize(
+    ("style", "apart", "stock"),
+    [("thinking", 0, "<think>\\n"), ("named", 7, ""), ("folded", 0, "has '', and here ' '")],
+)
+def test_the_doctor_tells_how_far_prompts_are_those_of_stock_transformers(
+    tmp_path: Path, style: str, apart: int, stock: str
+) -> None:
+    Family("llama", "Llama", style=style).save(tmp_path)
+    rows = {row.result: row.detail for row in doctor(tmp_path, device="cpu", dtype="float32").rows}
+    assert rows["plain chats"] == "equal to stock transformers in 7 of 7 conversations"
+    assert f"in {apart} of 7 conversations" in rows["agents"]
+    assert stock in rows["agents"]
+
+
+def test_a_token_that_differs_is_found_and_shown() -> None:
+    known = tokenizer("named")
+    framing = derive(known, "named")
+    other = replace(framing, conversations=derive(tokenizer("chatml"), "chatml").conversations)
+    found = fidelity(known, other).plain
+    assert (found.equal, found.of) == (3, 7), "what begins with a system message is the same"
+    assert found.stock.startswith("user")
+    assert found.ours.startswith("system\nYou are a helpful tester.")
 
 
 def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
