@@ -43,6 +43,7 @@ LAYERS = (
     ("display",),
     ("people",),
     ("cli",),
+    ("__main__",),
 )
 
 

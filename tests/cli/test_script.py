@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,9 @@ def test_the_benchmark_plays_the_same_games_both_ways(monkeypatch: pytest.Monkey
     assert compared.same == 4
     assert compared.together_steps * 2 < compared.apart_steps
     assert "4 of 4 outcomes the same" in games(compared)
+
+
+def test_the_module_runs_as_the_script_does(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "agentcho", "ls"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "prisoners-dilemma" in ran.stdout) == (0, True), ran.stderr
