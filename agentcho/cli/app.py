@@ -401,6 +401,7 @@ def doctor(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="'understudy', a folder, a GGUF file, or a Hugging Face id.")
     ] = "understudy",
+    verbose: Annotated[bool, typer.Option("--verbose", help="A line for each layer, and not one for all.")] = False,
     *,
     where: Placing,
 ) -> None:
@@ -411,4 +412,4 @@ def doctor(
 
     with progress("doctor", sys.stderr) as told:
         report = examine(model, **where, tell=told.tell)
-    typer.echo(doctor_table(report))
+    typer.echo(doctor_table(report, verbose=verbose))

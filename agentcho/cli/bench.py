@@ -77,7 +77,7 @@ def leakage(
         list[str] | None,
         typer.Option(help=f"One or more; default: {SHAPE} in bfloat16 and {UNDERSTUDY}.", show_default=False),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")] = "auto",
+    dtype: Annotated[str, typer.Option(help=speed.DTYPES)] = "auto",
     traces: Annotated[
         Path | None, typer.Option(help="Dilemma games of a trace file instead of random words.", show_default=False)
     ] = None,
@@ -97,7 +97,7 @@ def leakage(
     played = [dilemma(seed)] if traces is None else read_traces(traces)[:limit]
     found: list[LeakageBench] = []
     for name in model or [SHAPE, UNDERSTUDY]:
-        kind = "bfloat16" if dtype == "auto" and name.startswith("shape:") else dtype
+        kind = speed.kind_of(name, dtype)
         with progress("bench leakage", sys.stderr) as told:
             engine = Engine.load(name, dtype=kind, adapter=adapter, tell=told.tell)
             spoken = [open_talk(seed, agents=4, rounds=1, words=16)]

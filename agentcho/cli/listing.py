@@ -110,10 +110,11 @@ def check_game(run: SavedRun, game: int | None) -> None:
         raise typer.BadParameter(f"{inline(run.info.id)} has no game {game}", param_hint="--game")
 
 
-def doctor_table(report: DoctorReport) -> str:
-    """What the gate proved, line by line."""
+def doctor_table(report: DoctorReport, *, verbose: bool = False) -> str:
+    """What the gate proved; with `verbose` a line for each layer, otherwise one for all."""
     rows = tuple(
-        (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail) for row in report.rows
+        (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail)
+        for row in (report.rows if verbose else report.short)
     )
     table = plain(Sheet(f"{report.model}: can share encodings", ("check", "result", "detail"), rows, words=3))
     return "\n".join([table, *(f"  note: {inline(note)}" for note in report.notes)])

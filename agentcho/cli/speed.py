@@ -32,7 +32,8 @@ NAMED = "'understudy', a folder, a GGUF file, or a Hugging Face id."
 Model = Annotated[str, typer.Option(help=NAMED)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
 Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
-Dtype = Annotated[str, typer.Option(help="auto: bfloat16 for a shape, the model's own for others.")]
+DTYPES = "auto: bfloat16 for a shape where the processor has it, else float32; the model's own for others."
+Dtype = Annotated[str, typer.Option(help=DTYPES)]
 
 Weights = Annotated[Bits | None, typer.Option(help=FEW_BITS, show_default=False)]
 Kept = Annotated[KvDtype | None, typer.Option(help=EIGHT_BITS, show_default=False)]
@@ -66,6 +67,15 @@ Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_def
 
 Where = Mapping[str, str | None]
 """A model, its dtype, its weights and its keys and values if these are in few bits, and its device."""
+
+
+def kind_of(model: str, dtype: str) -> str:
+    """The dtype to load a model in. "auto" for a shape: bfloat16, but float32 where bfloat16 would be emulated."""
+    if dtype != "auto" or not model.startswith("shape:"):
+        return dtype
+    from agentcho.runner.device import device_of, has_bfloat16
+
+    return "bfloat16" if device_of("auto").type == "cuda" or has_bfloat16() else "float32"
 
 
 class Files(NamedTuple):
@@ -105,8 +115,8 @@ class Benchmark(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The dtype: that of a shape is bfloat16 where nothing else is said."""
-        return "bfloat16" if self.dtype == "auto" and self.model.startswith("shape:") else self.dtype
+        """The dtype; see `kind_of`."""
+        return kind_of(self.model, self.dtype)
 
     def engine(self, tell: Tell) -> Any:
         """Load the model."""

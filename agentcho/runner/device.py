@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,6 +76,16 @@ def dtype_of(name: str, device: torch.device, random: bool = False, weights: int
     if name not in known:
         raise ModelError(f"unknown dtype {name!r}; give auto, {', '.join(known)}")
     return known[name]
+
+
+def warn_emulated(dtype: torch.dtype, device: torch.device) -> None:
+    """Warn of numbers that a CPU has no instructions for: torch computes with them all the same, and slowly."""
+    if dtype == torch.bfloat16 and device.type == "cpu" and not has_bfloat16():
+        warnings.warn(
+            "bfloat16 is emulated on this processor, which has no instructions for it, and every step is slow; "
+            "leave out dtype, or give float32",
+            stacklevel=2,
+        )
 
 
 def check_room(name: str, weights: int, device: torch.device) -> None:

@@ -32,11 +32,18 @@ class Row(NamedTuple):
 
 
 class DoctorReport(NamedTuple):
-    """Facts of a model that passed. `rows` in reading order; `notes` are for people (roles that became user)."""
+    """Facts of a model that passed. `rows` in reading order; `layers` sums up those of single layers; `notes` are for
+    people (roles that became user)."""
 
     model: str
     rows: list[Row]
+    layers: Row
     notes: list[str]
+
+    @property
+    def short(self) -> list[Row]:
+        """The rows with one for all layers."""
+        return [*(row for row in self.rows if row.layer is None), self.layers]
 
 
 def doctor(
@@ -71,7 +78,7 @@ def doctor(
     found = fidelity(engine.tokenizer, engine.framing)
     rows += [Row("framing", None, "plain chats", str(found.plain)), Row("framing", None, "agents", str(found.apart))]
     rows += [_layer(proof) for proof in engine.proofs]
-    return DoctorReport(str(model), rows, _notes(engine))
+    return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
 
 
 def _numbers(engine: Engine) -> str:
@@ -141,6 +148,15 @@ def _layer(proof: LayerProof) -> Row:
         f"neighbours {_error(proof.neighbour_error)}"
     )
     return Row("layer", proof.layer, "proved", detail)
+
+
+def _layers(proofs: list[LayerProof]) -> Row:
+    """All layers in one row: how many there are, and by how much the worst of each proof is off."""
+    turned = max(proof.turn_error for proof in proofs)
+    packed = max(proof.packed_error for proof in proofs)
+    beside = max(proof.neighbour_error for proof in proofs)
+    worst = f"shift {_error(turned)}, packed {_error(packed)}, neighbours {_error(beside)}"
+    return Row("layers", None, "proved", f"all {len(proofs)}; at most {worst}; --verbose shows each")
 
 
 def _error(value: float) -> str:

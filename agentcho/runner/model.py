@@ -36,7 +36,7 @@ from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.bars import heard as weights_heard
 from agentcho.runner.bars import multiplied_out, quiet
 from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
-from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dtype_of
+from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dtype_of, warn_emulated
 from agentcho.runner.digests import tokenizer_digest, weights_digest
 from agentcho.runner.gguf_file import WHOLE, GgufFile, alone, check_taken, is_gguf, named_files, read, take_factors
 from agentcho.runner.known import KNOWN, place_of
@@ -223,6 +223,7 @@ class Model:
         except Unreadable as error:
             raise _refusal(source, error) from error
         model = cls(source, network.eval(), tokenizer)
+        warn_emulated(model.dtype, model.device)
         model._weights = None if source.gguf is None else source.gguf.digest()
         if place.bits is not None:
             model._lighten(place.bits, tell)

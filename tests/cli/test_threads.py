@@ -1,4 +1,4 @@
-"""`--threads`: on how many threads models are computed is on record, in the log and in the table of `doctor`."""
+"""On how many threads models are computed is on record, in the log and in the table of `doctor`; how long that is."""
 
 from __future__ import annotations
 
@@ -24,3 +24,13 @@ def test_the_number_is_on_record_in_the_log_and_in_the_table_of_doctor(
     assert agentcho("run", "--resume", "last").code == 0
     told = agentcho("doctor", folder, "--device", "cpu", "--threads", "2").out
     assert re.search(r"threads +2 +as asked for", told)
+
+
+def test_doctor_has_one_line_for_all_layers_unless_it_is_asked_for_each(agentcho: Command, engines: Engines) -> None:
+    words = ("doctor", str(engines.folder()), "--device", "cpu")
+    short, long = (agentcho(*words, *more).out.splitlines() for more in ((), ("--verbose",)))
+    assert len([line for line in short if line.split()[:1] == ["layers"]]) == 1
+    assert not any(line.split()[:1] == ["layer"] for line in short)
+    each = [line for line in long if line.split()[:1] == ["layer"]]
+    assert len(each) == len(engines().proofs)
+    assert not any(line.split()[:1] == ["layers"] for line in long)

@@ -3,6 +3,7 @@ device that is not the CPU."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from agentcho import Decode, Engine, Prefill
+from agentcho.cli.speed import kind_of
 from agentcho.errors import ModelError
 from agentcho.runner import device
 from agentcho.runner import model as models
@@ -78,6 +80,28 @@ def test_auto_numbers_on_a_cpu_are_bfloat16_for_large_models_where_it_has_them(
     assert dtype_of("auto", CPU, weights=SMALL) is torch.float32
     assert dtype_of("auto", CPU, weights=SMALL + 1) is (torch.bfloat16 if there else torch.float32)
     assert dtype_of("auto", META, weights=SMALL + 1) is dtype_of("float32", CPU, weights=SMALL + 1) is torch.float32
+
+
+def test_whoever_asks_for_bfloat16_where_it_is_emulated_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama_family().save(tmp_path)
+    monkeypatch.setattr(device, "has_bfloat16", lambda: False)
+    with pytest.warns(UserWarning, match="bfloat16 is emulated on this processor.* float32"):
+        Model.load(find(tmp_path), Place("cpu", "bfloat16"))
+    with warnings.catch_warnings(action="error"):
+        Model.load(find(tmp_path), Place("cpu"))
+        Model.load(find(tmp_path), Place("meta", "bfloat16"))
+        monkeypatch.setattr(device, "has_bfloat16", lambda: True)
+        Model.load(find(tmp_path), Place("cpu", "bfloat16"))
+
+
+def test_a_shape_is_never_drawn_in_emulated_numbers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for there, kind in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr(device, "has_bfloat16", lambda there=there: there)
+        assert kind_of("shape:qwen3-0.6b", "auto") == kind
+    assert (kind_of("shape:qwen3-0.6b", "bfloat16"), kind_of("understudy", "auto")) == ("bfloat16", "auto")
 
 
 def test_the_numbers_that_were_taken_are_those_of_the_weights_in_float32(
