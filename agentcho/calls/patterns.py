@@ -2,12 +2,13 @@
 
 The expressions are those of JSON schemas, found anywhere in a text unless ^ and $ say otherwise; `\\d`, `\\w` and `\\s`
 are ASCII, as in the grammars that sampling goes by. What is counted is what is matched: both go through one automaton.
-Does not know: schemas, tokens.
+Says too which text is the shortest that matches one. Does not know: schemas, tokens.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -72,6 +73,21 @@ class Automaton:
         """Where one is after a letter."""
         edges = (edge for place in state for edge in self.edges[place])
         return self.closure({to for letters, to in edges if _has(letters, letter)})
+
+    def shortest(self) -> str | None:
+        """One of the shortest texts that match, of plain letters where they do; None: no text does."""
+        known = dict.fromkeys(self.start, "")
+        left = deque(self.start)
+        while left:
+            place = left.popleft()
+            if place == self.end:
+                return known[place]
+            for letters, to in self.edges[place]:
+                if letters:
+                    fresh = self.closure({to}) - known.keys()
+                    known |= dict.fromkeys(fresh, known[place] + _plain(letters))
+                    left.extend(fresh)
+        return None
 
     def cuts(self) -> Iterator[int]:
         """Where the letters of an edge begin, and where they have ended."""
@@ -372,6 +388,11 @@ def _surrogate(text: str) -> bool:
 def _has(letters: Letters, letter: int) -> bool:
     place = bisect_right(letters, (letter, 0x110000)) - 1
     return place >= 0 and letters[place][0] <= letter <= letters[place][1]
+
+
+def _plain(letters: Letters) -> str:
+    """One of these letters."""
+    return next((each for each in "a0A " if _has(letters, ord(each))), chr(letters[0][0]))
 
 
 def _merged(spans: Iterable[Span]) -> Letters:

@@ -26,6 +26,7 @@ from agentcho.engine.base import Constraint, Template
 from agentcho.errors import RequestError
 from agentcho.runner.endings import Document, Endings
 from agentcho.runner.grammar import grammar
+from agentcho.runner.hints import hints
 from agentcho.runner.spelling import Spelling
 
 KEPT = 64
@@ -233,7 +234,7 @@ class Grammars:
             matcher = LLMatcher(spelling.table, made)
             if matcher.is_error():
                 raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify it", "sampling")
-            found = Compiled(matcher, Endings(made, spelling.letters))
+            found = Compiled(matcher, Endings(made, spelling.letters, hints(schema)))
         self._compiled[key] = found
         if len(self._compiled) > KEPT:
             del self._compiled[next(iter(self._compiled))]

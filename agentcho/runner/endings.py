@@ -1,7 +1,8 @@
 """Short ways to end a JSON document of a grammar, searched for byte by byte.
 
 llguidance tells of a state whether the document may end there and which bytes may come next, and no more. So states
-are tried. First straight ahead: the nearest mark that ends a text or a value, then the next, and so on. Then
+are tried. First straight ahead: the nearest mark that ends a text or a value, then the next, and so on, where a text
+may end as the schema's patterns suggest (`hints`): behind `foo|bar` all states allow all bytes. Then
 breadth first over whole endings: states after equally many bytes that allow the same next bytes count as one, and where
 that finds nothing short enough, several of them are kept. One search tries `STEPS` states at most.
 
@@ -11,7 +12,7 @@ Does not know: tokens, budgets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -31,6 +32,8 @@ BROAD, APART, WHOLE = 1500, 500, 1000
 """States that are tried breadth first: over plain bytes, over these with `SEVERAL` alike, and over all bytes."""
 SEVERAL = 8
 """So many states after equally many bytes are kept that allow the same next bytes, where one does not do."""
+BROKEN, MIDDLE = 9, 64
+"""In the middle of a letter or an escape no more bytes than `MIDDLE` may come next; it ends before so many others."""
 DIGITS = 12
 """Longer numbers may be so only because states that allow the same next digits were taken for one."""
 STEPS = GLANCE + BROAD + APART + RUN + WHOLE
@@ -76,22 +79,23 @@ class Learned(NamedTuple):
 
 class Endings:
     """Endings of documents of one `grammar`, of `letters` alone. What is learned of the grammar's states in one
-    document is used in all."""
+    document is used in all. `hints` are ways in which texts of the grammar may end, the best first."""
 
-    def __init__(self, grammar: str, letters: bytes = EVERY) -> None:
+    def __init__(self, grammar: str, letters: bytes = EVERY, hints: Sequence[bytes] = ()) -> None:
         self._start, self._letters = LLMatcher(octets(), grammar), letters
+        self._hints = tuple(hint + b'"' for hint in hints if not hint.translate(None, letters))
         self._learned = Learned({}, {})
 
     def document(self) -> Document:
         """A document of which nothing is said yet."""
-        return Document(self._start.deep_copy(), self._letters, self._learned)
+        return Document(self._start.deep_copy(), self._letters, self._learned, self._hints)
 
 
 class Document:
     """One that is being said. `steps` are the states that were tried for it so far."""
 
-    def __init__(self, matcher: LLMatcher, letters: bytes, learned: Learned) -> None:
-        self._matcher, self._letters, self._learned = matcher, letters, learned
+    def __init__(self, matcher: LLMatcher, letters: bytes, learned: Learned, hints: Sequence[bytes] = ()) -> None:
+        self._matcher, self._letters, self._learned, self._hints = matcher, letters, learned, hints
         self._at, self._said = b"", bytearray()
         self._place, self._last = OUTSIDE, (b"", OUTSIDE)
         self.steps = self._bound = 0
@@ -166,10 +170,24 @@ class Document:
             if known and self._matcher.validate_tokens([*known]) == len(known):
                 self._step()
                 return path + known
-        found = self._text(path) if where[1] != OUTSIDE else self._value(path)
+        found = (self._hinted(path) or self._text(path)) if where[1] != OUTSIDE else self._value(path)
         if found is not None:
             self._learned.ways[where] = found[len(path) :]
         return found
+
+    def _hinted(self, path: bytes) -> bytes | None:
+        """To the end of the text in which a path ends, as a hint has it: behind the letter or the escape that the path
+        breaks off in, if it does."""
+        for _ in range(BROKEN if self._hints else 0):
+            for hint in self._hints:
+                self._step()
+                if self._go(path).validate_tokens([*hint]) == len(hint):
+                    return path + hint
+            allowed = self._allowed(self._go(path).compute_bitmask(), self._within(path))
+            if not allowed or (self._within(path) == INSIDE and len(allowed) > MIDDLE):
+                return None
+            path += allowed[:1]
+        return None
 
     def _text(self, path: bytes) -> bytes | None:
         return self._breadth(path, PLAIN, to=b'"')
@@ -217,6 +235,8 @@ class Document:
         known = self._learned.kinds.get((mask, letters)) if learn else None
         allowed = self._allowed(mask, self._within(path)) if known is None else known
         found = dict[bytes, int]()
+        if path[-1:] == b'"' and (hinted := self._hinted(path)) is not None:
+            yield hinted
         for byte in bytes(byte for byte in allowed if byte in letters) or allowed:
             self._step()
             yield path + bytes([byte])

@@ -1,0 +1,48 @@
+"""How texts of a JSON schema may end, by its patterns: the ends of the shortest texts that match.
+
+They are hints: whoever follows one sees for itself whether the text may end that way. Does not know: grammars, tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentcho.calls.patterns import Automaton, Uncountable
+
+MOST = 256
+"""So many hints are given, and none that is longer than so many bytes."""
+
+
+def hints(schema: Mapping[str, Any]) -> Sequence[bytes]:
+    """What may stand before the closing quotation mark of a text, in JSON, shortest first; nothing where the schema has
+    no pattern."""
+    found = set[bytes]()
+    for pattern, least in _patterns(schema):
+        if (text := _shortest(pattern)) is not None:
+            said = json.dumps("a" * (min(least, MOST) - len(text)) + text, ensure_ascii=False)[1:-1].encode()
+            found |= {said[place:] for place in range(max(0, len(said) - MOST), len(said) + 1)}
+    return sorted(found, key=lambda each: (len(each), each))[:MOST]
+
+
+def _shortest(pattern: str) -> str | None:
+    """None: there is no such text, or the pattern says what only a grammar can read."""
+    try:
+        return Automaton(pattern).shortest()
+    except (Uncountable, RecursionError):
+        return None
+
+
+def _patterns(part: Any) -> Iterator[tuple[str, int]]:
+    """All patterns in a part of a schema, each with the least letters of its texts."""
+    if isinstance(part, Mapping):
+        pattern, least = part.get("pattern"), part.get("minLength")
+        if isinstance(pattern, str):
+            yield pattern, least if isinstance(least, int) else 0
+        if isinstance(named := part.get("patternProperties"), Mapping):
+            yield from ((pattern, 0) for pattern in named)
+        part = list(part.values())
+    if isinstance(part, list):
+        for each in part:
+            yield from _patterns(each)
