@@ -15,7 +15,7 @@ from agentcho.lab.prove import Proof
 from agentcho.lab.prove.free import LENGTHLESS, Freed, free
 from agentcho.lab.prove.html import html
 from agentcho.lab.prove.proof import FreePlay
-from agentcho.lab.prove.wording import schedule
+from agentcho.lab.prove.wording import headline, schedule
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
@@ -122,6 +122,11 @@ def test_a_demonstration_says_what_the_schedule_tells() -> None:
     assert schedule(proof((told, calm))).endswith(
         "the schedule tells in 1 of 2 comparisons how long private messages are: bob of alice."
     )
+    tells = [
+        headline(proof(plays)).sentence.endswith("; the schedule tells hidden lengths")
+        for plays in (None, (calm,), (told,))
+    ]
+    assert tells == [False, False, True]
     assert [proof(plays).exit_code for plays in (None, (calm,), (told,))] == [3, 3, 1]
     for plays in (None, (told,)):
         written = StringIO()

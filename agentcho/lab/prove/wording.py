@@ -31,7 +31,12 @@ NOTES = (
 
 
 def headline(proof: Proof) -> Headline:
-    """The conclusion as one word and one sentence."""
+    """The conclusion as one word and one sentence; that a schedule tells is said in it, whatever the word is."""
+    found = _headline(proof)
+    return found._replace(sentence=f"{found.sentence}; the schedule tells hidden lengths") if proof.told else found
+
+
+def _headline(proof: Proof) -> Headline:
     word, all_ = WORDS[proof.conclusion], len(proof.compared)
     if proof.conclusion == "broken":
         broken = [one for one in proof.compared if one.conclusion == "broken"]
