@@ -139,6 +139,25 @@ def test_an_answer_is_opened_as_the_template_opens_it_and_earlier_thoughts_are_c
     assert ids("thinking", talk) == stock(tokenizer, talk)
 
 
+CUT = "('<think></think>' if m.role == 'assistant' else '') + m.content.split('</think>')[-1]"
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"), [(CUT, THOUGHTFUL), (CUT, "c"), ("(m.content + '<think>' if m.content else '')", "")]
+)
+def test_what_a_template_makes_of_thoughts_and_of_nothing_is_followed(content: str, answer: str) -> None:
+    tokenizer = templates.tokenizer("chatml")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + "
+        + content
+        + " + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    )
+    framing, said = derive(tokenizer, "cutting"), (("user", "a"), ("assistant", answer), ("user", "b"))
+    found = framing.prompt([Said(*each) for each in said])
+    assert found is not None
+    assert [*(id for piece in found.pieces for id in piece.tokens), *found.opening] == stock(tokenizer, said)
+
+
 @pytest.mark.parametrize(
     "kind", ["llama3", "chatml", "thinking", "folded", "opener", "pieces", "sp gemma", "sp llama-2"]
 )
