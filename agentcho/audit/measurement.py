@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 Arm = Literal["reuse", "floor", "enforce", "plain", "stale"]
 Swap = Literal["same-length", "other-length"]
+Swapped = Literal[Swap, "absent"]
 Source = Literal["author", "audience", "text"]
 
 

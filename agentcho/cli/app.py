@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from agentcho.audit.measurement import Swapped
 from agentcho.audit.report import FailOn
 from agentcho.cli.bench import bench
 from agentcho.cli.logs import Level, log
@@ -71,7 +72,6 @@ from agentcho.cli.words import (
 )
 from agentcho.games.parts import Missing
 from agentcho.games.resume import Changed
-from agentcho.lab.prove.proof import Swapped
 
 
 def app() -> typer.Typer:

@@ -154,3 +154,11 @@ def test_each_extra_installs_its_libraries_and_the_core_none_of_them() -> None:
 
 def _named(requirement: str) -> str:
     return re.split(r"[\[<>=]", requirement)[0]
+
+
+def test_the_command_line_is_there_before_anything_that_computes() -> None:
+    """A game loads torch when its model is loaded; help and lists of runs need neither that nor numpy."""
+    names = {"torch", "transformers", "numpy", "agentcho.lab.prove", "agentcho.lab.measure"}
+    asked = f"import sys; from agentcho.cli.app import app; app(); print(sorted({names!r} & sys.modules.keys()))"
+    ran = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

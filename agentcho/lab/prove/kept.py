@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from agentcho.audit.measurement import Swapped
 from agentcho.lab.measure.play import Line, Play, reaching
 from agentcho.lab.measure.swap import Secrets, reworded
-from agentcho.lab.prove.proof import Swapped
 from agentcho.records.trace import TraceMessage, Workflow
 
 NOT_IN_IT = "it has no agent of that name"

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from agentcho.audit.measurement import Frozen, Swap
+from agentcho.audit.measurement import Frozen, Swapped
 
-Swapped = Literal[Swap, "absent"]
 Conclusion = Literal["holds", "broken", "inconclusive"]
 Arm = Literal["audit", "enforce"]
 EXIT: dict[Conclusion, int] = {"holds": 0, "broken": 1, "inconclusive": 3}

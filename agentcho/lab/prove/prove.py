@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agentcho.audit.measurement import Swapped
 from agentcho.errors import AudienceError, RecordBroken
 from agentcho.lab.measure.play import Play, of_workflow
 from agentcho.lab.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secrets
 from agentcho.lab.prove.playing import Played, Unplayable, played
-from agentcho.lab.prove.proof import Compared, Digests, Proof, Skipped, Swapped, Waits
+from agentcho.lab.prove.proof import Compared, Digests, Proof, Skipped, Waits
 from agentcho.progress import Tell, counted, unheard
 from agentcho.records.environment import machine, sources, versions
 from agentcho.records.trace import Workflow

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from agentcho.audit.measurement import Swapped
 from agentcho.audit.wording import Headline, cut_short, listed, many
-from agentcho.lab.prove.proof import Compared, Conclusion, Proof, Swapped, Waits
+from agentcho.lab.prove.proof import Compared, Conclusion, Proof, Waits
 from agentcho.message import natural
 
 WORDS: dict[Conclusion, str] = {"holds": "HOLDS", "broken": "BROKEN", "inconclusive": "INCONCLUSIVE"}
