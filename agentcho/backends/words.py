@@ -35,6 +35,10 @@ class Vocabulary:
     def __init__(self, letters: int | None = None) -> None:
         self._piece_of = re.compile(r"\s?[^\s]+|\s" if letters is None else rf"\s?[^\s]{{1,{letters}}}|\s")
 
+    def encode_behind(self, text: str) -> list[int]:
+        """The same as `encode`."""
+        return self.encode(text)
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text. No text gives an id that frames messages."""
         return [self._id(piece) for piece in self._piece_of.findall(text)]

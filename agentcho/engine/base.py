@@ -50,6 +50,8 @@ class Content(ContentPort, Protocol):
     message has begun with a header, a blank at the beginning of what follows is part of the text."""
 
     def stream(self, begun: bool = False) -> Detokenizer: ...
+    def encode_behind(self, text: str) -> list[int]:
+        """The ids of a text that stands behind the header of its message."""
 
 
 class Template(FramingPort, Protocol):
@@ -205,9 +207,10 @@ class Runner(Protocol):
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The same rows, copied so that they stay valid after the step."""
 
-    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm]) -> Constraint | None:
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> Constraint | None:
         """The constraint of a decode with these options, written in one of these forms if there are any; None where it
-        may say anything. `RequestError`: nothing can satisfy them."""
+        may say anything. `begun`: the message has a header, so that what is said goes on with it. `RequestError`:
+        nothing can satisfy them."""
 
     def synchronize(self) -> None:
         """Wait until all forwards that were asked for are done."""

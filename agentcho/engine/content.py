@@ -78,9 +78,19 @@ class ContentTokenizer:
         other._lead = ""
         return other
 
+    def with_lead(self) -> ContentTokenizer:
+        """The same for contents that stand behind a blank which frames leave to them."""
+        other = copy(self)
+        other._lead, other._between = " ", ""
+        return other
+
     def encode(self, text: str) -> list[int]:
         """The ids of `text` as plain characters. `RequestError` where the vocabulary makes that impossible."""
         return self._plain(self._lead + text) if text else []
+
+    def encode_behind(self, text: str) -> list[int]:
+        """The same, where other words of the message stand before, so that no blank of the tokenizer's own does."""
+        return self._plain(text) if text else []
 
     def _plain(self, text: str) -> list[int]:
         return [id for id, _, _ in self._placed(text)]
@@ -156,6 +166,12 @@ class ContentTokenizer:
     def control(self, *pieces: str) -> frozenset[int]:
         """The control tokens in pieces of the template's own text."""
         return self.forbidden & {self._ids[token] for piece in pieces for token in self._added.findall(piece)}
+
+    def first_control(self, piece: str) -> int:
+        """The first control token in a piece of the template's own text."""
+        ids = (self._ids[found[0]] for found in self._added.finditer(piece))
+        first: int = next(id for id in ids if id in self.forbidden)
+        return first
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of content ids, nothing skipped; bytes that are no UTF-8 become U+FFFD."""

@@ -349,11 +349,12 @@ class EngineCore(Direct):
     def _constrain(self, call: Decode, local: Local) -> Constraint | None:
         """The constraint of a decode whose words are not forced. `local` are the calls before it in its list."""
         try:
-            return self._runner.constrain(call.sampling, call.forms)
+            return self._runner.constrain(call.sampling, call.forms, bool(call.header))
         except RequestError:
             if not call.cut:
                 raise
-            return self._runner.constrain(call.sampling.model_copy(update={"max_tokens": WORD - 1}), call.forms)
+            cut = call.sampling.model_copy(update={"max_tokens": WORD - 1})
+            return self._runner.constrain(cut, call.forms, bool(call.header))
 
     def _shadow(self, call: Shadow, local: Local) -> Admitted:
         leader = local.get(id(call.of))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import product
+from itertools import product, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import Said, WholePrompt
@@ -45,7 +45,8 @@ class Frame(NamedTuple):
 
     def without_blank(self) -> Frame:
         """The same, where the content brings the blank that stands before it."""
-        return self._replace(opening=self.opening.removesuffix(" "))
+        named = (self.named[0], self.named[1].removesuffix(" ")) if self.named else None
+        return self._replace(opening=self.opening.removesuffix(" "), named=named)
 
 
 @dataclass(frozen=True)
@@ -121,29 +122,56 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     if not getattr(tokenizer, "chat_template", None):
         raise UnsupportedModel.unframed(model, "its tokenizer has no chat template")
     template = _Template(tokenizer, model)
-    frames = template.frames()
-    if not frames["assistant"].closing:
-        raise UnsupportedModel.unframed(model, "its template closes the assistant's message with no token to stop at")
-    content, frames = _fitting(tokenizer, model, frames)
-    found = _usable(found_tools(template, frames["user"], frames["assistant"]), frames, content)
+    written = template.frames()
+    ended = _ended(tokenizer, model, template, written, eos)
+    content, frames = _fitting(tokenizer, model, ended, template.prompt(ended["user"]))
+    found = _usable(found_tools(template, ended["user"], ended["assistant"]), frames, content)
+    if not written["assistant"].closing:  # the model ends its message with the token that opens the next one
+        eos |= {content.first_control(frame.opening) for frame in ended.values()}
     framing = _framed(tokenizer, content, frames | _tool_frame(found, frames), found, eos, template.bos)
     if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
         framing = _framed(tokenizer, content, frames, found, eos, template.bos)
     return framing
 
 
+def _ended(
+    tokenizer: PreTrainedTokenizerBase,
+    model: str,
+    template: _Template,
+    frames: dict[str, Frame],
+    eos: frozenset[int],
+) -> dict[str, Frame]:
+    """The frames, the assistant's with a closing. Where the template writes none, and every message opens with a
+    control token, the closing is the model's own end token: an encoded message has to end in a token."""
+    assistant = frames["assistant"]
+    if assistant.closing:
+        return frames
+    own = tokenizer.eos_token_id
+    ends = sorted(eos if own is None else {own})
+    if not ends or not all(template.added.match(frame.opening.lstrip()) for frame in frames.values()):
+        raise UnsupportedModel.unframed(model, "its template closes the assistant's message with no token to stop at")
+    return frames | {"assistant": assistant._replace(closing=str(tokenizer.convert_ids_to_tokens(ends[0])))}
+
+
 def _fitting(
-    tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame]
+    tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame], prompt: str
 ) -> tuple[ContentTokenizer, dict[str, Frame]]:
     """How contents are tokenised, so that between the frames they have the ids that they have in the whole.
 
     SentencePiece puts a blank before a text. A frame that ends in a blank leaves that to the content; in a frame that
     ends in a line break, or in a token with no blank behind it, the content is tokenised without one.
+
+    With other tokenizers too the content brings the blank where the frames end in one and the template's own prompt for
+    an answer does not, so that the model itself begins with it.
     """
     pieces = [piece for frame in frames.values() for piece in (frame.opening, frame.closing, *(frame.named or ()))]
     content = ContentTokenizer(tokenizer, model, pieces)
     if not content.leads:
-        return content, frames
+        user, assistant = frames["user"], frames["assistant"]
+        blank = prompt and user.opening.endswith(" ") and prompt + " " == assistant.opening
+        if not blank or any(frame.named for frame in frames.values()):
+            return content, frames
+        return content.with_lead(), {role: frame.without_blank() for role, frame in frames.items()}
     before, (opening, closing, _) = frames["assistant"].closing, frames["user"]
     whole = _ids_behind(tokenizer, before, opening + PROBE + closing)
     without = {role: frame.without_blank() for role, frame in frames.items()}
@@ -238,6 +266,8 @@ class _Template:
         self._atoms = re.compile(f"{self.added.pattern}|.", re.DOTALL)
         self._bos = ""
         self._bos = self._begins_with()
+        self._begins: re.Match[str] | None = None
+        self._opens_unasked = self._render("user") == self._render("user", prompt=True)
         self.bos: int | None = tokenizer.bos_token_id if self._bos else None
 
     def _begins_with(self) -> str:
@@ -247,7 +277,7 @@ class _Template:
         before, _, between, _ = self._render("user", "assistant", "user")
         if not bos or not before.startswith(bos):
             return ""
-        opens = self._common_start(before[::-1], between[::-1])[::-1]
+        opens = self._common_end(before, between)
         return "" if bos in opens else bos
 
     def frames(self) -> dict[str, Frame]:
@@ -262,24 +292,25 @@ class _Template:
             frames["system"] = self._with_name(("system",), system, user.closing)
         return frames
 
-    def _render(self, *roles: str, name: str | None = None) -> list[str]:
-        """The text before, between and after the sentinels of a conversation of these roles."""
+    def _render(self, *roles: str, name: str | None = None, prompt: bool = False) -> list[str]:
+        """The text before, between and after the sentinels of a conversation of these roles. `prompt`: with what the
+        template opens for an answer."""
         turns: list[dict[str, Any]] = [
             {"role": role, "content": _sentinel(i)} | ({"name": name} if name else {}) for i, role in enumerate(roles)
         ]
         try:
-            text = self._rendered(turns)
+            text = self._rendered(turns, prompt)
         except Exception as error:  # the template is foreign code: any error means it cannot render this
             raise UnsupportedModel.unframed(self._model, f"its template fails on {'/'.join(roles)}: {error}") from error
         return self._cut(text, len(roles))
 
-    def _rendered(self, turns: list[dict[str, Any]]) -> str:
+    def _rendered(self, turns: list[dict[str, Any]], prompt: bool) -> str:
         """The text of a conversation. Some templates that know functions fail where none are given at all."""
+        given: Any = {"tokenize": False, "add_generation_prompt": prompt}
         try:
-            return str(self._tokenizer.apply_chat_template(turns, tokenize=False))
+            return str(self._tokenizer.apply_chat_template(turns, **given))
         except Exception:
-            none: Any = {"tools": []}
-            return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **none))
+            return str(self._tokenizer.apply_chat_template(turns, tools=[], **given))
 
     def render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str | None:
         """The text of a talk without BOS, functions listed in its system message where the template lets one choose;
@@ -302,21 +333,45 @@ class _Template:
             parts.append(before)
         return [*parts, rest]
 
+    def prompt(self, user: Frame) -> str:
+        """What the template writes behind the user's message for an answer to be generated."""
+        _, text = self._render("user", prompt=True)
+        return text.removeprefix(user.closing)
+
     def _turns(self) -> tuple[Frame, Frame]:
         """The frames of user and assistant, read from the middle of a talk, where no preamble or think block stands."""
-        to_assistant, to_user, after_user = self._render("user", "assistant", "user")[1:]
+        first, to_assistant, to_user, after_user = self._render("user", "assistant", "user")
         *_, at_end = self._render("user", "assistant")
-        close_user = self._first_token_of(self._common_start(after_user, to_assistant))
-        # A template may end the last answer in another way than those before it; then the others' is canonical.
-        close = self._common_start(at_end, to_user) or self._common_start(close_user, to_user) or at_end
-        close = self._first_token_of(close)
-        shared = self._common_start(to_assistant, to_user)
-        if not close and len(self.added.findall(shared)) > 1:  # it leaves the last message open, and closes the others
-            close = close_user = self._first_token_of(shared)
+        self._begins = self.added.match(first)
+        close_user = self._closing(after_user, to_assistant)
+        if first and to_user.endswith(first):  # a talk that begins with the user's words begins with their opening
+            close = to_user.removesuffix(first)
+        else:  # a template may end the last answer in another way than those before it: then the others' is canonical
+            close = self._closing(at_end, to_user) or self._closing(close_user, to_user) or at_end
+        close = close or self._left_open(first, to_assistant, to_user)
+        if not close_user and close and to_assistant.removeprefix(close) not in ("", to_assistant):
+            close_user = close  # it leaves the last message open, and closes all others alike
         start = to_assistant.removeprefix(close_user)
         if not start:  # a decode has to begin with something: with what stands between the user's words and its own
             start, close_user = to_assistant, ""
         return Frame(to_user.removeprefix(close), close_user, None), Frame(start, close, None)
+
+    def _left_open(self, first: str, to_assistant: str, to_user: str) -> str:
+        """The closing of an answer in the middle of a talk, where a template leaves the last one open. Empty: it closes
+        none. `first`: what stands before the first words of the user."""
+        shared = self._common_start(to_assistant, to_user)
+        if len(self.added.findall(shared)) > 1:
+            return self._first_token_of(shared)
+        opening = self._common_end(first, to_user).lstrip()
+        return self._first_token_of(to_user.removesuffix(opening)) if opening else ""
+
+    def _closing(self, end: str, between: str) -> str:
+        """The closing of a message, from what stands behind it at the end of a talk and in the middle. Where the
+        template opens an answer unasked, that is cut off: at the token that talks begin with, if it is there."""
+        shared = self._common_start(end, between)
+        if self._begins is not None and (cut := shared.find(self._begins[0])) > 0:
+            return shared[:cut]
+        return shared if shared == end and not self._opens_unasked else self._first_token_of(shared)
 
     def _first_token_of(self, closing: str) -> str:
         """A closing up to its first added token and the blanks behind that: what comes then opens the next message."""
@@ -334,8 +389,12 @@ class _Template:
             return None
         if not user.opening or not between.endswith(user.opening):
             return None
-        closing = between.removesuffix(user.opening)
-        return Frame(_bare_opening(before, user), closing, None) if closing else None
+        opening, closing = _bare_opening(before, user), between.removesuffix(user.opening)
+        if user.closing and closing.lstrip() == user.closing and not before.endswith(opening):
+            closing = user.closing  # the blanks before it end what the template injects
+        if not closing and not (self.added.search(opening) and self.added.match(user.opening)):
+            return None  # nothing would tell it from what stands before or behind it
+        return Frame(opening, closing, None)
 
     def _with_name(self, talk: tuple[str, ...], frame: Frame, before: str) -> Frame:
         """Where the template puts the name of a speaker, if it does. `before` closes what stands before the last
@@ -349,12 +408,13 @@ class _Template:
 
     def _common_start(self, a: str, b: str) -> str:
         """The longest common start of two texts; an added token counts as one letter."""
-        start = ""
-        for x, y in zip(self._atoms.findall(a), self._atoms.findall(b), strict=False):
-            if x != y:
-                break
-            start += x
-        return start
+        pairs = zip(self._atoms.findall(a), self._atoms.findall(b), strict=False)
+        return "".join(x for x, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    def _common_end(self, a: str, b: str) -> str:
+        """The longest common end of two texts, counted in the same way."""
+        pairs = zip(self._atoms.findall(a)[::-1], self._atoms.findall(b)[::-1], strict=False)
+        return "".join([x for x, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)][::-1])
 
 
 def _bare_opening(before: str, user: Frame) -> str:
@@ -363,6 +423,6 @@ def _bare_opening(before: str, user: Frame) -> str:
     Whole messages before it end with a closing; a preamble inside it follows the user's opening with the role
     put in its place.
     """
-    opening = before.rpartition(user.closing)[2] if user.closing else before
-    analog = user.opening.replace("user", "system")
-    return analog if opening.startswith(analog) and analog != user.opening else opening
+    opening = before.rpartition(user.closing)[2] if user.closing.strip() else before
+    analog = user.opening.replace("user", "system").replace("USER", "SYSTEM")
+    return analog if analog in opening and analog != user.opening else opening

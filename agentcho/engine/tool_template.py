@@ -164,7 +164,7 @@ class _Search:
         before, found, after = text.partition(RESULT)
         _, closed, opening = before.rpartition(self._assistant.closing)
         after, ended, _ = after.partition(LAST)
-        whole = ended or last == "tool"
+        whole = (ended or last == "tool") and not any(key in opening for key in ARGUMENTS)  # else the call is in it
         if not (found and closed and opening and whole) or not after.endswith(follows):
             return None
         return opening, after.removesuffix(follows)

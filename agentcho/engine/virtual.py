@@ -200,7 +200,7 @@ class VirtualRunner(ABC):
             call.choose(range(call.repair.count))
         return 0
 
-    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm]) -> Constraint | None:
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> Constraint | None:
         """`RequestError`: there are no words to choose from."""
         raise RequestError("an engine without a model has nothing to say; force the words")
 

@@ -39,16 +39,18 @@ class Constraints:
     """Makes the constraints of calls, in the words of one template."""
 
     def __init__(self, template: Template, tokenizer: Any, vocabulary: int) -> None:
-        self._content, self._stop = template.content, template.closing("assistant")[0]
+        self._content, closing = template.content, template.closing("assistant")
+        self._stop = next(id for id in closing if id in template.stops)  # a closing can begin with blanks
         self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
-    def of(self, sampling: Sampling, forms: Sequence[AnswerForm] = ()) -> Constraint | None:
-        """The constraint of a call with choices, a JSON schema, or forms; None: it has none of these. `RequestError`:
-        nothing can satisfy it."""
+    def of(self, sampling: Sampling, forms: Sequence[AnswerForm] = (), begun: bool = False) -> Constraint | None:
+        """The constraint of a call with choices, a JSON schema, or forms; None: it has none of these. `begun`: the
+        message has a header. `RequestError`: nothing can satisfy it."""
         if forms:
             return Forms(self._usable(forms, sampling.max_tokens))
         if sampling.choices is not None:
-            return Choices([self._content.encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
+            encode = self._content.encode_behind if begun else self._content.encode
+            return Choices([encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
         if sampling.json_schema is not None:
             return self._grammars.json(sampling.json_schema, sampling.max_tokens)
         return None

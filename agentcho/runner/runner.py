@@ -208,10 +208,10 @@ class TorchRunner:
         """These rows on the CPU."""
         return [row.cpu() for row in rows]
 
-    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm]) -> Constraint | None:
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> Constraint | None:
         """See `Constraints.of`."""
         free = sampling.choices is None and sampling.json_schema is None and not forms
-        return None if free else self._constraints.of(sampling, forms)
+        return None if free else self._constraints.of(sampling, forms, begun)
 
     def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
         """Move the keys and values of a row's own tokens, from token `start` of its slot on, into the pages of an

@@ -143,12 +143,39 @@ def whole() -> dict[str, Style]:
     }
 
 
+def shapes() -> dict[str, Style]:
+    """Styles of templates that close or open their messages in unusual ways; each template names the model families
+    whose shape it has. Preambles are no part of a frame."""
+    both = "<|endoftext|>", "<|endoftext|>"
+    marks = tuple(f"<|{role}_{end}|>" for role in ("system", "user", "assistant") for end in ("start", "end"))
+    turns = "<s>", "<|START|>", "<|END|>", "<|SYSTEM|>", "<|USER|>", "<|BOT|>", "<|SAY|>", "<|SAID|>"
+    opened = tuple((role, f"<|START|><|{role.upper()}|>", "<|END|>") for role in ("system", "user"))
+    said = ("assistant", "<|START|><|BOT|><|SAY|>", "<|SAID|><|END|>")
+    spoken = tuple((role, f"{role.capitalize()}:", "\n\n") for role in ("system", "user"))
+    tulu = (("assistant", "<|assistant|>\n", "<|endoftext|>\n"),)
+    alone = (("assistant", "<|assistant|>\n", "<|endoftext|>"),)
+    roles = "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>"
+    within = "<bos>", "<|turn>", "<turn|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"
+    model = (("assistant", "<|turn>model\n", "<turn|>\n"),)
+    turn, end = "<|im_start|>{role}\n", "<|im_end|>\n"
+    return {
+        "leftopen": Style("leftopen", CHATML, turn, end, eos="<|im_end|>"),
+        "ownends": Style("ownends", ("<s>", *marks), "<|{role}_start|>", "<|{role}_end|>", bos="<s>", eos=marks[-1]),
+        "unclosed": Style("unclosed", roles, "<|{role}|>\n", "", alone, eos="<|endoftext|>"),
+        "turned": Style("turned", turns, others=(*opened, said), bos="<s>", eos="<|END|>"),
+        "tulu": Style("tulu", both[:1], "<|{role}|>\n", "\n", tulu, *both),
+        "colons": Style("colons", ("</s>",), "Assistant:", "</s>", spoken, eos="</s>"),
+        "appended": Style("appended", CHATML, turn, end, eos="<|im_end|>"),
+        "within": Style("within", within, "<|turn>{role}\n", "<turn|>\n", model, bos="<bos>", eos="<turn|>"),
+    }
+
+
 def tokenizer(style: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of about 290 tokens with the style's added tokens and template.
 
     With ``unigram`` one of single characters whose vocabulary has the added tokens as ordinary pieces too.
     """
-    look = (styles() | calling() | whole())[style]
+    look = (styles() | calling() | whole() | shapes())[style]
     core = _pieces(look) if look.unigram else _bytes_and_words()
     core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in look.special])
     core.add_tokens([AddedToken(text, special=False, normalized=False) for text in look.plain])

@@ -73,6 +73,66 @@ def test_marks_of_a_frame_are_control_tokens_even_where_the_tokenizer_does_not_s
     assert framing.content.encode("<other>") == [other]
 
 
+SHAPES = templates.shapes()
+PREAMBLES = ("ownends", "turned", "appended")
+SYSTEM = (("system", "Hello"), *TALKS["three"])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_frames_are_those_between_the_messages_of_a_talk(shape: str) -> None:
+    framing = derive(templates.tokenizer(shape), shape)
+    for role in ("system", "user", "assistant"):
+        frame = framing.frames[role]
+        assert (frame.opening, frame.closing) == SHAPES[shape].frame(role)
+    assert (framing.bos is not None) == SHAPES[shape].begins
+
+
+@pytest.mark.parametrize("talk", [*TALKS.values(), SYSTEM])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_messages_of_any_shape_join_to_the_text_of_the_stock_conversation(
+    shape: str, talk: tuple[tuple[str, str], ...]
+) -> None:
+    tokenizer = templates.tokenizer(shape)
+    found: Any = tokenizer.apply_chat_template(
+        [{"role": role, "content": text} for role, text in talk], add_generation_prompt=True, return_dict=False
+    )
+    ours = joined(derive(tokenizer, shape), talk)
+    if shape == "unclosed":  # the only difference: an encoded message has to end in a token
+        ours = [id for id in ours if id != tokenizer.eos_token_id]
+    if shape not in PREAMBLES:
+        assert ours == found
+    elif talk[0][0] == "user":
+        begun = SHAPES[shape].begins
+        assert ours[:begun] == found[:begun]
+        assert ours[begun:] == found[begun - len(ours) :]
+
+
+def test_an_answer_that_nothing_closes_ends_where_the_next_message_opens() -> None:
+    tokenizer = templates.tokenizer("unclosed")
+    framing = derive(tokenizer, "unclosed")
+    assert framing.stops == set(map(tokenizer.get_vocab().__getitem__, SHAPES["unclosed"].special))
+    assert framing.plain == ()
+
+
+def test_no_opener_ends_an_answer_that_has_an_end_of_its_own() -> None:
+    tokenizer = templates.tokenizer("turned")
+    ends = {tokenizer.get_vocab()[token] for token in ("<|SAID|>", "<|END|>")}
+    assert derive(tokenizer, "turned").stops == ends
+
+
+def test_the_model_itself_begins_an_answer_with_the_blank_behind_the_mark() -> None:
+    framing = derive(templates.tokenizer("colons"), "colons")
+    ids = framing.content.encode("the fox")
+    stream = framing.content.stream()
+    assert framing.content.token_bytes(ids[0]).startswith(b" ")
+    assert "".join(map(stream.push, ids)) == framing.content.decode(ids) == "the fox"
+
+
+def test_a_result_within_the_message_of_a_call_has_no_frame_of_its_own() -> None:
+    framing = derive(templates.tokenizer("within"), "within")
+    assert "tool" not in framing.frames
+
+
 def test_a_bos_that_opens_every_message_is_part_of_the_frame() -> None:
     framing = derive(pieces.tokenizer("llama-2"), "llama-2")
     assert framing.bos is None

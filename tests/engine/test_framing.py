@@ -14,6 +14,7 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.errors import RequestError, UnsupportedModel
 
 from ..engines import Engines
+from . import pieces
 from .families import Family
 from .templates import Style, styles, tokenizer
 
@@ -198,6 +199,37 @@ def test_a_message_can_begin_where_a_template_puts_nothing_before_the_assistants
     assert parts(engine, said) == ("[/INST]", "Yes", "</s>")
 
 
+def test_an_answer_ends_where_no_template_closes_it(load: Load) -> None:
+    engine = load("unclosed")
+    asked = engine.prefill("Well?")
+    said = engine.decode("", parents=[asked], sampling=Sampling(choices=("Yes",)))
+    assert parts(engine, asked) == ("<|user|>\n", "Well?", "")
+    assert parts(engine, said) == ("<|assistant|>\n", "Yes", "<|endoftext|>")
+    free = engine.decode("", parents=[asked], sampling=Sampling(temperature=3.0, max_tokens=20, seed=3))
+    assert parts(engine, free)[2] == "<|endoftext|>"
+
+
+@pytest.mark.parametrize("header", ["", "To Bob:", "To Bob: "])
+@pytest.mark.parametrize("style", ["colons", "inst"])
+def test_a_choice_is_said_as_it_is_written(load: Load, style: str, header: str) -> None:
+    engine = load(style)
+    said = engine.message(engine.decode(header, sampling=Sampling(choices=("yes", "yes, and no"), temperature=0)))
+    assert said.text in ("yes", "yes, and no")
+    assert said.stopped == "stop"
+
+
+def test_a_choice_ends_with_an_end_token_where_blanks_stand_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = pieces.tokenizer("mistral-v1")
+    monkeypatch.setattr("tests.engine.families.tokenizer", lambda style: known)
+    Family("llama", "Llama").save(tmp_path)
+    with Engine.load(str(tmp_path), device="cpu", dtype="float32") as engine:
+        for header in ("", "To Bob: "):
+            said = engine.message(engine.decode(header, sampling=Sampling(choices=("yes", "yes, no"), temperature=0)))
+            assert said.text in ("yes", "yes, no")
+
+
 @pytest.mark.parametrize("style", FRAMED)
 def test_a_result_is_framed_as_its_template_says_or_else_as_the_users_words(load: Load, style: str) -> None:
     engine = load(style)
@@ -216,7 +248,7 @@ BROKEN = {
     "drops what is said": "{% for m in messages %}<|im_start|>{{ m.role }}<|im_end|>\n{% endfor %}",
     "rewrites what is said": "{% for m in messages %}<|im_start|>{{ m.content | upper }}<|im_end|>\n{% endfor %}",
     "always raises": "{{ raise_exception('not today') }}",
-    "has no end": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% endfor %}",
+    "has no end": "{% for m in messages %}### {{ m.role }}\n{{ m.content }}{% endfor %}",
     "is not jinja": "{% for m in",
 }
 

@@ -336,6 +336,10 @@ class Framing:
 
     content: Any = None
 
+    @property
+    def stops(self) -> frozenset[int]:
+        return frozenset({spelling().stop})
+
     def closing(self, role: str) -> tuple[int, ...]:
         return (spelling().stop,)
 
