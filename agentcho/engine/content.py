@@ -64,6 +64,7 @@ class ContentTokenizer:
         spec, own = json.loads(backend.to_str()), backend.get_vocab(with_added_tokens=False)
         self._bytes = token_bytes(spec, backend.get_vocab(with_added_tokens=True))
         kind = _blank_before(spec)
+        self._brings = False
         self._lead, self._between = " " if kind else "", " " if kind == "each" else ""
         self._bare = _for_content(spec, own, self.special)
 
@@ -81,8 +82,12 @@ class ContentTokenizer:
     def with_lead(self) -> ContentTokenizer:
         """The same for contents that stand behind a blank which frames leave to them."""
         other = copy(self)
-        other._lead, other._between = " ", ""
+        other._lead, other._between, other._brings = " ", "", True
         return other
+
+    def of_wholes(self) -> ContentTokenizer:
+        """The same for whole conversations, in which a blank that frames leave to contents is the template's."""
+        return self.without_lead() if self._brings else self
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text` as plain characters. `RequestError` where the vocabulary makes that impossible."""

@@ -208,7 +208,7 @@ def _framed(
     results = found.results if "tool" in frames else ResultPieces()
     tools = ToolFormat(content, found.calls, found.listing, results)
     closings = {role: frames[alias].closing for role, alias in aliases.items()}
-    conversations = Conversations(tokenizer, content, closings, bos, datetime.now())
+    conversations = Conversations(tokenizer, content.of_wholes(), closings, bos, datetime.now())
     return Framing(frames, aliases, bos, stops, content, ids, tools, conversations)
 
 

@@ -183,6 +183,15 @@ def test_the_text_of_a_forged_conversation_is_that_of_the_stock_one() -> None:
     assert tokenizer.decode(found) == tokenizer.decode(expected)
 
 
+@pytest.mark.parametrize("words", ["Hello there", "</s> Hello"])
+def test_a_blank_that_frames_leave_to_contents_is_written_once(words: str) -> None:
+    tokenizer, talk = known("colons")[0], (("user", words), ("assistant", "to the fox"), ("user", "x"))
+    expected, found = stock(tokenizer, talk), ids("colons", talk)
+    assert expected is not None
+    assert found is not None
+    assert tokenizer.decode(found) == tokenizer.decode(expected)
+
+
 def test_a_date_stays_that_of_the_beginning() -> None:
     tokenizer, framing = known("llama3")
     then = datetime(2031, 2, 3, 4, 5)
