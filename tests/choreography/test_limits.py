@@ -1,6 +1,7 @@
 """Limits end a game as a recorded outcome: no exception, no empty message, nothing left behind."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import anyio.lowlevel
@@ -144,6 +145,20 @@ def test_time_that_runs_out_under_way_drops_the_message_and_keeps_the_others(
     assert over.seconds >= 61
     assert len(spoken(entries)) == whole
     assert entries[0].message.text == "Be quick."
+
+
+@pytest.mark.parametrize("verb", ["tell", "release"])
+def test_an_agent_that_tells_and_samples_nothing_has_an_end_of_its_seconds_too(clock: Clock, verb: str) -> None:
+    async def script(game: Game) -> None:
+        a = game.cast(Talker, "alice")
+        said = await a.say()
+        clock.jump(61)
+        for _ in range(3):
+            with suppress(Exception):
+                await (a.tell("Hello") if verb == "tell" else a.release(said))
+
+    _, [over] = game(clock.run, script, Interrupted(4), limits=Limits(agent_seconds=60))
+    assert over.ended == "limit: alice 60 seconds"
 
 
 def test_time_that_passes_within_the_limit_ends_nothing(clock: Clock) -> None:
