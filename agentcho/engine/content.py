@@ -25,6 +25,8 @@ LONG = 1 << 14
 """From so many letters on a text is tokenised as a batch of one, for which the library lets other threads run."""
 BLANK = "\u2581"
 """The letter that stands for a blank in vocabularies of SentencePiece."""
+THOUGHTS = ("<think>", "</think>")
+"""What stands around the thoughts of a model in its answers. Templates cut them from earlier ones."""
 Placed = tuple[int, int, int]
 """A token id, and the (start, stop) of its letters in a text."""
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -161,10 +163,11 @@ class ContentTokenizer:
         return self._structural.search(text) is not None
 
     def without_control(self, text: str) -> str:
-        """A text as long, in which nothing spells a control token; marks of thoughts, which are none, are left."""
+        """A text as long, in which nothing spells a control token but marks of thoughts, which templates look for."""
 
         def letters(found: re.Match[str]) -> str:
-            return found[0] if self._ids[found[0]] not in self.forbidden else "\ue000" * len(found[0])
+            thought = found[0] in THOUGHTS or self._ids[found[0]] not in self.forbidden
+            return found[0] if thought else "\ue000" * len(found[0])
 
         return self._structural.sub(letters, text)
 

@@ -17,13 +17,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import PromptPiece, Said, WholePrompt
-from agentcho.engine.content import ContentTokenizer, Placed, template_source
+from agentcho.engine.content import THOUGHTS, ContentTokenizer, Placed, template_source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _MARK = re.compile("Zq([0-9]+)(content|name)qZ")
-THOUGHT = "</think>"
 
 
 class _Gap(NamedTuple):
@@ -76,9 +75,15 @@ class Conversations:
         Raises:
             RequestError: A content can only be encoded as a control token.
         """
-        text, skeleton = self.render(conversation), self.render(_marked(conversation))
-        if text is None or skeleton is None:
-            return None
+        text = self.render(conversation)
+        skeletons = [self.render(_marked(conversation))]
+        if not all(said.text for said in conversation):  # a template may leave out a message that says nothing
+            skeletons.append(self.render(_marked(conversation, empty=True)))
+        found = [self._cut(text, skeleton, conversation) for skeleton in skeletons if text and skeleton]
+        return next((prompt for prompt in found if prompt is not None), None)
+
+    def _cut(self, text: str, skeleton: str, conversation: Sequence[Said]) -> WholePrompt | None:
+        """The ids of a text, cut by what it is with marks in the place of contents; None: it cannot be."""
         literals, gaps = _parts(skeleton)
         spans = self._spans(text, conversation, literals, gaps)
         if spans is not None:
@@ -190,10 +195,14 @@ def _frozen(source: str, now: datetime) -> str:
     )
 
 
-def _marked(conversation: Sequence[Said]) -> list[Said]:
-    """The same conversation, with a mark in the place of every content and name."""
+def _marked(conversation: Sequence[Said], empty: bool = False) -> list[Said]:
+    """The same conversation, with a mark in the place of every content and name. `empty`: not of a content that is."""
     return [
-        Said(said.role, f"Zq{place}contentqZ", f"Zq{place}nameqZ" if said.name else None)
+        Said(
+            said.role,
+            "" if empty and not said.text else f"Zq{place}contentqZ",
+            f"Zq{place}nameqZ" if said.name else None,
+        )
         for place, said in enumerate(conversation)
     ]
 
@@ -246,8 +255,8 @@ def _in_order(found: tuple[Any, ...]) -> list[tuple[int, int]]:
 def _forms(text: str) -> Iterator[str]:
     """What templates make of a content: with blanks cut off, without the thoughts before the last answer."""
     yield from dict.fromkeys((text, text.strip(), text.lstrip(), text.rstrip()))
-    if THOUGHT in text:
-        said = text.rpartition(THOUGHT)[2]
+    if THOUGHTS[1] in text:
+        said = text.rpartition(THOUGHTS[1])[2]
         yield from dict.fromkeys((said, said.strip(), said.lstrip("\n"), said.lstrip()))
 
 
