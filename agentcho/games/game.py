@@ -227,7 +227,8 @@ class Game:
             model = self._turns.model(author, agent)
             told = Telling(author, role, spoken_to, text, reads, model, ids)
             id = self._messages.taint.give(self._messages.put(told))
-        await anyio.lowlevel.checkpoint()
+        with self._meter.deadline(author):
+            await anyio.lowlevel.checkpoint()
         return id
 
     def retokenized(self, text: str, id: str) -> str:
@@ -251,7 +252,8 @@ class Game:
             charge = None if rule is None else rule.release(author, spoken_to, id)
             told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge=charge)
             released = self._messages.taint.give(self._messages.put(told))
-        await anyio.lowlevel.checkpoint()
+        with self._meter.deadline(author):
+            await anyio.lowlevel.checkpoint()
         return released
 
     def swap_out(self) -> None:
