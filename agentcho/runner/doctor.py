@@ -156,7 +156,7 @@ def _layers(proofs: list[LayerProof]) -> Row:
     packed = max(proof.packed_error for proof in proofs)
     beside = max(proof.neighbour_error for proof in proofs)
     worst = f"shift {_error(turned)}, packed {_error(packed)}, neighbours {_error(beside)}"
-    return Row("layers", None, "proved", f"all {len(proofs)}; at most {worst}; --verbose shows each")
+    return Row("layers", None, "proved", f"all {len(proofs)}; at most {worst}; `agentcho doctor --verbose` shows each")
 
 
 def _error(value: float) -> str:

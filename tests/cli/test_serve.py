@@ -41,7 +41,7 @@ def test_it_has_every_option_that_errors_advise_who_can_reach_its_users(agentcho
     root = Path(agentcho_package.__file__).parent
     files = [*(path for room in ("serve", "runner", "engine") for path in (root / room).rglob("*.py"))]
     text = " ".join(path.read_text() for path in (*files, root / "flow" / "markers.py"))
-    of_others = re.compile(r"`(agentcho key|llama-gguf-split)[^`]*`")
+    of_others = re.compile(r"`(agentcho key|agentcho doctor|llama-gguf-split)[^`]*`")
     advised = set(re.findall(r"--[a-z][a-z-]+", of_others.sub("", text)))
     assert {"--keys", "--port", "--plain-markers"} <= advised
     assert advised <= set(re.findall(r"--[a-z][a-z-]+", agentcho("serve", "--help").out))
