@@ -166,14 +166,13 @@ class Chat(Scenario):
     name = "chat"
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        await game.announce("Be kind.")
+        said = [await game.announce("Be kind.")]
         cast = [game.cast(Talker, name, system=f"You are {name}.") for name in ("alice", "bob", "carol")]
         for agent in cast * 2:
             await agent.think("What now?", max_tokens=4)
-            await agent.say(max_tokens=4)
+            said.append((await agent.say(max_tokens=4)).id)
         await cast[0].say(to="bob", max_tokens=4)
         await cast[1].say(max_tokens=4)
-        said = [message.id for message in game.said if message.audience.members is None]
         reads = (Read(said[0]), Read(said[2], After(said[0], 5)), Read(said[1], 60))
         await cast[2].say(max_tokens=4, view=View(reads, After(said[2], 90)))
         await cast[0].say(max_tokens=4)
