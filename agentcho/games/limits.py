@@ -19,16 +19,18 @@ from agentcho.message import Message
 GAME = "the game"
 
 
-def only_limit(error: BaseException) -> LimitReached | None:
+def only_limit(error: BaseException, *, within: frozenset[int] = frozenset()) -> LimitReached | None:
     """The limit (the first of them) where an error is nothing else: a limit, what was raised while one was handled, or
-    a group of such errors, as task groups raise them."""
+    a group of such errors, as task groups raise them. `within` holds the identities of the errors that led here: an
+    error may be the context of a group that holds it."""
+    within |= {id(error)}
     if isinstance(error, BaseExceptionGroup):
-        limits = [only_limit(each) for each in error.exceptions]
+        limits = [only_limit(each, within=within) for each in error.exceptions]
         return None if None in limits else limits[0]
     if isinstance(error, LimitReached):
         return error
     before = error.__cause__ or error.__context__
-    return None if before is None else only_limit(before)
+    return None if before is None or id(before) in within else only_limit(before, within=within)
 
 
 class Meter:

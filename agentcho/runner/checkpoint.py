@@ -114,8 +114,11 @@ def folder_of(path: str) -> Path | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    """The error and what led to it; each once, for a chain may close."""
+    passed: set[int] = set()
+    while error is not None and id(error) not in passed:
         yield error
+        passed.add(id(error))
         error = error.__cause__ or error.__context__
 
 

@@ -83,6 +83,20 @@ def test_a_group_is_a_limit_where_it_holds_nothing_else(
     assert only_limit(ExceptionGroup("", errors)) is limit
 
 
+def test_an_error_may_be_the_context_of_a_group_that_holds_it() -> None:
+    """As asynchronous clients raise them when they close."""
+    within, beside = ValueError("within"), ValueError("beside")
+    closed = ExceptionGroup("", [within])
+    within.__context__ = beside
+    beside.__context__ = closed
+    assert only_limit(closed) is None
+    assert only_limit(within) is None
+    beside.__context__ = ExceptionGroup("", [within, LIMIT])
+    assert only_limit(closed) is None
+    beside.__context__ = LIMIT
+    assert only_limit(closed) is LIMIT
+
+
 def test_agents_that_block_every_worker_thread_do_not_stop_the_steps(play: Play) -> None:
     """They wait, in threads, for what only a step can bring; there is one thread more, and the steps have it."""
     engine, brought = FakeEngine(lambda call, prompt: "a word or two"), threading.Event()
