@@ -135,11 +135,12 @@ class AdapterError(ModelError):
 
 class RequestError(AgentchoError, ValueError):
     """One call is wrong. Nothing was computed for it, and nothing else is affected. `field` is the field of the call
-    that is: "parents", "offsets", "sampling"; None: another one, or the call as a whole."""
+    that is: "parents", "offsets", "sampling"; None: another one, or the call as a whole. `option` is the option of its
+    `Sampling` that is; None: none, or several together."""
 
-    def __init__(self, what: str, field: str | None = None) -> None:
+    def __init__(self, what: str, field: str | None = None, option: str | None = None) -> None:
         super().__init__(what)
-        self.field = field
+        self.field, self.option = field, option
 
     @classmethod
     def parents(cls, what: str) -> RequestError:

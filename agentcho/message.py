@@ -179,8 +179,9 @@ class Words(NamedTuple):
     `text` is what was said, without the `header` that its author was given, framing, and a stop string. `tokens` are
     all ids that were fed, framing and closing included, BOS not; within them, `content` is the (start, stop) of header
     and text, and `sampled` that of what was sampled: (n, n) where nothing was, None for a message of known text.
-    `stopped` says what ended a decode. `canonical`: the content ids are those that header and text encode to; otherwise
-    the ids say more than the text does.
+    `stopped` says what ended a decode, and `stop_reason` which stop string or which of its `stop_token_ids` did.
+    `canonical`: the content ids are those that header and text encode to; otherwise the ids say more than the text
+    does.
     """
 
     header: str
@@ -190,6 +191,7 @@ class Words(NamedTuple):
     sampled: tuple[int, int] | None = None
     stopped: str | None = None
     canonical: bool = True
+    stop_reason: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,7 @@ class Message:
 
     @property
     def stopped(self) -> str | None:
-        """What ended a decode: "stop", "stop_string", "max_tokens", "forced"."""
+        """What ended a decode: "stop", "stop_string", "stop_token", "max_tokens", "forced"."""
         return self.words.stopped
 
     @property

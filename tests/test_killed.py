@@ -27,6 +27,8 @@ from agentcho.testing import FakeEngine
 from .killed import Written
 
 GAMES = 2
+STOPS = [FakeEngine().framing.content.encode(f" {word}")[0] for word in "yes no maybe trust me we talk again".split()]
+"""One of these is the second token of whatever is said."""
 
 
 class Enough(Exception):
@@ -44,6 +46,7 @@ class Cut(Scenario):
         await game.announce("Talk.")
         await ann.think()
         await ann.say(header="So: ")
+        await ann.say(stop_token_ids=STOPS, min_tokens=1)
         try:
             async with bob.stream() as pieces:
                 async for _ in pieces:
@@ -197,11 +200,12 @@ def test_its_canonical_form_has_what_the_whole_one_has(killed: Killed) -> None:
 def test_it_goes_on_to_what_it_would_have_been(killed: Killed) -> None:
     def said(run: SavedRun) -> dict[int, Any]:
         return {
-            game: sorted((e.message.id, e.message.text, e.message.tokens, e.ended) for e in entries)
+            game: sorted((e.message.id, e.message.words, e.ended) for e in entries)
             for game, entries in run.games().items()
         }
 
     whole = said(killed.whole)
+    assert {words.stop_reason for entries in whole.values() for _, words, _ in entries} > {None}
     for count in range(1, killed.writes, 9):
         run = killed.left(count, torn=count % 2 == 0)
         resume(run, Cut(), engine=FakeEngine())

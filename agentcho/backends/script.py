@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from math import ceil
 from typing import NamedTuple
 
 from agentcho.backends.babble import babble, comply
 from agentcho.backends.words import Vocabulary
-from agentcho.calls.call import Decode
+from agentcho.calls.call import Decode, Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.errors import RequestError
 
+FILLER = "and so on"
+"""What a script without words says that may not end yet."""
 Reply = Callable[[Decode, str], str]
 
 
@@ -76,7 +79,7 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
             raise _unsayable(f"the shortest answer takes {len(script)} tokens, max_tokens is {sampling.max_tokens}")
         return Scripted(script, stop, abrupt=True)
     if sampling.choices is None:
-        return Scripted(script, stop, abrupt=False)
+        return Scripted(_long_enough(script, sampling, words), stop, abrupt=False)
     known = [words.encode(choice) for choice in sampling.choices]
     if (longest := max(map(len, known))) > sampling.max_tokens and not call.cut:
         raise _unsayable(f"the longest choice takes {longest} tokens, max_tokens is {sampling.max_tokens}")
@@ -85,6 +88,15 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
         raise _unsayable("the scripted answer is none of the choices", f"give one of {choices}")
     goes_on = any(len(other) > len(script) and other[: len(script)] == script for other in known)
     return Scripted(script, stop, abrupt=not goes_on)
+
+
+def _long_enough(script: list[int], sampling: Sampling, words: Vocabulary) -> list[int]:
+    """A script, again and again where the text may not end before it has more tokens."""
+    least = sampling.max_tokens if sampling.ignore_eos else sampling.min_tokens
+    if len(script) >= least:
+        return script
+    once = script or words.encode(FILLER)
+    return (once * ceil(least / len(once)))[:least]
 
 
 def form_of(call: Decode, text: str) -> AnswerForm:

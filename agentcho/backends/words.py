@@ -23,6 +23,7 @@ AROUND = re.compile(r"(<tool_call>\n|\n</tool_call>)")
 SHORT, LETTERS, HASHED = 7, b"\x01", b"\x02"
 FIRST_WORD = 1 << 8
 """No id of framing is so large."""
+FRAMING = frozenset((BOS, START, MESSAGE, END, *ROLES.values()))
 
 
 class Vocabulary:
@@ -31,6 +32,7 @@ class Vocabulary:
     word was encoded, by any of these in this process. `letters`: a token is at most so many of a word (None: all)."""
 
     _long: ClassVar[dict[int, str]] = {}
+    forbidden = FRAMING
 
     def __init__(self, letters: int | None = None) -> None:
         self._piece_of = re.compile(r"\s?[^\s]+|\s" if letters is None else rf"\s?[^\s]{{1,{letters}}}|\s")

@@ -24,7 +24,9 @@ from agentcho.message import Words
 
 EncodingId = int
 """A small number that one engine gave out: see `ids.GivenId`."""
-Stopped = Literal["stop", "stop_string", "max_tokens", "forced"]
+Stopped = Literal["stop", "stop_string", "stop_token", "max_tokens", "forced"]
+"""What ended a message: its template's own end, a string or an id that its options name, `max_tokens`, or the last of
+its forced tokens."""
 Logprobs = tuple[tuple[int, float], ...]
 """Tokens, each with the natural logarithm of its probability."""
 Offsets = Sequence[int | None] | Literal["made"] | None
@@ -47,6 +49,8 @@ Stop = Annotated[str, Field(min_length=1, max_length=256)]
 Choice = Annotated[str, Field(min_length=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Bias = Annotated[float, Field(ge=-100, le=100)]
+TokenId = Annotated[int, Field(ge=0, lt=WORD)]
+BadWord = Annotated[str, Field(max_length=256, pattern=r"\S")]
 
 
 class Sampling(BaseModel):
@@ -61,8 +65,18 @@ class Sampling(BaseModel):
       where it is negative. `logit_bias` (-100 to 100, by token id) is added to logits before that. All of them come
       before the temperature, and change nothing of `Spoken.likely`.
     - `stop`: a text that contains one of these strings (at most 64, of at most 256 letters) ends there; the string
-      is no part of the text. What is held to choices, to JSON of a schema or to a call of a tool is never cut: there
-      these strings say nothing.
+      is no part of the text. `stop_token_ids` (at most 1024) end it too: the last token is one of them, and adds
+      nothing to the text. With `include_stop_str_in_output` the text ends with the string, or with what the token says.
+    - `min_tokens`: nothing but `max_tokens` ends a text before so many tokens. Until then no token can be sampled that
+      would, and no stop string counts that is whole by then.
+    - `ignore_eos`: no token is sampled that ends messages by itself; one of `stop_token_ids` still is. So nothing ends
+      the text but `stop`, `stop_token_ids` and `max_tokens`.
+    - `bad_words` (at most 1024, of at most 256 letters): the last token of such a word is not sampled behind the tokens
+      before it. A word is tokenised as it stands and, where that makes another first token and as many of them, behind
+      a blank; other spellings can still be said.
+    - `allowed_token_ids`: no other token is sampled, one that ends the message included.
+    - What is held to choices, to JSON of a schema or to a call of a tool comes to an end of its own, and is said as it
+      must be: none of the options from `stop` to `allowed_token_ids` says anything there.
     - `seed` (64 bits) keys the call's own random numbers: token i uses number (seed, i), whoever shares the batch.
     - `choices` are the only texts that can be sampled, each closed at once. `json_schema` constrains what is sampled
       to JSON of that schema.
@@ -82,6 +96,17 @@ class Sampling(BaseModel):
     repetition_penalty: Annotated[float, Field(gt=0, le=HOTTEST)] = 1.0
     logit_bias: Annotated[dict[Annotated[int, Field(ge=0)], Bias], Field(max_length=1 << 12)] = {}
     stop: Annotated[tuple[Stop, ...], BeforeValidator(partial(listed, what="stop", most=64))] = ()
+    stop_token_ids: Annotated[
+        tuple[TokenId, ...], BeforeValidator(partial(listed, what="stop_token_ids", most=1 << 10))
+    ] = ()
+    include_stop_str_in_output: bool = False
+    min_tokens: Annotated[int, Field(ge=0, lt=WORD)] = 0
+    ignore_eos: bool = False
+    bad_words: Annotated[tuple[BadWord, ...], BeforeValidator(partial(listed, what="bad_words", most=1 << 10))] = ()
+    allowed_token_ids: (
+        Annotated[tuple[TokenId, ...], Field(min_length=1), BeforeValidator(partial(listed, what="allowed_token_ids"))]
+        | None
+    ) = None
     seed: Seed = 0
     choices: Annotated[tuple[Choice, ...], BeforeValidator(partial(listed, what="choices", most=1 << 16))] | None = None
     json_schema: Annotated[dict[str, Any], BeforeValidator(partial(schema, what="json_schema"))] | None = None
@@ -102,8 +127,15 @@ class Sampling(BaseModel):
         unbent = (self.frequency_penalty, self.presence_penalty, self.repetition_penalty, self.logit_bias)
         return unbent != (0.0, 0.0, 1.0, {})
 
+    def limited(self, most: int) -> Sampling:
+        """The same, for at most so many tokens."""
+        most = min(most, self.max_tokens)
+        return self.model_copy(update={"max_tokens": most, "min_tokens": min(most, self.min_tokens)})
+
     @model_validator(mode="after")
-    def _one_constraint(self) -> Sampling:
+    def _fits(self) -> Sampling:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens is {self.min_tokens} and max_tokens is {self.max_tokens}; lower min_tokens")
         if self.choices is not None and self.json_schema is not None:
             raise ValueError("give choices or json_schema, not both")
         if self.choices is not None and not self.choices:
@@ -124,6 +156,12 @@ class Unconstrained(TypedDict, total=False):
     repetition_penalty: float
     logit_bias: dict[int, float]
     stop: list[str] | tuple[str, ...]
+    stop_token_ids: list[int] | tuple[int, ...]
+    include_stop_str_in_output: bool
+    min_tokens: int
+    ignore_eos: bool
+    bad_words: list[str] | tuple[str, ...]
+    allowed_token_ids: list[int] | tuple[int, ...] | None
     seed: int
 
 
@@ -337,7 +375,7 @@ class Spoken(NamedTuple):
 
     `likely`, where the call asks for it, are pairs of a token and the natural logarithm of its probability: of `token`,
     then of the likeliest tokens, the likeliest first. The probabilities are the model's own, over its whole vocabulary:
-    before temperature, top_k, top_p, min_p and constraint.
+    before temperature, top_k, top_p, min_p, constraint, and what else `Sampling` changes or rules out.
     """
 
     id: EncodingId

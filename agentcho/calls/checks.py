@@ -158,7 +158,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     if stride != 1 and forced is None:
         raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
     header, sampling, name = text(call.header, "the header"), _sampling(call.sampling), _name(call.name)
-    numbers([*sampling.logit_bias], "the ids of logit_bias", bounds.vocabulary)
+    _known_ids(sampling, bounds)
     most = None if most is None else whole(most, "most", 1)
     likely = None if call.logprobs is None else whole(call.logprobs, "logprobs", 0, MOST_LIKELY)
     if likely is not None and stride != 1:
@@ -175,6 +175,15 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
     shared |= {"cut": truth(call.cut, "cut"), "opening": _framing(call.opening, "opening", bounds)}
     return Decode(header, sampling=sampling, ape=None if call.ape is None else _ape(call.ape), **shared)
+
+
+def _known_ids(sampling: Sampling, bounds: Bounds) -> None:
+    """`RequestError`: an option of a sampling names a token that there is not."""
+    for option in ("logit_bias", "stop_token_ids", "allowed_token_ids"):
+        try:
+            numbers([*(getattr(sampling, option) or ())], f"the ids of {option}", bounds.vocabulary)
+        except RequestError as error:
+            raise RequestError(str(error), "sampling", option) from None
 
 
 def _form(form: Any, bounds: Bounds) -> AnswerForm:

@@ -46,8 +46,11 @@ class Detokenizer(Protocol):
 
 
 class Content(ContentPort, Protocol):
-    """Turns text into the token ids of a message's content, and back. `stream` gives a fresh `Detokenizer`; where the
-    message has begun with a header, a blank at the beginning of what follows is part of the text."""
+    """Turns text into the token ids of a message's content, and back. `forbidden`: control tokens, which are never part
+    of a content. `stream` gives a fresh `Detokenizer`; where the message has begun with a header, a blank at the
+    beginning of what follows is part of the text."""
+
+    forbidden: frozenset[int]
 
     def stream(self, begun: bool = False) -> Detokenizer: ...
     def encode_behind(self, text: str) -> list[int]:

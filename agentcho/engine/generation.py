@@ -6,11 +6,13 @@ Does not know: what it reads, when it runs, how a forward computes.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence as Listed
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import Begun, Decode, EncodingId, Sampling, Spoken, Stopped
+from agentcho.engine.allowance import Allowance
 from agentcho.engine.base import Constraint, Row, Template
 from agentcho.engine.guessing import MOST, NONE, Guess, Guesser, Indexes
 from agentcho.engine.layout import Framed, Layout, decoded
@@ -18,10 +20,19 @@ from agentcho.errors import CallFailed
 from agentcho.message import Words
 
 
+class Limits(NamedTuple):
+    """Which tokens a free text may go on with: of those `among` these ids (None: of all, control tokens aside), and of
+    the `freed` control tokens, the ones that are not `barred`."""
+
+    among: array[int] | None
+    freed: tuple[int, ...]
+    barred: tuple[int, ...]
+
+
 class Draw(NamedTuple):
     """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
-    may be (None: any). `bent`: its options change logits, by the ids of what is read in the `prompt` and those
-    `said`."""
+    may be (None: any, within `limits` where there are some). `bent`: its options change logits, by the ids of what is
+    read in the `prompt` and those `said`."""
 
     sampling: Sampling
     nth: int
@@ -29,6 +40,7 @@ class Draw(NamedTuple):
     bent: bool = False
     prompt: frozenset[int] = frozenset()
     said: tuple[int, ...] = ()
+    limits: Limits | None = None
 
 
 class Generation:
@@ -51,6 +63,7 @@ class Generation:
         self.id, self.call, self.receipt = id, call, placed.context.receipt
         self._framed, self._closing = placed.framed, placed.framed.closing
         self._stops, self._content = template.stops, template.content
+        self._allowance = Allowance(call, template)
         self._stream = template.content.stream(begun=bool(placed.framed.header))
         self._constraint, self._until, self._last = constraint, call.stop, call.last
         self.feed: tuple[int, ...] = placed.framed.begun
@@ -58,6 +71,9 @@ class Generation:
         self.logits: list[Row] = []
         self.stopped: Stopped | None = None
         self._text, self._shown = "", 0
+        self._early = 0
+        self._cut_at: int | None = None
+        self._reason: int | str | None = None
         self.guessed: tuple[int, ...] = ()
         self._allowed: list[Any] = []
         self._guesser: Guesser | None = None
@@ -134,9 +150,15 @@ class Generation:
     def _draw(self, nth: int, allowed: Any) -> Draw:
         """How the token behind so many guessed ones is to be drawn."""
         draw = Draw(self.call.sampling, len(self.sampled) + nth, allowed)
-        if not self._bent:
+        if not self._bent and not self._allowance.limits:
             return draw
-        return draw._replace(bent=True, prompt=self._prompt, said=(*self.sampled, *self.guessed[:nth]))
+        said = (*self.sampled, *self.guessed[:nth])
+        if self._bent:
+            draw = draw._replace(bent=True, prompt=self._prompt, said=said)
+        if self._allowance.limits:
+            rules = self._allowance
+            draw = draw._replace(limits=Limits(rules.among, rules.freed, rules.barred(said)))
+        return draw
 
     def forced(self) -> list[int] | None:
         """The next forced tokens, one and as many as are guessed: the text's, then the closing's first. None where
@@ -180,13 +202,20 @@ class Generation:
         left = self._last - len(self.sampled)
         if self._constraint is not None:
             token = self._constraint.take(token, left)
-        if token in self._stops:
-            self._end("stop", ())
+        if token in self._allowance.ends:
+            self._reason = self._allowance.reason(token)
+            self._end("stop" if token in self._allowance.own else "stop_token", ())
             return self._tail()
         self.feed = (token,)
         self.sampled.append(token)
+        if token in self._allowance.said_ends and self._allowance.counts(len(self.sampled)):
+            if self.call.sampling.include_stop_str_in_output:
+                self._text += self._stream.push(token)
+            self._reason = token
+            self._end("stop_token", (token,))
+            return Spoken(self.id, len(self.sampled) - 1, token, self._show())
         self._text += self._stream.push(token)
-        if self._until and self._cut() is not None:
+        if self._stopped_by(len(self.sampled)):
             self._end("stop_string", (token,))
         elif self._constraint is not None and self._constraint.done:
             self._end("stop", (token,))
@@ -210,25 +239,44 @@ class Generation:
 
     def _say(self, tokens: tuple[int, ...]) -> None:
         self.feed = tokens
+        assert self.call.forced is not None
         for token in tokens:
             self.sampled.append(token)
-            self._text += self._stream.push(token)
+            last = len(self.sampled) == len(self.call.forced)
+            if not last or token not in self._allowance.said_ends or self.call.sampling.include_stop_str_in_output:
+                self._text += self._stream.push(token)
+            if self._cut_at is None:
+                self._stopped_by(len(self.sampled))
 
     def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
         self.stopped, self.feed = why, unfed + self._closing
         self._text += self._stream.end()  # a character that stayed incomplete comes out as U+FFFD
 
-    def _cut(self) -> int | None:
-        """Where the earliest stop string begins in the text; None: there is none."""
-        found = [at for at in map(self._text.find, self._until) if at >= 0]
-        return min(found, default=None)
+    def _stopped_by(self, said: int) -> bool:
+        """Whether a stop string is in the text; one that was whole before `min_tokens` were said counts as words."""
+        if not self._until:
+            return False
+        if not self._allowance.counts(said):
+            self._early = len(self._text)
+            return False
+        first: tuple[int, str] | None = None
+        for stop in self._until:
+            at = self._text.find(stop, max(0, self._early - len(stop) + 1))
+            if at >= 0 and (first is None or at < first[0]):
+                first = (at, stop)
+        if first is None:
+            return False
+        at, self._reason = first
+        self._cut_at = at + (len(first[1]) if self.call.sampling.include_stop_str_in_output else 0)
+        return True
 
     def _show(self) -> str:
         """The text that is certain to stay and was not shown before."""
         end = len(self._text)
-        if self._until:
-            cut = self._cut()
-            end = cut if cut is not None else end - (self._doubtful() if self.stopped is None else 0)
+        if self._cut_at is not None:
+            end = self._cut_at
+        elif self._until and self.stopped is None:
+            end -= self._doubtful()
         piece, self._shown = self._text[self._shown : end], max(self._shown, end)
         return piece
 
@@ -250,9 +298,9 @@ class Generation:
 
     def words(self) -> Words:
         """The words of the finished message."""
-        cut = self._cut()
-        text = self._text if cut is None else self._text[:cut]
+        text = self._text[: self._cut_at]
         framed: Framed = self._framed._replace(content=tuple(self.sampled))
         canonical = self._content.spells((*framed.header, *self.sampled), self.call.header + text)
         canonical = canonical or self._content.spells(self.sampled, text)
-        return decoded(self.call, framed, text, self.stopped, canonical)
+        words = decoded(self.call, framed, text, self.stopped, canonical)
+        return words._replace(stop_reason=self._reason)

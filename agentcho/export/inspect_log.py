@@ -28,7 +28,7 @@ from agentcho.records.transcript import Entry, by_attempt
 Json = dict[str, Any]
 VERSION = 2
 STATUS = {"done": "success", "running": "started", "interrupted": "cancelled", "failed": "error", "died": "error"}
-STOPPED = {"max_tokens": "max_tokens", "stop": "stop", "stop_string": "stop", "forced": "stop"}
+STOPPED = {"max_tokens": "max_tokens", "stop": "stop", "stop_string": "stop", "stop_token": "stop", "forced": "stop"}
 """Why a message ended, in Inspect's words."""
 
 

@@ -62,7 +62,7 @@ class Endpoints:
         read = [self._drafts[read.id].metadata for read in draft.reads.reads]
         salt = cache_salts([*read, draft.metadata], author, key=self._key)[-1]
         if most is not None and sampling.choices is None and sampling.json_schema is None:
-            sampling = sampling.model_copy(update={"max_tokens": min(most, sampling.max_tokens)})
+            sampling = sampling.limited(most)
         return TextCall(prompt, draft.text, sampling, salt)
 
     def _quoted(self, reader: str, draft: Draft) -> Quoted:

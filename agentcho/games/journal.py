@@ -143,8 +143,13 @@ class Recorded:
         if entry is None or entry.ended is not None or entry.message.tokens != message.tokens:
             return message
         first = entry.message
-        text, sampled, stopped, canonical = first.text, first.sampled, first.stopped, first.canonical
-        return message.saying(text=text, sampled=sampled, stopped=stopped, canonical=canonical)
+        return message.saying(
+            text=first.text,
+            sampled=first.sampled,
+            stopped=first.stopped,
+            canonical=first.canonical,
+            stop_reason=first.words.stop_reason,
+        )
 
     def _depart(self, id: str, how: str) -> None:
         self._departed = self._departed or ResumeMismatch.departs(self._game, id, how)

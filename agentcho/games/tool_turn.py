@@ -167,12 +167,13 @@ class _Talk:
     ) -> Message:
         """Say something that nobody else may read, and, where it is `hidden`, no later message is made over either."""
         speech = self._speech
-        only = {"choices": None, "json_schema": None, "stop": ()} | options
+        only = {"choices": None, "json_schema": None, "stop": (), "stop_token_ids": ()} | options
+        sampling = speech.options.model_copy(update=only)
         said = await self._game.turns.say(
             speech._replace(
                 asked=speech.asked._replace(header="", on_token=None, tools=None),
                 to=self._own,
-                options=speech.options.model_copy(update=only),
+                options=sampling.limited(sampling.max_tokens),
                 forms=forms,
                 peek=peek,
             )

@@ -268,7 +268,7 @@ class Turns:
         left = self._meter.tokens_left(author)
         if left is None or sampling.choices or sampling.json_schema:
             return sampling
-        return sampling.model_copy(update={"max_tokens": min(left, sampling.max_tokens)})
+        return sampling.limited(left)
 
 
 def coin_seed(seed: int, game: int, author: str, turn: int) -> int:

@@ -157,6 +157,7 @@ class MessageLine(EncodingsLine):
     new_offset: Whole | None
     stopped: str | None
     canonical: bool
+    stop_reason: int | str | None = None
     encoding: Whole | None = None
     direct: Strings
     usage: UsagePart

@@ -146,7 +146,8 @@ class Entry(NamedTuple):
             "usage": self.usage.to_json(),
             "act": _act_line(self.act),
         }
-        more = {"ended": self.ended, "attempt": _later(self.attempt), "engine": self.engine, "origin": self.origin}
+        more = {"stop_reason": words.stop_reason, "ended": self.ended, "attempt": _later(self.attempt)}
+        more |= {"engine": self.engine, "origin": self.origin}
         return line | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
@@ -154,7 +155,14 @@ class Entry(NamedTuple):
         """Read one line; `seals`: those of the game's earlier lines. ValueError: it is no message line."""
         said = read(MESSAGE, line)
         words = Words(
-            said.header, said.text, said.tokens or (), said.content, said.sampled, said.stopped, said.canonical
+            said.header,
+            said.text,
+            said.tokens or (),
+            said.content,
+            said.sampled,
+            said.stopped,
+            said.canonical,
+            said.stop_reason,
         )
         message = Message(
             id=said.id,

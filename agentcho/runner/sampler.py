@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import Logprobs
-from agentcho.engine.generation import Draw
+from agentcho.engine.generation import Draw, Limits
 
 FEW = 256
 MOST = 3e38
@@ -34,7 +34,8 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
     """One token for each row of `logits` `[rows, vocab]`; None where a row has no token that can be drawn.
 
     `banned`: bool `[vocab]`, the ids that no message may contain. The `allowed` ids (int64) of a draw are those that
-    its constraint leaves; they win over `banned`. Logits must be finite where allowed: a NaN fails its row.
+    its constraint leaves; they win over `banned`, and over the `limits` of a text that has no constraint. Logits must
+    be finite where allowed: a NaN fails its row.
     """
     scores, hot = logits.masked_fill(banned, float("-inf")), list[bool]()
     for row, draw in enumerate(draws):
@@ -43,7 +44,9 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
         if draw.bent:
             own = _bent(own, draw)
             scores[row] = own.masked_fill(banned, float("-inf"))
-        if draw.allowed is not None:
+        if draw.allowed is None and draw.limits is not None:
+            scores[row] = _within(draw.limits, scores[row], own)
+        elif draw.allowed is not None:
             scores[row] = float("-inf")
             scores[row, draw.allowed] = own[draw.allowed]
     good = torch.isfinite(scores.max(-1).values)  # which is no number where one of them is none
@@ -69,6 +72,21 @@ def likely(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
     for (token, most), (own, *others) in zip(asked, copied, strict=True):
         pairs = zip(map(int, others[width:]), others[:width], strict=True)
         found.append(((token, own), *islice(pairs, most)))
+    return found
+
+
+def _within(limits: Limits, scores: Tensor, row: Tensor) -> Tensor:
+    """A row of logits `[vocab]` whose control tokens are ruled out (`scores`), within limits. `row`: it as a whole."""
+    found = scores.clone()
+    if limits.freed:
+        found[[*limits.freed]] = row[[*limits.freed]]
+    if limits.among is not None:
+        among = torch.frombuffer(limits.among, dtype=torch.int64).to(row.device)
+        kept = found[among]
+        found = torch.full_like(found, float("-inf"))
+        found[among] = kept
+    if limits.barred:
+        found[[*limits.barred]] = float("-inf")
     return found
 
 

@@ -25,7 +25,7 @@ from agentcho.telemetry import names
 
 Attributes = dict[str, AttributeValue]
 NS = 1_000_000_000
-FINISHED = {"stop": "stop", "stop_string": "stop", "forced": "stop", "max_tokens": "length"}
+FINISHED = {"stop": "stop", "stop_string": "stop", "stop_token": "stop", "forced": "stop", "max_tokens": "length"}
 
 
 def kept() -> bool:

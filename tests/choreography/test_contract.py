@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -226,6 +227,29 @@ def test_a_stop_string_ends_the_text_and_stays_in_the_tokens(bench: Bench) -> No
     said = bench.engine.framing.content.decode(words.tokens[start:end])
     assert stop in said
     assert whole.text.startswith(said)
+
+
+def test_a_stop_token_ends_the_text_and_stays_in_the_tokens(bench: Bench) -> None:
+    free = Sampling(max_tokens=9, seed=5)
+    whole = bench.engine.message(bench.make(Decode(sampling=free))[0])
+    ids = whole.tokens[slice(*(whole.sampled or (0, 0)))]
+    last = ids[1]
+    for kept in (False, True):
+        more = {"stop_token_ids": (last,), "include_stop_str_in_output": kept}
+        words = bench.engine.message(bench.make(Decode(sampling=free.model_copy(update=more)))[0])
+        upto = ids[: ids.index(last) + 1]
+        assert words.tokens[slice(*(words.sampled or (0, 0)))] == upto
+        assert words.text == bench.engine.framing.content.decode(upto if kept else upto[:-1])
+        assert (words.stopped, words.stop_reason) == ("stop_token", last)
+
+
+@pytest.mark.parametrize(("more", "least"), [({"min_tokens": 30}, 30), ({"ignore_eos": True}, 40)])
+def test_a_text_goes_on_as_long_as_it_must(bench: Bench, more: dict[str, Any], least: int) -> None:
+    for id in bench.make(*(Decode(sampling=Sampling(max_tokens=40, seed=seed, **more)) for seed in range(4))):
+        words = bench.engine.message(id)
+        start, stop = words.sampled or (0, 0)
+        assert stop - start >= least
+        assert words.tokens[words.content[1] :] == bench.engine.framing.closing("assistant")
 
 
 def test_forced_ids_are_said_one_a_step_whatever_the_sampling(bench: Bench) -> None:

@@ -78,6 +78,17 @@ def test_a_choice_is_whole_or_not_said(play: Play) -> None:
     assert over.ended == "limit: alice 6 tokens"
 
 
+def test_tokens_that_are_left_end_what_may_not_end_before(play: Play) -> None:
+    async def script(game: Game) -> None:
+        a = game.cast(Talker, "alice")
+        for _ in range(9):
+            await a.say(min_tokens=4)
+
+    entries, [over] = game(play, script, talker(2), limits=Limits(agent_tokens=6))
+    assert [m.text.count("word") for m in spoken(entries)] == [4, 2]
+    assert over.ended == "limit: alice 6 tokens"
+
+
 def test_a_limit_of_one_game_leaves_the_others_alone(play: Play) -> None:
     async def script(game: Game) -> str:
         a = game.cast(Talker, "alice")

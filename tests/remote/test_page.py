@@ -10,6 +10,7 @@ import pytest
 
 from agentcho.backends.remote.client import REPAIRS, TOKEN_BYTES
 from agentcho.backends.remote.faults import LONGEST_WAIT
+from agentcho.backends.remote.request import BENDING, FREE
 from agentcho.backends.remote.servers import KINDS
 from agentcho.calls.texts import Capability, Server
 from agentcho.config import ModelConfig
@@ -46,11 +47,12 @@ def test_the_table_says_who_takes_which_sampling() -> None:
     assert {name for name, said in table()["top_k`, `min_p"].items() if said == "refused"} == {
         name for name, kind in KINDS.items() if kind.fixed
     }
-    of_openai = "frequency_penalty`, `presence_penalty`, `logit_bias"
-    for row, option in ((of_openai, "logit_bias"), ("repetition_penalty", "repetition_penalty")):
-        assert {name for name, said in table()[row].items() if said == "yes"} == {
-            name for name, kind in KINDS.items() if option in kind.bends
-        }
+    rows = {option: cells for row, cells in table().items() for option in re.findall(r"\w+", row)}
+    for option in {*rows} & {*BENDING, *FREE}:
+        for server, kind in KINDS.items():
+            told = {None: "refused", option: "yes"}.get(kind.takes.get(option), kind.takes.get(option))
+            assert rows[option][server] == told, (option, server)
+    assert rows.keys() >= {*BENDING, *FREE}
 
 
 def test_numbers_are_those_of_the_client() -> None:

@@ -134,6 +134,12 @@ def test_a_server_that_keeps_its_stop_string_still_tells_what_it_took() -> None:
     assert (reply.text, reply.stopped, reply.spent.completion) == ("one ", "stop_string", 3)
 
 
+def test_with_min_tokens_the_server_alone_knows_which_stop_string_counts() -> None:
+    reply, _ = tried(asked(stop=("END",), min_tokens=2), says("END one"), server="vllm")
+    assert isinstance(reply, TextReply)
+    assert (reply.text, reply.stopped) == ("END one", "stop")
+
+
 @pytest.mark.parametrize(
     ("end", "stopped"),
     [
@@ -145,10 +151,14 @@ def test_a_server_that_keeps_its_stop_string_still_tells_what_it_took() -> None:
         ({"finish_reason": "stop", "stop_reason": 151645}, "stop"),
         ({"finish_reason": "stop", "matched_stop": "END"}, "stop_string"),
         ({"finish_reason": "stop", "matched_stop": "</s>"}, "stop"),
+        ({"finish_reason": "stop", "stop_reason": 7}, "stop_token"),
+        ({"finish_reason": "stop", "matched_stop": 7}, "stop_token"),
     ],
 )
 def test_what_ended_an_answer_is_told(end: dict[str, Any], stopped: str) -> None:
-    reply, _ = tried(asked(stop=("END",)), sends(head(), piece("one"), piece(**end), told()))
+    reply, _ = tried(
+        asked(stop=("END",), stop_token_ids=(7,)), sends(head(), piece("one"), piece(**end), told()), server="vllm"
+    )
     assert isinstance(reply, TextReply)
     assert reply.stopped == stopped
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentcho import Sampling
-from agentcho.backends.remote.request import FIRST, NEXT, body
+from agentcho.backends.remote.request import FIRST, FREE, NEXT, body
 from agentcho.backends.remote.servers import KINDS, Abilities
 from agentcho.calls.texts import Capability, Quoted, Server, TextCall
 from agentcho.config import ModelConfig
@@ -107,21 +107,29 @@ BENT: dict[str, Any] = {
     "presence_penalty": -1.0,
     "repetition_penalty": 1.2,
     "logit_bias": {7: 2.0},
+    "stop_token_ids": [7, 8],
+    "include_stop_str_in_output": True,
+    "min_tokens": 3,
+    "ignore_eos": True,
+    "bad_words": ["word"],
+    "allowed_token_ids": [9],
 }
 
 
 @pytest.mark.parametrize("server", EVERY)
 @pytest.mark.parametrize("option", BENT)
-def test_penalties_and_biases_are_sent_where_they_have_a_field_and_refused_elsewhere(
+def test_what_bends_or_ends_a_text_is_sent_where_it_has_a_field_and_refused_elsewhere(
     server: Server, option: str
 ) -> None:
     given = asked(**{option: BENT[option]})
-    if option in KINDS[server].bends:
-        assert sent(server, given)[option] == ({"7": 2.0} if option == "logit_bias" else BENT[option])
+    if field := KINDS[server].takes.get(option):
+        assert sent(server, given)[field] == ({"7": 2.0} if option == "logit_bias" else BENT[option])
     else:
         with pytest.raises(RequestError, match=option):
             sent(server, given)
-    assert not BENT.keys() & sent(server, asked()).keys()
+    assert not {*BENT, "no_stop_trim"} & sent(server, asked()).keys()
+    free = {option: BENT[option] for option in FREE}
+    assert not {*free, "no_stop_trim"} & sent(server, asked(choices=["a"], **free)).keys()
 
 
 @pytest.mark.parametrize("server", EVERY)

@@ -61,6 +61,12 @@ def test_a_stop_string_ends_a_text_before_it() -> None:
     assert (shown, growing.text, growing.cut) == (["one", " ", "", ""], "one ", True)
 
 
+def test_a_stop_string_is_kept_where_it_is_asked_for() -> None:
+    growing = Growing("", (" END two", "END"), kept=True)
+    assert [growing.add(piece) for piece in ("one", " END", " END two")] == ["one", " END", ""]
+    assert (growing.end(), growing.text, growing.cut) == ("", "one END", True)
+
+
 def test_characters_in_halves_become_whole_or_are_marked() -> None:
     assert grown(["\ud83d", "\ude00!"])[0] == ["", "\U0001f600!", ""]
     assert grown(["a\ud83d"])[1].text == "a\ufffd"

@@ -77,7 +77,8 @@ def test_a_result_says_what_was_declared_of_its_tool() -> None:
     assert (use.name, use.audience, use.effect, use.trusted) == ("add", add.declared.audience, False, False)
 
 
-def test_whether_to_call_is_the_markers_and_what_began_as_text_is_said_with_the_same_coins() -> None:
+@pytest.mark.parametrize("least", [0, 6])
+def test_whether_to_call_is_the_markers_and_what_began_as_text_is_said_with_the_same_coins(least: int) -> None:
     coins = dict[str, int]()
 
     def reply(call: Decode, prompt: str) -> str:
@@ -86,10 +87,10 @@ def test_whether_to_call_is_the_markers_and_what_began_as_text_is_said_with_the_
 
     async def script(game: Game) -> str:
         ann = game.cast(Agent, "ann", tools=[add])
-        return (await ann.say("everyone")).text
+        return (await ann.say("everyone", min_tokens=least)).text
 
     played = play(script, reply)
-    assert [message.text for message in played.said()] == ["No", "No call."]
+    assert [message.text for message in played.said()] == ["No", "No call." * max(1, least // 2)]
     assert coins["peek"] == coins["text"]
 
 

@@ -17,7 +17,7 @@ from agentcho.backends.remote.address import Address, Key
 from agentcho.backends.remote.answer import Checked, check_schema, checked
 from agentcho.backends.remote.faults import LONGEST_WAIT, Backoff, Failed
 from agentcho.backends.remote.pacing import Pace
-from agentcho.backends.remote.request import body, stops
+from agentcho.backends.remote.request import body, cuts
 from agentcho.backends.remote.servers import Abilities
 from agentcho.backends.remote.text import Growing
 from agentcho.backends.remote.usage import Bill, Prices, Usage
@@ -187,7 +187,8 @@ class _Heard:
 
     def __init__(self, asking: _Asking) -> None:
         self._asking, self._on_text = asking, asking.on_text
-        self._growing = Growing(asking.call.header, stops(asking.call.sampling))
+        sampling = asking.call.sampling
+        self._growing = Growing(asking.call.header, cuts(sampling), sampling.include_stop_str_in_output)
         self._choice: Choice | None = None
         self.usage: Usage | None = None
         self.shown = False
@@ -205,7 +206,10 @@ class _Heard:
         if self._choice is not None and self._choice.finish_reason in CUT:
             return "max_tokens"
         stop = self._choice and (self._choice.stop_reason or self._choice.matched_stop)
-        return "stop_string" if isinstance(stop, str) and stop in self._asking.call.sampling.stop else "stop"
+        sampling = self._asking.call.sampling
+        if isinstance(stop, int):
+            return "stop_token" if stop in sampling.stop_token_ids else "stop"
+        return "stop_string" if stop is not None and stop in sampling.stop else "stop"
 
     def hear(self, chunk: Chunk) -> Progress:
         """One event, and what is known after it: all, where the server goes on behind a stop string."""

@@ -18,6 +18,9 @@ WRAPPED = "answer"
 """The one key of the JSON object in which a server without choices, but with schemas, is asked for a choice."""
 WRAPPING = 16
 """Tokens that this object takes beside the choice."""
+BENDING = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
+FREE = ("stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos", "bad_words", "allowed_token_ids")
+"""Options of what is neither a choice nor JSON."""
 FIRST = "Nobody has said anything yet. You speak first."
 NEXT = "Go on: say your next message."
 
@@ -72,6 +75,12 @@ def stops(sampling: Sampling) -> tuple[str, ...]:
     return sampling.stop if sampling.choices is None and sampling.json_schema is None else ()
 
 
+def cuts(sampling: Sampling) -> tuple[str, ...]:
+    """The strings at which an answer is cut here, whether or not its server did. With `min_tokens` the server alone
+    knows whether one counts."""
+    return () if sampling.min_tokens else stops(sampling)
+
+
 def _prefilled(call: TextCall, abilities: Abilities) -> bool:
     return bool(call.header) and "header" in abilities.can
 
@@ -108,7 +117,7 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
         found = {name: value for name, value in found.items() if name == kind.limit or value != 1.0}
     else:
         found |= {"top_k": sampling.top_k or -1, "min_p": sampling.min_p}
-    found |= _bent(sampling, kind)
+    found |= _named(sampling, kind)
     if ends := stops(sampling)[: kind.stops]:
         found["stop"] = list(ends)
     if "seed" in abilities.can:
@@ -116,17 +125,22 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
     return found
 
 
-def _bent(sampling: Sampling, kind: Kind) -> dict[str, Any]:
-    """The fields of penalties and biases. `RequestError`: there is none for one of them."""
-    found: dict[str, Any] = {}
-    for option, off in (("frequency_penalty", 0), ("presence_penalty", 0), ("repetition_penalty", 1)):
-        if (value := getattr(sampling, option)) != off:
-            found[option] = value
-    if sampling.logit_bias:
-        found["logit_bias"] = {str(id): bias for id, bias in sampling.logit_bias.items()}
-    if lacking := next((option for option in found if option not in kind.bends), None):
-        raise RequestError(f"{lacking}: this kind of server has no field for it; leave it out", "sampling")
-    return found
+def _named(sampling: Sampling, kind: Kind) -> dict[str, Any]:
+    """The fields of penalties, biases, and what else goes by a token's id or ends a text. What ends or limits free text
+    says nothing of choices and JSON. `RequestError`: there is no field for one of them."""
+    options = BENDING if sampling.choices is not None or sampling.json_schema is not None else (*BENDING, *FREE)
+    given = {option: getattr(sampling, option) for option in options}
+    given = {option: value for option, value in given.items() if value != Sampling.model_fields[option].default}
+    if lacking := next((option for option in given if option not in kind.takes), None):
+        raise RequestError(f"{lacking}: this kind of server has no field for it; leave it out", "sampling", lacking)
+    return {kind.takes[option]: _plain(value) for option, value in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    """The value of an option as JSON has it."""
+    if isinstance(value, dict):
+        return {str(name): each for name, each in value.items()}
+    return [*value] if isinstance(value, tuple) else value
 
 
 def _constrained(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class Kind(NamedTuple):
     as it does by itself where a value is the default of OpenAI's API, and has neither top_k nor min_p. `choices` makes
     the fields that constrain an answer to texts; `goes_on` are those by which an answer goes on with the last message,
     `nudged`: it does so without being asked, wherever that message is the assistant's. `stops` is the most stop
-    strings of a request, `seeds` the number of different seeds. `bends` are the options by which it changes logits.
+    strings of a request, `seeds` the number of different seeds. `takes` are the options of `Sampling` that it has a
+    field for and others have not, each with the name of that field.
     """
 
     can: frozenset[Capability]
@@ -35,7 +36,7 @@ class Kind(NamedTuple):
     nudged: bool = False
     stops: int = 16
     seeds: int = 1 << 31
-    bends: frozenset[str] = frozenset()
+    takes: Mapping[str, str] = {}
 
 
 def _structured(choices: Sequence[str]) -> Fields:
@@ -53,8 +54,14 @@ def _grammar(choices: Sequence[str]) -> Fields:
 
 THEIRS = (".openai.com", ".openai.azure.com")
 """Hosts of OpenAI's own models."""
-PENALTIES = frozenset({"frequency_penalty", "presence_penalty", "logit_bias"})
-BENDS = PENALTIES | {"repetition_penalty"}
+PENALTIES = {name: name for name in ("frequency_penalty", "presence_penalty", "logit_bias")}
+BENDS = {**PENALTIES, "repetition_penalty": "repetition_penalty"}
+ENDS = {name: name for name in ("stop_token_ids", "min_tokens", "ignore_eos")}
+OF_VLLM = {
+    **BENDS,
+    **ENDS,
+    **{name: name for name in ("bad_words", "allowed_token_ids", "include_stop_str_in_output")},
+}
 PREFILL = {"continue_final_message": True, "add_generation_prompt": False}
 KINDS: Mapping[Server, Kind] = {
     "openai": Kind(
@@ -62,29 +69,32 @@ KINDS: Mapping[Server, Kind] = {
         limit="max_completion_tokens",
         fixed=True,
         stops=4,
-        bends=PENALTIES,
+        takes=PENALTIES,
     ),
     "agentcho": Kind(
         frozenset({"choices", "schema", "seed", "logprobs", "names", "salt"}),
         choices=_structured,
         stops=16,
-        bends=BENDS,
+        takes=OF_VLLM,
     ),
     "vllm": Kind(
         frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}),
         choices=_structured,
         goes_on=PREFILL,
-        bends=BENDS,
+        takes=OF_VLLM,
     ),
     "sglang": Kind(
         frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}),
         choices=_pattern,
         goes_on={"continue_final_message": True},
-        bends=BENDS,
+        takes={**BENDS, **ENDS, "include_stop_str_in_output": "no_stop_trim"},
     ),
     "transformers": Kind(frozenset({"seed"}), fixed=True),
     "llama.cpp": Kind(
-        frozenset({"choices", "schema", "seed", "logprobs", "header"}), choices=_grammar, nudged=True, bends=PENALTIES
+        frozenset({"choices", "schema", "seed", "logprobs", "header"}),
+        choices=_grammar,
+        nudged=True,
+        takes={**PENALTIES, "ignore_eos": "ignore_eos"},
     ),
 }
 

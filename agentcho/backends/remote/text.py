@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 class Growing:
     """A text that grows piece by piece. What may still become the call's header or a stop string is held back; the
-    header, if the answer repeats it, and what stands from a stop string on are no part of the text."""
+    header, if the answer repeats it, and what stands from a stop string on (behind it, where it is `kept`) are no part
+    of the text."""
 
-    def __init__(self, header: str, stops: Sequence[str]) -> None:
+    def __init__(self, header: str, stops: Sequence[str], kept: bool = False) -> None:
         self._header, self._spaced, self._stops = header.strip(), header != header.rstrip(), stops
+        self._kept = kept
         self._held, self._half, self.text = "", "", ""
         self.begun, self.cut = not self._header, False
 
@@ -57,9 +59,10 @@ class Growing:
         return len(self._held)
 
     def _show(self, safe: int) -> str:
-        ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        ends = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if self.cut or ends:
-            shown, self._held = "" if self.cut else self._held[: min(ends)], ""
+            at, stop = min(ends, default=(0, ""))
+            shown, self._held = "" if self.cut else self._held[: at + len(stop) * self._kept], ""
             self.cut = True
         else:
             shown, self._held = self._held[:safe], self._held[safe:]
