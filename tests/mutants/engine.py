@@ -419,8 +419,8 @@ ENDINGS = (
         "show what may begin a stop string",
         "whoever listens would hear words that the message does not hold in the end",
         "agentcho/engine/generation.py",
-        "else end - (self._doubtful() if self.stopped is None else 0)",
-        "else end",
+        "end -= self._doubtful()",
+        "end -= 0",
         (f"{STEPS}::test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end",),
     ),
     Mutant(
