@@ -27,7 +27,8 @@ from agentcho.testing import FakeEngine
 from .killed import Written
 
 GAMES = 2
-STOPS = [FakeEngine().framing.content.encode(f" {word}")[0] for word in "yes no maybe trust me we talk again".split()]
+BABBLE = ("yes", "no", "maybe", "trust", "me", "we", "talk", "again")
+STOPS = [FakeEngine().framing.content.encode(f" {word}")[0] for word in BABBLE]
 """One of these is the second token of whatever is said."""
 
 
