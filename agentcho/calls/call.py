@@ -127,6 +127,12 @@ class Sampling(BaseModel):
         unbent = (self.frequency_penalty, self.presence_penalty, self.repetition_penalty, self.logit_bias)
         return unbent != (0.0, 0.0, 1.0, {})
 
+    @property
+    def restricts(self) -> bool:
+        """Whether an option says which tokens free text may go on with or end by, beside `stop`."""
+        named = (self.stop_token_ids, self.bad_words, self.min_tokens, self.ignore_eos)
+        return any(named) or self.allowed_token_ids is not None
+
     def limited(self, most: int) -> Sampling:
         """The same, for at most so many tokens."""
         most = min(most, self.max_tokens)

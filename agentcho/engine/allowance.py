@@ -17,7 +17,7 @@ from agentcho.errors import RequestError
 
 
 class Allowance:
-    """The rules of one decode.
+    """The rules of one decode, which says free text.
 
     - `ends`: ids that end the text, and are none of it. `said_ends`: ids that end it as its last token.
     - `freed`: control tokens that no message may contain, and that this text may end with.
@@ -28,26 +28,19 @@ class Allowance:
 
     def __init__(self, call: Decode, template: Template) -> None:
         sampling, own = call.sampling, frozenset(template.stops)
-        self._free = not call.is_whole
-        named = frozenset(sampling.stop_token_ids) if self._free else frozenset[int]()
-        ignored = own - named if sampling.ignore_eos and self._free else frozenset[int]()
+        named, samples = frozenset(sampling.stop_token_ids), call.forced is None
+        ignored = own - named if sampling.ignore_eos else frozenset[int]()
         control = named & template.content.forbidden
         self.own, self.ends, self.said_ends = own - ignored, own - ignored | control, named - control - own
         self.freed = tuple(sorted(control - own))
         self._ignored, self._all_ends = tuple(sorted(ignored)), tuple(sorted(own | named))
         self._reported = named if sampling.ignore_eos else named - own
-        self._least = sampling.min_tokens if self._free else 0
-        samples = self._free and call.forced is None
+        self._least = sampling.min_tokens
         self._bad = _bad_words(sampling.bad_words, template.content) if samples else ()
         self.among: array[int] | None = None
         if sampling.allowed_token_ids is not None and samples:
             self.among = array("q", sorted(set(sampling.allowed_token_ids)))
             self._check(frozenset(self.among), template.content)
-
-    @property
-    def limits(self) -> bool:
-        """Whether there may be a token that could be said otherwise, or that could not."""
-        return self.among is not None or bool(self.freed or self._ignored or self._least or self._bad)
 
     def counts(self, said: int) -> bool:
         """Whether the last of so many tokens may end the text, by itself or because a stop string is whole now."""

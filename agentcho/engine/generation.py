@@ -63,7 +63,9 @@ class Generation:
         self.id, self.call, self.receipt = id, call, placed.context.receipt
         self._framed, self._closing = placed.framed, placed.framed.closing
         self._stops, self._content = template.stops, template.content
-        self._allowance = Allowance(call, template)
+        restricts = call.sampling.restricts and not call.is_whole
+        self._allowance = Allowance(call, template) if restricts else None
+        self._ends = template.stops if self._allowance is None else self._allowance.ends
         self._stream = template.content.stream(begun=bool(placed.framed.header))
         self._constraint, self._until, self._last = constraint, call.stop, call.last
         self.feed: tuple[int, ...] = placed.framed.begun
@@ -150,13 +152,12 @@ class Generation:
     def _draw(self, nth: int, allowed: Any) -> Draw:
         """How the token behind so many guessed ones is to be drawn."""
         draw = Draw(self.call.sampling, len(self.sampled) + nth, allowed)
-        if not self._bent and not self._allowance.limits:
+        if not self._bent and self._allowance is None:
             return draw
         said = (*self.sampled, *self.guessed[:nth])
         if self._bent:
             draw = draw._replace(bent=True, prompt=self._prompt, said=said)
-        if self._allowance.limits:
-            rules = self._allowance
+        if (rules := self._allowance) is not None:
             draw = draw._replace(limits=Limits(rules.among, rules.freed, rules.barred(said)))
         return draw
 
@@ -202,16 +203,16 @@ class Generation:
         left = self._last - len(self.sampled)
         if self._constraint is not None:
             token = self._constraint.take(token, left)
-        if token in self._allowance.ends:
-            self._reason = self._allowance.reason(token)
-            self._end("stop" if token in self._allowance.own else "stop_token", ())
+        if token in self._ends:
+            rules = self._allowance
+            self._reason = None if rules is None else rules.reason(token)
+            self._end("stop" if rules is None or token in rules.own else "stop_token", ())
             return self._tail()
         self.feed = (token,)
         self.sampled.append(token)
-        if token in self._allowance.said_ends and self._allowance.counts(len(self.sampled)):
-            if self.call.sampling.include_stop_str_in_output:
-                self._text += self._stream.push(token)
+        if self._is_last(token):
             self._reason = token
+            self._text += self._shown_end(token)
             self._end("stop_token", (token,))
             return Spoken(self.id, len(self.sampled) - 1, token, self._show())
         self._text += self._stream.push(token)
@@ -242,11 +243,19 @@ class Generation:
         assert self.call.forced is not None
         for token in tokens:
             self.sampled.append(token)
-            last = len(self.sampled) == len(self.call.forced)
-            if not last or token not in self._allowance.said_ends or self.call.sampling.include_stop_str_in_output:
-                self._text += self._stream.push(token)
+            last = len(self.sampled) == len(self.call.forced) and self._is_last(token)
+            self._text += self._shown_end(token) if last else self._stream.push(token)
             if self._cut_at is None:
                 self._stopped_by(len(self.sampled))
+
+    def _is_last(self, token: int) -> bool:
+        """Whether the token that was said last is one of `stop_token_ids`, and may end the text."""
+        rules = self._allowance
+        return rules is not None and token in rules.said_ends and rules.counts(len(self.sampled))
+
+    def _shown_end(self, token: int) -> str:
+        """What one of `stop_token_ids` adds to the text."""
+        return self._stream.push(token) if self.call.sampling.include_stop_str_in_output else ""
 
     def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
         self.stopped, self.feed = why, unfed + self._closing
@@ -256,7 +265,7 @@ class Generation:
         """Whether a stop string is in the text; one that was whole before `min_tokens` were said counts as words."""
         if not self._until:
             return False
-        if not self._allowance.counts(said):
+        if self._allowance is not None and not self._allowance.counts(said):
             self._early = len(self._text)
             return False
         first: tuple[int, str] | None = None
