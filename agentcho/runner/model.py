@@ -1,4 +1,4 @@
-"""Loads an unchanged Hugging Face model and runs it over a batch. The one module that imports model classes.
+"""Loads an unchanged Hugging Face model and runs it over a batch. The one module that makes networks.
 
 The model's own attention function calls back into the batch in use, so that no class is changed, and the library makes
 no cache of its own. Does not know: what a batch holds.
@@ -7,6 +7,7 @@ no cache of its own. Does not know: what a batch holds.
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -15,22 +16,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-import transformers
+from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    AttentionInterface,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GgufConfig,
-)
 
 from agentcho.calls.owner import Owner
 from agentcho.config import served
 from agentcho.engine.adapter import Adapter
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
-from agentcho.progress import Tell, unheard
+from agentcho.progress import Tell, counted, unheard
 from agentcho.runner import quantised
 from agentcho.runner.attention import Locality, Scoring
 from agentcho.runner.bars import heard as weights_heard
@@ -40,6 +33,17 @@ from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dty
 from agentcho.runner.digests import tokenizer_digest, weights_digest
 from agentcho.runner.gguf_file import WHOLE, GgufFile, alone, check_taken, is_gguf, named_files, read, take_factors
 from agentcho.runner.known import KNOWN, place_of
+from agentcho.runner.lean import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AttentionInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    GgufConfig,
+    no_init_weights,
+    transformers,
+)
 from agentcho.runner.lighter import lighten
 from agentcho.runner.lora import TRAINING, Adapters
 from agentcho.runner.prepack import packed
@@ -80,6 +84,11 @@ class Source:
     random: bool = False
     renamed: bool = False
     gguf: GgufFile | None = None
+
+    @property
+    def embedded(self) -> bool:
+        """Whether its weights are those that ship in the package."""
+        return not self.random and self.path == str(_understudy())
 
     @contextmanager
     def place(self) -> Iterator[dict[str, str]]:
@@ -217,7 +226,12 @@ class Model:
                 kind = torch.bfloat16 if kind == "auto" else kind
             elif not source.random and (folder := Path(source.path)).is_dir():
                 check_files(source.name, folder)
-            network = _drawn(source, kind, where) if source.random else _read(source, kind, place.map or where, tell)
+            if source.random:
+                network = _drawn(source, kind, where)
+            elif source.embedded and place.map is None and where.type == "cpu":
+                network = _embedded(source, kind, tell)
+            else:
+                network = _read(source, kind, place.map or where, tell)
         except ModelError:
             raise
         except Unreadable as error:
@@ -376,6 +390,28 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
     return network  # type: ignore[no-any-return]
 
 
+def _embedded(source: Source, dtype: torch.dtype, tell: Tell) -> nn.Module:
+    """The model of the package. Its weights have the names that its class gives them, so they are put in their places
+    without the library's conversions, whose imports take longer than a game."""
+    with no_init_weights():
+        network: Any = _made(source, dtype, torch.device("cpu"))
+    network.tie_weights()
+    network.generation_config = GenerationConfig.from_pretrained(source.path)
+    places: dict[str, Tensor] = dict(network.named_parameters())
+    with safe_open(_embedded_file(source), "pt") as file, torch.no_grad():
+        stored = set(file.keys())
+        _check_whole(source, {"missing_keys": places.keys() - stored, "mismatched_keys": stored - places.keys()})
+        read = counted(tell, "weights read", len(places))
+        for number, (name, weight) in enumerate(places.items(), 1):
+            weight.copy_(file.get_tensor(name))
+            read(number)
+    return network  # type: ignore[no-any-return]
+
+
+def _embedded_file(source: Source) -> Path:
+    return Path(source.path, "model.safetensors")
+
+
 def _part(source: Source) -> dict[str, Any]:
     """How the weights of a text part are found among those of the whole model; or those of a GGUF file, to be
     multiplied out and never kept in blocks: the library would fetch code for these from the hub."""
@@ -396,6 +432,10 @@ def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module
 
 def _size(source: Source, dtype: torch.dtype = torch.float32) -> int:
     """How many bytes all weights take, shared ones counted once. Nothing is loaded."""
+    if source.embedded:
+        with safe_open(_embedded_file(source), "pt") as file:
+            shapes: list[list[int]] = [file.get_slice(name).get_shape() for name in list(file.keys())]
+        return dtype.itemsize * sum(map(math.prod, shapes))
     return sum(weight.nbytes for weight in _made(source, dtype, torch.device("meta")).parameters())
 
 

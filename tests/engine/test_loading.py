@@ -21,6 +21,7 @@ from agentcho.progress import unheard
 from agentcho.runner import checkpoint
 from agentcho.runner.checkpoint import INDEX, refusal
 from agentcho.runner.doctor import doctor
+from agentcho.understudy import weights_path
 
 from .families import families, llama_family
 from .templates import tokenizer
@@ -106,6 +107,23 @@ def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:
     heard.clear()
     AutoModelForCausalLM.from_pretrained(folder)
     assert heard == [], "the library's bars are its own again"
+
+
+def test_the_embedded_model_is_what_the_library_makes_of_its_folder() -> None:
+    engine = Engine.load(device="cpu")
+    stock: Any = AutoModelForCausalLM.from_pretrained(weights_path(), dtype=torch.float32)
+    for ours, theirs in ((engine.network.state_dict(), stock.state_dict()), (buffers(engine.network), buffers(stock))):
+        assert ours.keys() == theirs.keys()
+        for name, tensor in ours.items():
+            assert tensor.dtype == theirs[name].dtype
+            assert torch.equal(tensor, theirs[name]), name
+    assert engine.network.generation_config.to_dict() == stock.generation_config.to_dict()  # type: ignore[union-attr, operator]
+    assert engine.network.lm_head.weight is engine.network.model.embed_tokens.weight  # type: ignore[union-attr]
+    assert not any(module.training for module in engine.network.modules())
+
+
+def buffers(network: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return dict(network.named_buffers())
 
 
 def test_a_download_tells_of_what_is_on_disk(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,72 @@
+"""What a command imports before a game can begin: most of start-up is imports, and a new version of a library may bring
+needless ones back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from subprocess import run
+from types import SimpleNamespace
+
+import pytest
+
+from agentcho.runner import lean
+
+NEEDLESS = (
+    "matplotlib",
+    "pandas",
+    "peft",
+    "scipy",
+    "sklearn",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "triton",
+)
+"""What serves compilers, training, several processes or statistics. It takes seconds to import."""
+
+
+@pytest.mark.slow
+def test_a_game_on_the_embedded_model_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    words = ("run", "prisoners-dilemma", "--max-tokens", "16", "--out", str(tmp_path))
+    ran = run([sys.executable, "-X", "importtime", "-m", "agentcho", *words], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
+    assert "transformers.models.llama.modeling_llama" in imported, "this is how imports are listed"
+    assert sorted(name for name in imported if name.startswith(NEEDLESS)) == []
+
+
+class Main(SimpleNamespace):
+    """What Python knows of what it was started with."""
+
+
+SCRIPT, PACKAGE = (
+    Main(__file__="/bin/agentcho", __spec__=None),
+    Main(__spec__=SimpleNamespace(name="agentcho.__main__")),
+)
+
+
+@pytest.mark.parametrize(
+    ("main", "command", "leaves"),
+    [
+        (SCRIPT, "run", True),
+        (PACKAGE, "serve", True),
+        (SCRIPT, "tune", False),  # it trains
+        (SCRIPT, None, False),
+        (Main(__file__="/home/me/script.py", __spec__=None), "run", False),
+        (Main(__spec__=None), "run", False),  # a notebook, `python -c`, or another program's worker
+        (Main(__spec__=SimpleNamespace(name="pytest.__main__")), "run", False),
+    ],
+)
+def test_only_a_process_that_plays_and_does_nothing_else_leaves_parts_of_transformers_out(
+    monkeypatch: pytest.MonkeyPatch, main: Main, command: str | None, leaves: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr(sys, "argv", ["agentcho", *([] if command is None else [command])])
+    monkeypatch.delitem(sys.modules, "transformers.modeling_utils")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert lean.whole() is not leaves
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert lean.whole(), "kernels are compiled on a GPU"
