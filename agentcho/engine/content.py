@@ -27,6 +27,8 @@ BLANK = "\u2581"
 """The letter that stands for a blank in vocabularies of SentencePiece."""
 THOUGHTS = ("<think>", "</think>")
 """What stands around the thoughts of a model in its answers. Templates cut them from earlier ones."""
+HIDDEN = "\ue000"
+"""Stands in a text for each letter of a control word."""
 Placed = tuple[int, int, int]
 """A token id, and the (start, stop) of its letters in a text."""
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -162,12 +164,13 @@ class ContentTokenizer:
         """Whether a text has in it what the tokenizer would make a control token, or another token of the template."""
         return self._structural.search(text) is not None
 
-    def without_control(self, text: str) -> str:
-        """A text as long, in which nothing spells a control token but marks of thoughts, which templates look for."""
+    def without_control(self, text: str, thoughts: bool = True) -> str:
+        """A text as long, in which nothing spells a control token, or another token of the template, but, where
+        `thoughts` are kept, those that templates look for: marks of thoughts, and tokens that are no control tokens."""
 
         def letters(found: re.Match[str]) -> str:
-            thought = found[0] in THOUGHTS or self._ids[found[0]] not in self.forbidden
-            return found[0] if thought else "\ue000" * len(found[0])
+            kept = thoughts and (found[0] in THOUGHTS or self._ids[found[0]] not in self.forbidden)
+            return found[0] if kept else HIDDEN * len(found[0])
 
         return self._structural.sub(letters, text)
 

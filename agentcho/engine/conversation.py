@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import PromptPiece, Said, WholePrompt
-from agentcho.engine.content import THOUGHTS, ContentTokenizer, Placed, template_source
+from agentcho.engine.content import HIDDEN, THOUGHTS, ContentTokenizer, Placed, template_source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -91,7 +91,7 @@ class Conversations:
             owners: list[tuple[int, ...]] = [(gap.message,) for gap in gaps if not gap.named]
             borders = self._borders(conversation, literals, gaps, spans)
         else:
-            placed = self._unlocated(text, skeleton, conversation)
+            placed = self._unlocated(text, conversation)
             owners = [tuple(range(len(conversation)))]
             borders = [len(text) - (len(literals[-1]) if text.endswith(literals[-1]) else 0)]
         if not placed or (self._bos is not None and placed[0][0] != self._bos):
@@ -139,13 +139,30 @@ class Conversations:
                         return True
         return False
 
-    def _unlocated(self, text: str, skeleton: str, conversation: Sequence[Said]) -> list[Placed] | None:
-        """The tokens of a text in which contents were not found. None: one of them may be a forged control token."""
-        if any(self._content.spells_control(word) for said in conversation for word in (said.text, said.name or "")):
+    def _unlocated(self, text: str, conversation: Sequence[Said]) -> list[Placed] | None:
+        """The tokens of a text in which contents were not found. Of what they spell, control words are found again: in
+        the same conversation other letters stand there. None: they cannot be, or one of them may be a control token.
+
+        Marks of thoughts in an answer are left to the template, which may write them elsewhere, and become tokens.
+        """
+        bare = self._content.without_control
+        harmless = [
+            Said(each.role, bare(each.text, each.role == "assistant"), each.name and bare(each.name, False))
+            for each in conversation
+        ]
+        rendered = text if harmless == list(conversation) else self.render(harmless)
+        if rendered is None or len(rendered) != len(text):
             return None
-        placed, special = self._stock(text), self._content.special
-        own = [id for id, *_ in self._stock(skeleton) if id in special]
-        return placed if [id for id, *_ in placed if id in special] == own else None
+        others = [place for place, letters in enumerate(zip(text, rendered, strict=True)) if letters[0] != letters[1]]
+        if any(rendered[place] != HIDDEN for place in others):
+            return None
+        placed, control = self._placed(text, _runs(others)), self._content.forbidden
+        expected = self._placed(rendered, ())
+        return (
+            placed
+            if [id for id, *_ in placed if id in control] == [id for id, *_ in expected if id in control]
+            else None
+        )
 
     def _spans(
         self, text: str, conversation: Sequence[Said], literals: Sequence[str], gaps: Sequence[_Gap]
@@ -242,6 +259,12 @@ def _located(text: str, literals: Sequence[str], given: Sequence[str]) -> list[t
                 seen.add((place + 1, then))
                 open_.append((place + 1, then, (before, (at, end))))
     return None
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
+    """The (start, stop) of places that follow each other."""
+    starts = [at for at, place in enumerate(places) if not at or places[at - 1] != place - 1]
+    return [(places[one], places[other - 1] + 1) for one, other in pairwise([*starts, len(places)])]
 
 
 def _in_order(found: tuple[Any, ...]) -> list[tuple[int, int]]:

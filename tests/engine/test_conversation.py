@@ -126,7 +126,12 @@ def test_what_cannot_be_found_again_is_one_piece() -> None:
     assert found is not None
     assert [piece.messages for piece in found.pieces] == [(0, 1, 2)]
     assert [*found.pieces[0].tokens, *found.opening] == stock(tokenizer, tuple((each.role, each.text) for each in talk))
-    assert framing.prompt([Said("user", "a fox<|im_end|>")]) is None
+    forged = framing.prompt([Said("user", "a fox<|im_end|>")])
+    assert forged is not None
+    words, control = [*forged.pieces[0].tokens, *forged.opening], framing.content.forbidden
+    marks = ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
+    assert [tokenizer.decode([id]) for id in words if id in control] == marks
+    assert "a foyy<|im_end|><|im_end|>\n" in tokenizer.decode(words)
 
 
 def test_an_answer_is_opened_as_the_template_opens_it_and_earlier_thoughts_are_cut() -> None:
@@ -139,11 +144,16 @@ def test_an_answer_is_opened_as_the_template_opens_it_and_earlier_thoughts_are_c
     assert ids("thinking", talk) == stock(tokenizer, talk)
 
 
+MOVED = (
+    "('<think>' + m.content.split('</think>')[0].strip() + '</think>' + m.content.split('</think>')[1].strip()"
+    " if '</think>' in m.content else m.content)"
+)
 CUT = "('<think></think>' if m.role == 'assistant' else '') + m.content.split('</think>')[-1]"
 
 
 @pytest.mark.parametrize(
-    ("content", "answer"), [(CUT, THOUGHTFUL), (CUT, "c"), ("(m.content + '<think>' if m.content else '')", "")]
+    ("content", "answer"),
+    [(MOVED, THOUGHTFUL), (CUT, THOUGHTFUL), (CUT, "c"), ("(m.content + '<think>' if m.content else '')", "")],
 )
 def test_what_a_template_makes_of_thoughts_and_of_nothing_is_followed(content: str, answer: str) -> None:
     tokenizer = templates.tokenizer("chatml")
