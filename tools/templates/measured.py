@@ -1,0 +1,181 @@
+"""One template against stock transformers: whether it loads, and whose ids its conversations have.
+
+Does not know: where templates come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedTokenizerFast
+
+from agentcho.calls.call import Said
+from agentcho.calls.tools import Tool, ToolCall
+from agentcho.engine.fidelity import ANSWER, MORE, QUESTION, TALKS, Talk, fidelity
+from agentcho.engine.template import Framing, derive
+from agentcho.errors import AgentchoError
+from tools.templates.families import Family, family, tokenizer
+from tools.templates.result import Alike, Row, Tools
+from tools.templates.sources import Template
+
+CONVERSATIONS: tuple[Talk, ...] = (
+    *TALKS,
+    (Said("user", "é 🙂\u200d漢字 \ufffd 𝄞\tx\r\ny  z"),),
+    (Said("system", "1\n"), Said("user", "12345, and then?"), Said("assistant", "\n..."), Said("user", "- a\n- b\n")),
+)
+"""Those of the doctor; letters of several bytes, digits and blanks of all kinds."""
+THOUGHTFUL: Talk = (
+    Said("user", QUESTION),
+    Said("assistant", f"<think>\nIt is small.\n</think>\n\n{ANSWER}"),
+    Said("user", MORE),
+)
+ID = "a1b2c3d4e"
+ARGUMENTS: dict[str, Any] = {"place": 'Zürich "west"', "days": [1, 2.5, None], "more": {"a": True}}
+PARAMETERS = {
+    "type": "object",
+    "properties": {"place": {"type": "string", "description": "Where?"}, "days": {"type": "array"}},
+    "required": ["place"],
+}
+FUNCTIONS = (Tool("weather", "How is the weather?", PARAMETERS), Tool("clock", "What time is it?", PARAMETERS))
+CALL = ToolCall("weather", json.dumps(ARGUMENTS, ensure_ascii=False), ID)
+
+
+def measured(template: Template, of: Family | None = None) -> Row:
+    """What comes of one template, with the tokenizer of its family.
+
+    Args:
+        template: The template.
+        of: Its family (None: by its name).
+    """
+    of = family(template.name) if of is None else of
+    about: dict[str, Any] = {
+        "name": template.name,
+        "file": template.file,
+        "digest": hashlib.sha256(template.source.encode()).hexdigest(),
+        "vocabulary": of.vocabulary,
+        "kind": of.kind,
+    }
+    try:
+        known, framing = framed(template, of)
+    except AgentchoError as error:
+        return Row(**about, refused=str(error).partition(". ")[0])
+    found = fidelity(known, framing, CONVERSATIONS)
+    return Row(
+        **about,
+        plain=found.plain.equal,
+        agents=found.apart.equal,
+        of=found.plain.of,
+        plain_first=(found.plain.stock, found.plain.ours),
+        agents_first=(found.apart.stock, found.apart.ours),
+        thoughts=_alike(known, framing, THOUGHTFUL),
+        spelt=_alike(known, framing, spelling := _spelling(known)),
+        forged=_forges(framing, spelling),
+        stops=tuple(map(str, known.convert_ids_to_tokens(sorted(framing.stops)))),
+        **_of_functions(known, framing)._asdict(),
+    )
+
+
+def framed(template: Template, of: Family) -> tuple[PreTrainedTokenizerFast, Framing]:
+    """A tokenizer with the template, and what is derived from both.
+
+    Raises:
+        UnsupportedModel: Nothing can be.
+    """
+    known = tokenizer(template, of)
+    ids = known.get_vocab()
+    return known, derive(known, template.name, frozenset(ids[word] for word in of.ends if word in ids))
+
+
+def _spelling(known: PreTrainedTokenizerFast) -> Talk:
+    """A conversation whose contents spell control tokens."""
+    words = "".join(f" {word}" for word in known.added_tokens_encoder if word.strip())[:2000]
+    return Said("user", words), Said("assistant", ANSWER), Said("user", f"x{words}")
+
+
+def _alike(known: PreTrainedTokenizerFast, framing: Framing, talk: Talk) -> Alike:
+    """How far a conversation is stock's."""
+    turns = [{"role": said.role, "content": said.text} for said in talk]
+    given: Any = {"add_generation_prompt": True, "return_dict": False}
+    try:
+        stock = list(known.apply_chat_template(turns, **given))
+    except Exception:  # the template is foreign code: any error means it cannot render this
+        return "none"
+    if (ours := _whole(framing, talk)) is None:
+        return "other"
+    return "ids" if ours == stock else "text" if known.decode(ours) == known.decode(stock) else "other"
+
+
+def _whole(framing: Framing, talk: Talk) -> list[int] | None:
+    """The ids of a conversation, as `agentcho serve` has them; None: its messages are framed one by one."""
+    if (found := framing.prompt(talk)) is None:
+        return None
+    begin = [] if framing.bos is None else [framing.bos]
+    return [*begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
+
+
+def _forges(framing: Framing, talk: Talk) -> bool:
+    """Whether the contents of a conversation bring more control tokens than others do."""
+    found, plain = _whole(framing, talk), _whole(framing, tuple(said._replace(text="x") for said in talk))
+    control = framing.content.forbidden
+    if found is None or plain is None:
+        return False
+    return [id for id in found if id in control] != [id for id in plain if id in control]
+
+
+class _Functions(NamedTuple):
+    tools: Tools
+    tools_written: bool | None = None
+    tools_read: bool | None = None
+    tools_listed: bool | None = None
+
+
+def _of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Functions:
+    """How a template writes functions, and whether they are written and read here as there."""
+    asked: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
+    listed = rendered(known, asked, FUNCTIONS)
+    knows = listed is not None and FUNCTIONS[0].name in listed
+    calls = _called(known)
+    if calls is None:
+        return _Functions("no calls" if knows else "none")
+    if not framing.tools.auto:
+        return _Functions("plain words" if knows or FUNCTIONS[0].name in calls else "none")
+    text, _ = framing.tools.spoken("", [CALL])
+    answer, _ = framing.tools.result("It rains.", ID, CALL.name)
+    written = text in calls and answer in calls
+    _, found = framing.tools.read(calls[calls.find(framing.tools.opening) :].partition(answer)[0])
+    read = [(each.name, json.loads(each.arguments)) for each in found[:1]] == [(CALL.name, ARGUMENTS)]
+    return _Functions("derived", written, read)
+
+
+def _called(known: PreTrainedTokenizerFast) -> str | None:
+    """A conversation with a call and its result, as the template writes it; None: it cannot."""
+    for arguments in (ARGUMENTS, CALL.arguments):
+        for content in ("", None):
+            function = {"name": CALL.name, "arguments": arguments}
+            turns: list[dict[str, Any]] = [
+                {"role": "user", "content": QUESTION},
+                {
+                    "role": "assistant",
+                    "content": content,
+                    "tool_calls": [{"id": ID, "type": "function", "function": function}],
+                },
+                {"role": "tool", "content": "It rains.", "tool_call_id": ID, "name": CALL.name},
+            ]
+            if (text := rendered(known, turns, FUNCTIONS)) is not None and CALL.name in text.partition(QUESTION)[2]:
+                return text.partition(QUESTION)[2]
+    return None
+
+
+def rendered(known: PreTrainedTokenizerFast, turns: list[dict[str, Any]], functions: tuple[Tool, ...]) -> str | None:
+    """A conversation with functions as stock transformers writes it; None: its template cannot."""
+    given: Any = {
+        "tools": [{"type": "function", "function": each._asdict()} for each in functions],
+        "tokenize": False,
+        "add_generation_prompt": True,
+    }
+    try:
+        return str(known.apply_chat_template(turns, **given))
+    except Exception:  # the template is foreign code: any error means it cannot render this
+        return None
