@@ -20,6 +20,8 @@ Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Markers = Literal["refuse", "accept"]
 Shadowing = Literal["auto", "always", "never"]
+ThoughtsOf = Literal["author", "audience"]
+"""Who may read what a model thinks before it answers: who speaks, or whoever may read the answer."""
 WordsRule = Literal["track", "refuse"]
 Bits = Literal["int8", "int4"]
 """In how many bits the weights of linear layers can be kept."""
@@ -275,6 +277,10 @@ class RunConfig(BaseModel):
         allow_inf_nan=False,
         description="For --words: what typed releases of a game may tell a reader about an owner's secrets.",
         json_schema_extra={"metavar": "BITS"},
+    )
+    thoughts: ThoughtsOf = Field(
+        default="author",
+        description="Who may read what a model thinks before it answers: author, or the audience of the answer.",
     )
     shadow: Shadowing = Field(
         default="auto",

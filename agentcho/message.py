@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -182,6 +182,10 @@ class Words(NamedTuple):
     `stopped` says what ended a decode, and `stop_reason` which stop string or which of its `stop_token_ids` did.
     `canonical`: the content ids are those that header and text encode to; otherwise the ids say more than the text
     does.
+
+    `thought` is there where a model thought before it spoke: the (start, stop) of the ids of its thought, marks
+    included. `text` is then the thought alone, while `tokens` also hold what was said after it. `said`: those words as
+    a message without the thought, until the two are told apart; no record has them.
     """
 
     header: str
@@ -192,6 +196,8 @@ class Words(NamedTuple):
     stopped: str | None = None
     canonical: bool = True
     stop_reason: int | str | None = None
+    thought: tuple[int, int] | None = None
+    said: Words | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +206,8 @@ class Message:
 
     `parents` are the ids of the messages that its author read, in prompt order; `offsets` and `new_offset` the absolute
     positions that were asked for (None: right after the preceding message). `author` is None for messages of the
-    scenario. `words` are what it says; each part of them can be read from the message itself.
+    scenario. `words` are what it says; each part of them can be read from the message itself. `thoughts` is the message
+    of what its author thought before, on messages that a verb returned (None: nothing).
     """
 
     id: str
@@ -214,6 +221,13 @@ class Message:
     name: str | None = None
     offsets: tuple[int | None, ...] | None = None
     new_offset: int | None = None
+    thoughts: Message | None = field(default=None, compare=False)
+
+    @property
+    def thought(self) -> str:
+        """What its author thought before it said this, where its model thinks in the open; mostly nothing. What a
+        model thought until its tokens were used up is here too, and then `text` is empty."""
+        return "" if self.thoughts is None else self.thoughts.text
 
     @property
     def header(self) -> str:

@@ -131,7 +131,15 @@ class Cones:
             return _text_fault(entry, self.lines[entry.message.id])
         if entry.message.kind == "prefill" or entry.encoding is not None or entry.own is not None:
             return None
+        if entry.act.thought is not None and self._thought(entry) is not None:
+            return None
         return f"message {entry.message.id} has no record of what it was said over"
+
+    def _thought(self, entry: Entry) -> EncodingRecord | None:
+        """The encoding in which a message was said after its author's thought; None: there is no such record."""
+        thought = self.entries.get(entry.act.thought or "")
+        fits = thought is not None and thought.message.author == entry.message.author and thought.own is not None
+        return thought.own if thought is not None and fits and self.lines[thought.message.id] == 1 else None
 
     def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""

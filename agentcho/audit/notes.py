@@ -91,7 +91,8 @@ def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
     for message in messages.values():
         if message.author is None:
             continue
-        before = (*message.parents, *entries[message.id].act.shown)
+        act = entries[message.id].act
+        before = (*message.parents, *act.shown, *([] if act.thought is None else [act.thought]))
         read = attended.get(message.id, set()) | {id for id in before if id in messages}
         sources = [id for id in read if not messages[id].audience.covers(message.audience)]
         if sources:

@@ -69,8 +69,10 @@ class FakeEngine(EngineCore):
       call. An error that is not one of agentcho's comes out as `CallFailed`. `broken`: an error that makes the next
       step raise, as a device does that fails.
     - `bos`: whether contexts begin with a BOS. `letters`: the most that a token has of a word (None: all), which makes
-      another tokenizer. `context`: the number of positions. `store_tokens`: the size of the
-      store that `StepResult.held` is a share of (None: no bound); no encoding ever has to leave it.
+      another tokenizer. `context`: the number of positions. `store_tokens`: the size of the store that
+      `StepResult.held` is a share of (None: no bound); no encoding ever has to leave it.
+    - `thinks`: replies may begin with a thought, `<think> … </think>`. `keeps_thoughts`: the template leaves those of
+      earlier answers where they were.
     - `steps`: the steps so far. `rows`: the decodes that run. `pages`: the messages that are stored. `batches`: the ids
       of each of the last steps. `swapped`: the ids that were to be swapped out.
     """
@@ -85,11 +87,13 @@ class FakeEngine(EngineCore):
         answer: Reply | None = None,
         bos: bool = True,
         letters: int | None = None,
+        thinks: bool = False,
+        keeps_thoughts: bool = False,
         context: int = 4096,
         faulty: Callable[[Decode], Exception | None] | None = None,
         store_tokens: int | None = None,
     ) -> None:
-        super().__init__(ScriptedRunner(), FakeFraming(bos, letters), context, 0)
+        super().__init__(ScriptedRunner(), FakeFraming(bos, letters, thinks, keeps_thoughts), context, 0)
         self._tokenizer = "fake" if letters is None else f"fake of {letters} letters"
         self._script, self._faulty, self._whole = Script(reply, answer), faulty, store_tokens or inf
         self.broken: Exception | None = None

@@ -11,6 +11,7 @@ from agentcho.backends.babble import babble, comply
 from agentcho.backends.words import Vocabulary
 from agentcho.calls.call import Decode, Sampling
 from agentcho.calls.tools import AnswerForm
+from agentcho.engine.content import THOUGHTS
 from agentcho.errors import RequestError
 
 FILLER = "and so on"
@@ -70,7 +71,7 @@ class Scripted:
 def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
     """The script of a decode that says `text`. `RequestError`: the text does not meet the call's constraint, as on a
     model."""
-    script, sampling = words.encode(text), call.sampling
+    script, sampling = _spelt(call, text, words), call.sampling
     if call.forms:
         form = form_of(call, text)
         script = [*form.lead, *script, *form.trail]
@@ -97,6 +98,12 @@ def _long_enough(script: list[int], sampling: Sampling, words: Vocabulary) -> li
         return script
     once = script or words.encode(FILLER)
     return (once * ceil(least / len(once)))[:least]
+
+
+def _spelt(call: Decode, text: str, words: Vocabulary) -> list[int]:
+    """The ids of what a decode says. The mark behind a thought is one token, and what is said begins after it."""
+    thought, mark, said = text.partition(THOUGHTS[1]) if call.thinks else (text, "", "")
+    return [*words.encode(thought), *words.encode(mark), *words.encode(said.lstrip())]
 
 
 def form_of(call: Decode, text: str) -> AnswerForm:

@@ -55,6 +55,7 @@ class TextFraming:
     """No framing: the server has its own."""
 
     plain: tuple[tuple[str, str], ...] = ()
+    thinking = None
 
     def __init__(self) -> None:
         self.content = Utf8()

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import ClassVar
 
 from agentcho.calls.call import Said, WholePrompt
+from agentcho.engine.content import THOUGHTS
+from agentcho.engine.thinking import Thinking
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.errors import RequestError
 from agentcho.message import framed_as
@@ -115,9 +117,13 @@ class FakeFraming:
 
     plain: tuple[tuple[str, str], ...] = ()
     stops = frozenset({END})
+    thinking: Thinking | None = None
 
-    def __init__(self, bos: bool = True, letters: int | None = None) -> None:
+    def __init__(self, bos: bool = True, letters: int | None = None, thinks: bool = False, kept: bool = False) -> None:
         self.content, self.bos = Vocabulary(letters), BOS if bos else None
+        if thinks:
+            begins, ends = (tuple(self.content.encode(mark)) for mark in THOUGHTS)
+            self.thinking = Thinking(*THOUGHTS, begins=begins, ends=ends, kept=kept)
         self.tools = ToolFormat(self.content, CALLS)
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]:

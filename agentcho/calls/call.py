@@ -259,6 +259,10 @@ class Decode:
     - `cut`: a choice or JSON may be cut where its tokens do not suffice for any; else that is a `RequestError`.
     - `peek`: it is sampled to see how a message would begin, which is then sampled anew. Engines do not ask; scripts of
       tests give it no line of its own.
+    - `thinks`: the model may think first, in the way of its template (see `ThinkingPort`). Then the header, and what a
+      choice or a schema holds it to, come after the thought. Stop strings and constraints say nothing of a thought.
+      `max_tokens` counts it, but for choices and JSON: there a thought may have as many, and is closed at the last.
+      Nothing is different on models that do not think.
     """
 
     header: str = ""
@@ -281,6 +285,7 @@ class Decode:
     ape: Ape | None = None
     cut: bool = False
     opening: tuple[int, ...] | None = None
+    thinks: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -382,6 +387,9 @@ class Spoken(NamedTuple):
     `likely`, where the call asks for it, are pairs of a token and the natural logarithm of its probability: of `token`,
     then of the likeliest tokens, the likeliest first. The probabilities are the model's own, over its whole vocabulary:
     before temperature, top_k, top_p, min_p, constraint, and what else `Sampling` changes or rules out.
+
+    `thought`: the token is part of a thought, and `text` is what it adds to that. None: nobody knows yet, for it may be
+    the beginning of the mark before a thought; there is no text then.
     """
 
     id: EncodingId
@@ -389,6 +397,7 @@ class Spoken(NamedTuple):
     token: int
     text: str
     likely: Logprobs = ()
+    thought: bool | None = False
 
 
 class Begun(NamedTuple):
@@ -463,6 +472,31 @@ class WholePrompt(NamedTuple):
     opening: tuple[int, ...]
 
 
+class ThinkingPort(Protocol):
+    """How a model thinks before it says something. `begin` and `end` are the marks around a thought, as text; `behind`
+    are the ids between the mark at its end and what is said. `kept`: the template leaves the thoughts of earlier
+    answers where they were; otherwise it cuts them."""
+
+    @property
+    def begin(self) -> str: ...
+    @property
+    def end(self) -> str: ...
+    @property
+    def begins(self) -> tuple[int, ...]:
+        """The ids of `begin`."""
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The ids of `end`: one token, or several that the mark is found by as text."""
+
+    @property
+    def behind(self) -> tuple[int, ...]: ...
+    @property
+    def kept(self) -> bool: ...
+    def opening(self, ordinary: tuple[int, ...]) -> tuple[int, ...]:
+        """The ids before an answer that may begin with a thought, in place of the `ordinary` ones."""
+
+
 class FramingPort(Protocol):
     """The fixed ids around a message's content."""
 
@@ -475,6 +509,10 @@ class FramingPort(Protocol):
     @property
     def tools(self) -> ToolsPort:
         """How functions, calls of them and results are written."""
+
+    @property
+    def thinking(self) -> ThinkingPort | None:
+        """How the model thinks before it says something; None: it does not."""
 
     def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
     def closing(self, role: str) -> tuple[int, ...]: ...

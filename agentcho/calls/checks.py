@@ -174,6 +174,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
         raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
     shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
     shared |= {"cut": truth(call.cut, "cut"), "opening": _framing(call.opening, "opening", bounds)}
+    shared["thinks"] = _thinks(call)
     return Decode(header, sampling=sampling, ape=None if call.ape is None else _ape(call.ape), **shared)
 
 
@@ -184,6 +185,14 @@ def _known_ids(sampling: Sampling, bounds: Bounds) -> None:
             numbers([*(getattr(sampling, option) or ())], f"the ids of {option}", bounds.vocabulary)
         except RequestError as error:
             raise RequestError(str(error), "sampling", option) from None
+
+
+def _thinks(call: Decode) -> bool:
+    """Whether a decode may think. `RequestError`: it is asked for what goes with no thought."""
+    thinks = truth(call.thinks, "thinks")
+    if thinks and (call.logits or call.stride != 1 or call.forms or call.logprobs is not None):
+        raise RequestError("thinks goes with no logits, stride, forms or logprobs; leave it out", "sampling")
+    return thinks
 
 
 def _form(form: Any, bounds: Bounds) -> AnswerForm:

@@ -339,7 +339,7 @@ class Choreographer:
         for flush in {id(handle.request.flush): handle.request.flush for handle, _ in heard}.values():
             self._flush(flush, [handle for handle, _ in heard if handle.request.flush is flush])
         for handle, spoken in heard:
-            if handle.request.on_token and spoken.text and not handle.done.is_set():
+            if handle.request.on_token and spoken.text and not spoken.thought and not handle.done.is_set():
                 self._notify(handle, "on_token", partial(handle.request.on_token, spoken.text))
 
     def _flush(self, flush: Callable[[], None] | None, handles: list[Handle]) -> None:

@@ -56,12 +56,13 @@ class Unfinished(NamedTuple):
 
 class Piece(NamedTuple):
     """What a decode said in a step. `token` None: text alone, held back before. `opening` comes with the first.
-    `likely`: see `Spoken`."""
+    `likely` and `thought`: see `Spoken`."""
 
     token: int | None
     text: str
     opening: Unfinished | None = None
     likely: Logprobs = ()
+    thought: bool | None = False
 
 
 class Request(NamedTuple):
@@ -125,7 +126,7 @@ class Handle:
         self.abandoned = False
         self._begun: Begun | None = None
         self._said: list[int] = []
-        self._text = ""
+        self._text = self._thought = ""
 
     def take_in(self, spoken: Spoken, begun: Begun | None, step: int = 0) -> None:
         """Take in the token that the decode sampled in a step, and pass it on; `made` has the calls that this step has
@@ -135,9 +136,10 @@ class Handle:
         token = spoken.token if spoken.nth >= len(self._said) else None
         if self.request.on_piece is not None:
             opening = None if begun is None else self._so_far(None)
-            self.request.on_piece(Piece(token, spoken.text, opening, spoken.likely))
+            self.request.on_piece(Piece(token, spoken.text, opening, spoken.likely, spoken.thought))
         self._said += () if token is None else (token,)
-        self._text += spoken.text
+        self._text += "" if spoken.thought else spoken.text
+        self._thought += spoken.text if spoken.thought else ""
 
     def drop(self, ended: Literal["cancelled", "failed"]) -> None:
         """The request is given up: pass on the words so far, if there are any."""
@@ -150,7 +152,7 @@ class Handle:
         id, words, receipt = self._begun
         tokens, start = (*words.tokens, *self._said), len(words.tokens)
         so_far = words._replace(
-            text=self._text,
+            text=self._thought or self._text,
             tokens=tokens,
             content=(words.content[0], len(tokens)),
             sampled=(start, len(tokens)),

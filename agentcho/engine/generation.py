@@ -15,7 +15,8 @@ from agentcho.calls.call import Begun, Decode, EncodingId, Sampling, Spoken, Sto
 from agentcho.engine.allowance import Allowance
 from agentcho.engine.base import Constraint, Row, Template
 from agentcho.engine.guessing import MOST, NONE, Guess, Guesser, Indexes
-from agentcho.engine.layout import Framed, Layout, decoded
+from agentcho.engine.layout import Framed, Layout, decoded, frame
+from agentcho.engine.thinking import Thinker
 from agentcho.errors import CallFailed
 from agentcho.message import Words
 
@@ -47,7 +48,10 @@ class Generation:
     """What a decode says, from its framing to its closing. It feeds the opening and the header, then each token that it
     is given, then the closing. `feed`: the ids that the next forward takes; behind them it takes those of `guessed`,
     which are no part of the message until they are accepted. With `indexes` it guesses. `prompt`: the ids of all that
-    the call reads, where its sampling goes by them."""
+    the call reads, where its sampling goes by them.
+
+    One that thinks feeds the opening, its thought, what the template writes behind that, and then the header. Nothing
+    of a thought is held to a constraint, unless a script says all that the decode says."""
 
     def __init__(
         self,
@@ -66,7 +70,20 @@ class Generation:
         restricts = call.sampling.restricts and not call.is_whole
         self._allowance = Allowance(call, template) if restricts else None
         self._ends = template.stops if self._allowance is None else self._allowance.ends
-        self._stream = template.content.stream(begun=bool(placed.framed.header))
+        self._thinker: Thinker | None = None
+        self._header, self._ordinary = placed.framed.header, placed.framed
+        self._thinking = template.thinking if call.thinks else None
+        if self._thinking is not None:
+            opening, before = self._content.decode(placed.framed.opening), self._content.stream()
+            self._thinker = Thinker(self._thinking, opening, before)
+            self._header = tuple(self._content.encode(call.header))
+            self._ordinary = frame(template, "assistant", call.name, self._header)
+        self._behind = 0
+        """Where in what was sampled the words after a thought begin, the header left out."""
+        self._uncounted = 0
+        """How many of the tokens sampled are none of those that the call may sample."""
+        self._given: list[Spoken] = []
+        self._stream = template.content.stream(begun=bool(self._header))
         self._constraint, self._until, self._last = constraint, call.stop, call.last
         self.feed: tuple[int, ...] = placed.framed.begun
         self.sampled: list[int] = []
@@ -79,7 +96,7 @@ class Generation:
         self.guessed: tuple[int, ...] = ()
         self._allowed: list[Any] = []
         self._guesser: Guesser | None = None
-        plain = call.stride == 1 and not call.logits and call.logprobs is None
+        plain = call.stride == 1 and not call.logits and call.logprobs is None and self._thinker is None
         if indexes is not None and call.corpora is not None and plain:
             self._guesser = Guesser(indexes, call.corpora, placed.framed.header)
 
@@ -145,9 +162,33 @@ class Generation:
     def draws(self) -> list[Draw]:
         """How the next token is to be drawn, and each one behind a guessed token."""
         allowed: Listed[Any] = [None] * (len(self.guessed) + 1)
-        if self._constraint is not None:
+        if self._thinker is not None and not self._thinker.answers:
+            allowed = [self._allowed_before(self._thinker)]
+        elif self._constraint is not None:
             allowed = self._allowed if self.guessed else [self._constraint.allowed]
+        if self._thinker is not None and self._thinker.now is None and self._header and not self.sampled:
+            return [self._draw(-1, allowed[0])]  # whether there is a thought; the first token has a coin of its own
         return [self._draw(nth, allowed[nth]) for nth in range(len(self.guessed) + 1)]
+
+    def _allowed_before(self, thinker: Thinker) -> Any:
+        """The ids that may come next before the answer: in a thought, any. Before one the answer must be able to begin
+        instead: with the header, or with what its constraint allows."""
+        scripted = None if self._constraint is None or self.call.is_whole else self._constraint.allowed
+        if thinker.now or not (self._header or self.call.is_whole):
+            return scripted
+        mark = thinker.next_of_mark(self.sampled)
+        if self.sampled:
+            return scripted if mark is None else mark if scripted is not None else [mark]
+        if scripted is not None:
+            return mark if scripted == mark else self._header[0]
+        begins = [self._header[0]] if self._header else self._constrained_now()
+        return begins if mark is None or isinstance(begins, int) else sorted({mark, *begins})
+
+    def _constrained_now(self) -> Any:
+        """The ids that a constraint allows."""
+        assert self._constraint is not None
+        allowed = self._constraint.allowed
+        return allowed if isinstance(allowed, int) else allowed.tolist()
 
     def _draw(self, nth: int, allowed: Any) -> Draw:
         """How the token behind so many guessed ones is to be drawn."""
@@ -181,7 +222,9 @@ class Generation:
                 raise CallFailed.sampling()
             said = self.accept(token)
             spoken += () if said is None else (said,)
-            if self.stopped is not None or self.sampled[-1] != next:
+            spoken += self._given
+            self._given = []
+            if self.stopped is not None or next is None or self.sampled[-1] != next:
                 break
         added = self.sampled[before:]
         right = 0
@@ -200,14 +243,65 @@ class Generation:
         forced = self.call.forced
         if forced is not None:
             return self._repeat(token, forced)
-        left = self._last - len(self.sampled)
+        left = self._last - len(self.sampled) + self._uncounted
+        if self._thinker is not None and not self._thinker.answers:
+            return self._before(self._thinker, token, left)
+        return self._answer(token, left)
+
+    def _before(self, thinker: Thinker, token: int, left: int) -> Spoken | None:
+        """Take the next token before the answer: one of a thought, or of the mark before it, or else the answer's
+        first. Where all must come to an end of its own, a thought that is too long is closed."""
+        unsure = thinker.now is None
+        if unsure and not self.sampled and self._header and token == self._header[0]:
+            thinker.begin()
+            self._framed, self.feed = self._framed._replace(header=self._header), self._header
+            return None
+        if unsure and not self.sampled and self.call.is_whole and token != thinker.next_of_mark(()):
+            thinker.begin()
+            return self._answer(token, left)
+        ends = () if self._thinking is None else self._thinking.ends
+        if token in self._ends and (token,) != ends:
+            return self._stop(token)
+        if self._constraint is not None and not self.call.is_whole:
+            token = self._constraint.take(token, left)
+        self.feed = (token,)
+        self.sampled.append(token)
+        nth, piece = len(self.sampled) - 1, thinker.push(token, len(self.sampled) - 1)
+        if thinker.answers and not thinker.thought:
+            self._text += piece
+            return self._said(token, left)
+        said = Spoken(self.id, nth, token, piece, thought=thinker.now if unsure else True)
+        if left <= 1 and thinker.now and self.call.is_whole:
+            for end in ends:
+                self._give(end)
+                thinker.push(end, len(self.sampled) - 1)
+        if thinker.answers:
+            self._begin_answer()
+        if left == 1 and not self.call.is_whole:
+            self._end("max_tokens", self.feed)
+        return said if thinker.thought or self.stopped is None else said._replace(text=self._show(), thought=False)
+
+    def _begin_answer(self) -> None:
+        """Feed what stands between a thought and the answer, and the header. All that must come to an end of its own
+        has its tokens for itself."""
+        given = (*self._thinking.behind, *self._header) if self._thinking is not None else ()
+        for token in given:
+            self._give(token)
+        self._behind = len(self.sampled)
+        self._uncounted = self._behind if self.call.is_whole else len(given)
+
+    def _give(self, token: int) -> None:
+        """Feed a token that the template gives."""
+        self.sampled.append(token)
+        self.feed = (*self.feed, token)
+        self._given.append(Spoken(self.id, len(self.sampled) - 1, token, "", thought=True))
+
+    def _answer(self, token: int, left: int) -> Spoken | None:
+        """Take the next token of the answer."""
         if self._constraint is not None:
             token = self._constraint.take(token, left)
         if token in self._ends:
-            rules = self._allowance
-            self._reason = None if rules is None else rules.reason(token)
-            self._end("stop" if rules is None or token in rules.own else "stop_token", ())
-            return self._tail()
+            return self._stop(token)
         self.feed = (token,)
         self.sampled.append(token)
         if self._is_last(token):
@@ -216,6 +310,17 @@ class Generation:
             self._end("stop_token", (token,))
             return Spoken(self.id, len(self.sampled) - 1, token, self._show())
         self._text += self._stream.push(token)
+        return self._said(token, left)
+
+    def _stop(self, token: int) -> Spoken | None:
+        """End with a token that is none of the text."""
+        rules = self._allowance
+        self._reason = None if rules is None else rules.reason(token)
+        self._end("stop" if rules is None or token in rules.own else "stop_token", ())
+        return self._tail()
+
+    def _said(self, token: int, left: int) -> Spoken:
+        """End with a token of the answer, where it is the last one."""
         if self._stopped_by(len(self.sampled)):
             self._end("stop_string", (token,))
         elif self._constraint is not None and self._constraint.done:
@@ -235,7 +340,27 @@ class Generation:
         if done == len(forced):
             self._end("forced", ())
             return self._tail()
+        if self._thinker is not None:
+            return self._repeat_thought(self._thinker, token)
         self._say((token,))
+        return Spoken(self.id, done, token, self._show())
+
+    def _repeat_thought(self, thinker: Thinker, token: int) -> Spoken:
+        """Take a forced token where some of them may be a thought, and what was given behind it."""
+        self.feed, done, unsure = (token,), len(self.sampled), thinker.now is None
+        self.sampled.append(token)
+        if not thinker.answers:
+            piece = thinker.push(token, done)
+            if thinker.answers and thinker.thought:
+                given = 0 if self._thinking is None else len(self._thinking.behind)
+                self._behind = done + 1 + given + len(self._header)
+            elif thinker.answers:
+                self._text += piece
+                return Spoken(self.id, done, token, self._show())
+            return Spoken(self.id, done, token, piece, thought=thinker.now if unsure else True)
+        if done < self._behind:
+            return Spoken(self.id, done, token, "", thought=True)
+        self._text += self._stream.push(token)
         return Spoken(self.id, done, token, self._show())
 
     def _say(self, tokens: tuple[int, ...]) -> None:
@@ -259,6 +384,9 @@ class Generation:
 
     def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
         self.stopped, self.feed = why, unfed + self._closing
+        if self._thinker is not None and self._thinker.now is None:
+            self._text = self._thinker.text
+            self._thinker.begin()
         self._text += self._stream.end()  # a character that stayed incomplete comes out as U+FFFD
 
     def _stopped_by(self, said: int) -> bool:
@@ -308,8 +436,22 @@ class Generation:
     def words(self) -> Words:
         """The words of the finished message."""
         text = self._text[: self._cut_at]
+        if self._thinker is not None and self._thinker.thought:
+            return self._thought(self._thinker, text)
         framed: Framed = self._framed._replace(content=tuple(self.sampled))
         canonical = self._content.spells((*framed.header, *self.sampled), self.call.header + text)
         canonical = canonical or self._content.spells(self.sampled, text)
         words = decoded(self.call, framed, text, self.stopped, canonical)
         return words._replace(stop_reason=self._reason)
+
+    def _thought(self, thinker: Thinker, text: str) -> Words:
+        """The words of a thought, with those of the answer as a message of its own."""
+        framed, ended = self._framed._replace(content=tuple(self.sampled)), thinker.ended
+        begin = len(framed.opening)
+        span = begin, begin + (len(self.sampled) if ended is None else ended)
+        answer = () if ended is None else tuple(self.sampled[self._behind :])
+        canonical = self._content.spells((*self._header, *answer), self.call.header + text)
+        said = decoded(self.call, self._ordinary._replace(content=answer), text, self.stopped, canonical)
+        said = said._replace(stop_reason=self._reason)
+        whole = decoded(self.call, framed, thinker.text.strip(), self.stopped, canonical=False)
+        return whole._replace(header="", thought=span, said=said)

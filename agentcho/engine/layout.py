@@ -24,6 +24,7 @@ from agentcho.calls.call import (
     Receipt,
     Repair,
     Stopped,
+    ThinkingPort,
 )
 from agentcho.calls.reuse import Ape, Blend, Choose
 from agentcho.calls.values import text as plain
@@ -403,13 +404,26 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
         for form in call.forms:
             content.check((*form.lead, *form.trail))
         framed = frame(rules.template, "assistant", call.name, content.encode(call.header), forced)
+        thinking, more = rules.template.thinking if call.thinks else None, 0
+        if thinking is not None:  # the header comes after the thought
+            more = len(framed.header) + _after_thought(call, thinking)
+            ordinary = rules.template.opening("assistant", call.name)
+            framed = framed._replace(opening=thinking.opening(ordinary), header=())
         framed = framed if call.opening is None else framed._replace(opening=call.opening)
-        more = len(framed.tokens) + (call.sampling.max_tokens if call.forced is None else 0)
+        more += len(framed.tokens) + (call.sampling.max_tokens if call.forced is None else 0)
     context = place(rules, parents, call.offsets, call.new_offset)
     if not isinstance(call, Repair) and call.ape is not None:
         context = context.weighed(call.ape)
     check_fits(context, more, rules.limit)
     return Layout(framed, context, more, words)
+
+
+def _after_thought(call: Decode, thinking: ThinkingPort) -> int:
+    """How many tokens a decode may have beside those that its sampling allows, where a thought comes before it."""
+    if call.forced is not None:
+        return 0
+    marks = len(thinking.begins) + len(thinking.ends) + len(thinking.behind)
+    return marks + (call.sampling.max_tokens if call.is_whole else 0)
 
 
 def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | None) -> Context:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import Said, WholePrompt
-from agentcho.engine.content import ContentTokenizer, any_of
+from agentcho.engine.content import ContentTokenizer, any_of, template_source
 from agentcho.engine.conversation import Conversations
+from agentcho.engine.thinking import Thinking, written
 from agentcho.engine.tool_template import Found, found_tools
 from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import RequestError, UnsupportedModel
@@ -54,7 +55,7 @@ class Framing:
     """Openings and closings as token ids. `aliases`: the role that a role is framed as. `stops`: the ids that end a
     decode; after each comes the canonical `closing` of the assistant. `bos`: the id that is encoded once, at position
     0, or None. `tools`: how functions, calls and their results are written. `conversations`: how the template writes
-    a conversation as a whole."""
+    a conversation as a whole. `thinking`: how the model thinks before it answers."""
 
     frames: dict[str, Frame]
     aliases: dict[str, str]
@@ -64,6 +65,7 @@ class Framing:
     ids: dict[str, tuple[int, ...]]
     tools: ToolFormat
     conversations: Conversations
+    thinking: Thinking | None = None
 
     @property
     def plain(self) -> tuple[tuple[str, str], ...]:
@@ -122,16 +124,52 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     if not getattr(tokenizer, "chat_template", None):
         raise UnsupportedModel.unframed(model, "its tokenizer has no chat template")
     template = _Template(tokenizer, model)
-    written = template.frames()
-    ended = _ended(tokenizer, model, template, written, eos)
-    content, frames = _fitting(tokenizer, model, ended, template.prompt(ended["user"]))
+    framed = template.frames()
+    ended = _ended(tokenizer, model, template, framed, eos)
+    prompt = template.prompt(ended["user"])
+    content, frames = _fitting(tokenizer, model, ended, prompt)
     found = _usable(found_tools(template, ended["user"], ended["assistant"]), frames, content)
-    if not written["assistant"].closing:  # the model ends its message with the token that opens the next one
+    thinking = _thinking(tokenizer, template, content, frames, prompt)
+    if not framed["assistant"].closing:  # the model ends its message with the token that opens the next one
         eos |= {content.first_control(frame.opening) for frame in ended.values()}
     framing = _framed(tokenizer, content, frames | _tool_frame(found, frames), found, eos, template.bos)
     if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
         framing = _framed(tokenizer, content, frames, found, eos, template.bos)
-    return framing
+    return replace(framing, thinking=thinking)
+
+
+def _thinking(
+    tokenizer: PreTrainedTokenizerBase,
+    template: _Template,
+    content: ContentTokenizer,
+    frames: dict[str, Frame],
+    prompt: str,
+) -> Thinking | None:
+    """How the model thinks before it answers. Marks that are control tokens become ordinary ones, for the model has to
+    say them, unless frames are made of them: those it is given."""
+    found = written(template_source(tokenizer), prompt, lambda turns: template.render(turns, None))
+    if found is None:
+        return None
+    (begin, end, behind), opening, kept = found
+    around = (piece for frame in frames.values() for piece in frame[:2])
+    content.forbidden -= content.control(begin, end) - content.control(*around)
+    ordinary, before = frames["assistant"].opening, frames["user"].closing or PROBE
+    added: tuple[int, ...] = ()
+    instead: tuple[int, ...] | None = None
+    if opening is not None and opening.startswith(ordinary):
+        added = _ids_behind(tokenizer, ordinary, opening.removeprefix(ordinary))
+    elif opening is not None:
+        instead = _ids_behind(tokenizer, before, opening)
+    return Thinking(
+        begin=begin,
+        end=end,
+        begins=_ids_behind(tokenizer, ordinary, begin),
+        ends=_ids_behind(tokenizer, PROBE, end),
+        behind=_ids_behind(tokenizer, end, behind),
+        kept=kept,
+        added=added,
+        instead=instead,
+    )
 
 
 def _ended(

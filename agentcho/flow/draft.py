@@ -62,6 +62,12 @@ class Draft:
         return None if said is None else said.words.tokens[slice(*said.words.content)]
 
     @property
+    def framed(self) -> tuple[int, ...] | None:
+        """All ids of a thought and what was said after it, which no framing of a message gives; None: it is none."""
+        said = self.message
+        return said.tokens if said is not None and said.words.thought is not None else None
+
+    @property
     def whole(self) -> str:
         """Its header and text, as far as they are known."""
         return self.text if self.message is None else self.message.header + self.message.text

@@ -198,6 +198,12 @@ class Monitor:
         """The guard of a call that encodes `message` for `clearance`, all of whom it must be fit for."""
         return Guard(self._labels, self._guards, Label(message, audience), clearance)
 
+    def add(self, id: EncodingId, label: Label) -> None:
+        """Something else is in an encoding that nobody has read yet: a thought, which came before what is said in
+        it."""
+        if id in self._labels:
+            self._labels[id] |= {label}
+
     def forget(self, held: Container[EncodingId]) -> None:
         """Drop the labels that nothing is checked by any more: of encodings that are not `held`, and whose calls are
         over, in whatever way. A call that is not over, or not yet delivered, still has its guard."""

@@ -30,7 +30,7 @@ from agentcho.config import RepairBy, ReusePolicy
 from agentcho.flow.anchors import AnchorPools
 from agentcho.flow.corpora import Corpora
 from agentcho.flow.draft import Draft, Spelling
-from agentcho.flow.labels import Monitor, Recipe
+from agentcho.flow.labels import Label, Monitor, Recipe
 from agentcho.flow.lengths import Lengths
 from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Parent, Resolved
 from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
@@ -213,6 +213,11 @@ class Resolver:
             self._ends.pop((recipe, (message,)), None)
         self._anchors.forget(message)
         return [self._there(key).pop(key) for key in self._keys.pop(message, ())]
+
+    def enter_thought(self, id: EncodingId, message: str) -> None:
+        """An encoding that was begun for what an agent says has its thought, this message, in it."""
+        metadata = self.drafts[message].metadata
+        self._monitor.add(id, Label(message, metadata.audience))
 
     def _there(self, key: Key) -> dict[Key, EncodingId]:
         """Where an encoding is, if it is there."""
@@ -417,14 +422,15 @@ class Resolver:
         return Prefill(
             draft.text if as_said else draft.whole,
             *context,
-            draft.metadata.role,
-            draft.name,
-            draft.content if as_said else None,
-            self._salt(clearance),
-            self._guard(draft, clearance),
-            draft.begun.id if draft.begun is not None and own else None,
-            self._adapter,
-            self._ape,
+            role=draft.metadata.role,
+            name=draft.name,
+            tokens=draft.content if as_said else None,
+            salt=self._salt(clearance),
+            guard=self._guard(draft, clearance),
+            extends=draft.begun.id if draft.begun is not None and own else None,
+            adapter=self._adapter,
+            ape=self._ape,
+            framed=draft.framed if as_said else None,
         )
 
     def _salt(self, clearance: Audience) -> str:

@@ -51,9 +51,12 @@ SIGHTS = (
     # -- what is private -----------------------------------------------------------------------------------
     Sight(
         of="Message",
-        names=("words", "text", "tokens", "content", "sampled", "stopped", "canonical", "saying"),
+        names=(
+            *("words", "text", "tokens", "content", "sampled", "stopped", "canonical", "saying"),
+            *("thought", "thoughts"),
+        ),
         taints="itself",
-        why="words, their length in tokens and what ended them",
+        why="words, their length in tokens and what ended them; of a thought the message of that thought too",
     ),
     Sight(
         of="Agent",
@@ -177,7 +180,7 @@ SIGHTS = (
     ),
     Sight(
         of="Agent",
-        names=("name", "role", "system", "open_system", "audience", "priority", "tools", "brief", "run"),
+        names=("name", "role", "system", "open_system", "audience", "priority", "tools", "thoughts", "brief", "run"),
         taints=None,
         why="what the code gave the agent itself",
     ),

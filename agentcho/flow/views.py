@@ -227,6 +227,8 @@ class Act(NamedTuple):
     nearest alone; `named`: and those that it reads, for the code named them. None: it is not known. `moves` are the
     moves of rounds that it was said in, the outermost first: it came out when the outermost had closed.
 
+    `thought` is the message of what its author thought right before.
+
     Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
     call was let run whatever its arguments were made from.
     """
@@ -245,6 +247,7 @@ class Act(NamedTuple):
     after: tuple[str | int, ...] | None = None
     named: bool = False
     moves: tuple[Move, ...] = ()
+    thought: str | None = None
 
 
 Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]

@@ -223,8 +223,8 @@ class Game:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
         author = self._roster.member(agent)
         with self._noted(author):
-            spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
-            model = self._turns.model(author, agent)
+            spoken_to, model = self._messages.audience(author, to), self._turns.model(author, agent)
+            reads = self._messages.reads(author, agent, view, model)
             told = Telling(author, role, spoken_to, text, reads, model, ids)
             id = self._messages.taint.give(self._messages.put(told))
         with self._meter.deadline(author):
@@ -247,7 +247,7 @@ class Game:
             known = self._messages.own(author, message)
             assert known.message is not None
             role, model = known.message.role, self._models.of(known.engine)
-            spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view)
+            spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view, model)
             id, rule = known.metadata.id, self._words
             charge = None if rule is None else rule.release(author, spoken_to, id)
             told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge=charge)

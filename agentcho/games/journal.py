@@ -295,6 +295,13 @@ class Journal:
         made, encoded = self._take_unwritten()
         self._sink(Ended(self._entry(message, None, made, self._now(usage)._replace(encoded=encoded), draft, ended)))
 
+    def enter_answer(self, draft: Draft, words: Words) -> None:
+        """Take in what was said after a thought, which is in the books. Its tokens were counted with the thought's; its
+        encodings are made when they are read."""
+        draft.message = self._recorded.restored(self._message(draft, words))
+        self._meter.count(draft.message, 0)
+        self._write(draft, None, self._now(Usage(0, 0, 0.0, 0.0)))
+
     def message_of(self, id: EncodingId) -> str:
         """The message that an encoding is of."""
         return self._ledger[id].message
@@ -304,7 +311,10 @@ class Journal:
         which shows nothing of that, what stood in its prompt. None: nobody knows."""
         metadata, said = draft.metadata, draft.message
         if said is not None and not said.tokens:
-            return {metadata.id, *metadata.parents}
+            return {metadata.id, *metadata.parents, *filter(None, [draft.act.thought])}
+        if draft.act.thought is not None and metadata.author is not None:
+            thought = self._ledger.cone(draft.act.thought, metadata.author)
+            return None if thought is None else {metadata.id, *thought}
         return None if metadata.author is None else self._ledger.cone(metadata.id, metadata.author)
 
     def forget(self, messages: Iterable[str]) -> list[EncodingId]:
@@ -362,7 +372,8 @@ class Journal:
         self._record(id, self._recipe, path, said[0], making)
         for shadow in said[1:]:
             self._record(id, "audience", (), shadow, making)
-        self._meter.count(draft.message)
+        count = self._meter.count if draft.message.words.thought is None else self._meter.spend
+        count(draft.message)
         fresh, context = {call.id for call in result.made}, said[0].receipt.context
         reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
         self._write(draft, said[0].id, self._usage(0, reused, result))
@@ -413,7 +424,7 @@ class Journal:
             author=data.author,
             audience=data.audience,
             parents=data.parents,
-            words=words,
+            words=words if words.said is None else words._replace(said=None),
             name=draft.name,
             offsets=places if any(place is not None for place in places) else None,
             new_offset=reads.new_at if isinstance(reads.new_at, int) else None,

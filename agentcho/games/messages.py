@@ -39,6 +39,7 @@ from agentcho.games.limits import GAME
 from agentcho.games.models import GameModel, Telling
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
+from agentcho.games.thoughts import Thoughts
 from agentcho.message import Audience, Kind, Message, Metadata, Words, audience, exact
 
 
@@ -60,6 +61,7 @@ class Messages:
         self._leaks = LeakPaths(reuse, self.drafts)
         self._sinks = Sinks(self.drafts, reuse.leakage)
         self._numbers: dict[str, int] = {}
+        self.thoughts = Thoughts(self.drafts, self.add, roster.hide)
         self.unanswered: dict[str, list[Telling]] = {}
         """By agent, results that say of a call of a tool that it was cancelled. Each is said before the agent reads the
         call."""
@@ -135,9 +137,10 @@ class Messages:
         given = audience(to, self.roster.agents)
         return given if given.members is None else Audience(given.members | {author})
 
-    def reads(self, author: str, agent: Agent, wish: ViewLike) -> ReadSet:
+    def reads(self, author: str, agent: Agent, wish: ViewLike, model: GameModel) -> ReadSet:
         """Ask policy and view once, for metadata alone. Where audiences alone decide, the view alone says how much of
-        it is looked at. `LeakageError`: it must not read one of these."""
+        it is looked at. On `model` it is read: with those thoughts that its author reads there. `LeakageError`: it must
+        not read one of these."""
         self._answer(author)
         said = self.said
         if wish is not None and not isinstance(wish, View) and not callable(wish):
@@ -155,7 +158,7 @@ class Messages:
             reads = read_set(author, view, allowed, said)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
-        return reads._replace(named=isinstance(wish, View))
+        return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
 
     def _answer(self, author: str) -> None:
         """Say the results of the agent's cancelled calls that the running task can see."""

@@ -9,17 +9,17 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from agentcho.agent import Agent, Utterance
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.texts import TextPort
 from agentcho.calls.tools import AnswerForm
-from agentcho.choreography.handle import Piece, Request, Result, Unfinished
-from agentcho.config import RunConfig
-from agentcho.errors import AnswerInvalid, LeakageError, RequestError
-from agentcho.events import Began, FirstToken, Sink, Token, Typed
+from agentcho.choreography.handle import Request, Result
+from agentcho.config import RunConfig, ThoughtsOf
+from agentcho.errors import AnswerInvalid, LeakageError, RequestError, shown
+from agentcho.events import Began, Sink, Typed
 from agentcho.flow.draft import Draft
 from agentcho.flow.taint import Listener
 from agentcho.flow.views import Charge, Read, ReadSet
@@ -30,7 +30,9 @@ from agentcho.games.journal import Journal, KnownText, Making
 from agentcho.games.limits import Meter
 from agentcho.games.messages import Messages
 from agentcho.games.models import GameModel, GameModels, Telling
+from agentcho.games.rounds import Branch
 from agentcho.games.text_turn import TextTurn
+from agentcho.games.thoughts import Parting, thought_of
 from agentcho.message import SCENARIO, Audience, Message
 from agentcho.records.transcript import Usage
 
@@ -55,7 +57,7 @@ class TurnParts(NamedTuple):
 
 class Speech(NamedTuple):
     """One message that is about to be sampled. `port` None: the model is loaded here. `forms` and `peek` as in
-    `Decode`."""
+    `Decode`. `shares`: who may read it may read the thought before it."""
 
     author: str
     asked: Utterance
@@ -66,6 +68,7 @@ class Speech(NamedTuple):
     options: Sampling
     forms: tuple[AnswerForm, ...] = ()
     peek: bool = False
+    shares: bool = False
 
 
 class Turns:
@@ -77,6 +80,7 @@ class Turns:
         self._journal, self._meter, self._sink, self._flush = parts.journal, parts.meter, parts.sink, parts.flush
         self._exact = parts.journal.resolver.reuse.deterministic
         self._words = parts.words
+        self._thoughts = config.thoughts
         self._taken: dict[str, int] = {}
         self._seats = parts.seats
 
@@ -93,11 +97,12 @@ class Turns:
         self._meter.check(author)
         model = self.model(author, agent)
         spoken_to = messages.audience(author, asked.to)
-        reads = messages.reads(author, agent, asked.view)
+        reads = messages.reads(author, agent, asked.view, model)
         typed = self._seats is not None and author in self._seats
         port = self._endpoints.port(model.choreographer.name, author, reads, sent=not typed)
         options = self.sampling(author, asked.sampling)
         speech = Speech(author, asked._replace(header=header), model, port, spoken_to, reads, options)
+        speech = speech._replace(shares=self._shares(author, agent))
         if self._words is not None:
             self.permit(speech, asked.prompt)
         if prompt is not None:
@@ -121,12 +126,15 @@ class Turns:
         self._sink(Began(self._index, draft.metadata.id, author, "decode", heard, asked.header))
         if self._seats is not None and author in self._seats:
             await self._type(self._seats, speech, draft)
-        how = partial(self._decode, speech) if port is None else partial(self._ask, port)
+        how = partial(self._decode, speech) if port is None else partial(self._ask, port, speech.shares)
         await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
         messages.rounds.precedence.said(metadata.id, act.after)
         said = self._retold(draft, charge, spoken_to, model) if retold and charge is not None else draft.message
         self._meter.check_after(author)
         assert said is not None
+        thought = messages.drafts.get(draft.act.thought or "")
+        if thought is not None and thought.message is not None:
+            said = replace(said, thoughts=messages.taint.track(thought.message))
         return messages.taint.track(said)
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
@@ -204,11 +212,9 @@ class Turns:
         draft.typed = words
 
     async def _decode(self, speech: Speech, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
-        id, on = draft.metadata.id, model.resolver
-        forced = self._forced.get(id)
-        forced = self._messages.recorded.words(id) if forced is None else forced
-        if draft.typed is not None:
-            forced = tuple(model.frames.framing.content.encode(draft.typed))
+        on = model.resolver
+        forced, thinks = self._known(draft, model)
+        thinks = thinks and model.frames.framing.thinking is not None and not speech.forms and not speech.peek
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
         how: dict[str, Any] = {
             "sampling": sampling,
@@ -216,33 +222,68 @@ class Turns:
             "most": most,
             "forms": speech.forms,
             "peek": speech.peek,
+            "thinks": thinks,
         }
-        plan = on.decode_plan(draft, out=self._messages.rounds.visible(), **how)
+        plan = on.decode_plan(draft, shadow=not thinks, out=self._messages.rounds.visible(), **how)
         author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
         making, said_in = Making(plan.missing, author, on), set[str]() if branch is None else branch.said
 
-        def piece(said: Piece) -> None:
-            if said.opening is not None:
-                said_in.add(id)
-                self._sink(FirstToken(self._journal.first_token(making, draft, said.opening)))
-            self._sink(Token(self._index, id, said.text, said.token))
+        parting = Parting(
+            self._index,
+            draft,
+            making,
+            begin=partial(self._messages.thoughts.begin, shared=speech.shares),
+            journal=self._journal,
+            sink=self._sink,
+            begun=said_in.add,
+        )
 
         def done(result: Result) -> None:
-            self._journal.enter(making, draft, result)
+            parting.done(result)
             if self._journal.outdated:
                 self._models.own.choreographer.release(self._journal.take_outdated())
-            self._messages.rounds.publish(draft.metadata, branch)
-
-        def dropped(said: Unfinished) -> None:
-            self._journal.enter_dropped(making, draft, said)
+            self._publish(parting.thought, draft, branch)
 
         order, priority = (self._index, author, self._taken[author]), self._messages.roster.agents[author].priority
         with self._meter.deadline(author):
             turn, exact = Turn(str(self._index), priority), self._exact
-            request = Request(plan.calls, order, told, done, turn, exact, piece, self._flush, dropped)
-            await model.choreographer.run(request)
+            hears = parting.piece, self._flush, parting.dropped
+            await model.choreographer.run(Request(plan.calls, order, told, done, turn, exact, *hears))
 
-    async def _ask(self, port: TextPort, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
+    def _known(self, draft: Draft, model: GameModel) -> tuple[tuple[int, ...] | None, bool]:
+        """The ids that a message is to say, if they are known, and whether there may be a thought in them."""
+        id, recorded = draft.metadata.id, self._messages.recorded
+        if draft.typed is not None:
+            return tuple(model.frames.framing.content.encode(draft.typed)), False
+        thought = thought_of(id)
+        whole = self._forced.get(thought)
+        whole = recorded.words(thought) if whole is None and id not in self._forced else whole
+        if whole is not None:
+            return whole, True
+        forced = self._forced.get(id)
+        forced = recorded.words(id) if forced is None else forced
+        return forced, forced is None
+
+    def _publish(self, thought: Draft | None, draft: Draft, branch: Branch | None) -> None:
+        """A message is out, after its thought."""
+        rounds = self._messages.rounds
+        if thought is not None:
+            rounds.publish(thought.metadata, branch)
+            rounds.precedence.said(thought.metadata.id, thought.act.after)
+        rounds.publish(draft.metadata, branch)
+
+    def _shares(self, author: str, agent: Agent) -> bool:
+        """Whether who may read what an agent says may read its thoughts. `RequestError`: it says what is no way."""
+        wish = agent.thoughts
+        if wish is None:
+            return self._thoughts == "audience"
+        if wish not in get_args(ThoughtsOf):
+            raise RequestError(f"thoughts of {author} is {shown(wish)}; give one of {', '.join(get_args(ThoughtsOf))}")
+        return wish == "audience"
+
+    async def _ask(
+        self, port: TextPort, shares: bool, draft: Draft, sampling: Sampling, told: Listener, model: GameModel
+    ) -> None:
         """The same of a model behind an API."""
         id, branch, sink = draft.metadata.id, self._messages.rounds.branch, self._sink
         call = self._endpoints.call(draft, sampling, self._meter.all_left())

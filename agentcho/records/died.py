@@ -55,7 +55,10 @@ def _so_far(entry: Entry, pieces: Sequence[PieceLine]) -> Entry:
     start, text = len(said.tokens), "".join(piece.text for piece in pieces)
     content = (said.content[0], len(tokens))
     sampled = start, len(tokens)
-    whole = said.saying(tokens=tokens, text=text, content=content, sampled=sampled, canonical=len(tokens) == start)
+    thought = None if said.words.thought is None else content
+    whole = said.saying(
+        thought=thought, tokens=tokens, text=text, content=content, sampled=sampled, canonical=len(tokens) == start
+    )
     return entry._replace(message=whole, ended="died")
 
 

@@ -136,6 +136,7 @@ class ActPart(Line):
     after: Annotated[tuple[str | Count, ...], LIST] | None = None
     named: bool = False
     moves: Annotated[tuple[Annotated[tuple[Count, Count, bool], LIST], ...], LIST] = ()
+    thought: str | None = None
 
 
 class MessageLine(EncodingsLine):
@@ -158,6 +159,7 @@ class MessageLine(EncodingsLine):
     stopped: str | None
     canonical: bool
     stop_reason: int | str | None = None
+    thought: Span | None = None
     encoding: Whole | None = None
     direct: Strings
     usage: UsagePart

@@ -146,7 +146,8 @@ class Entry(NamedTuple):
             "usage": self.usage.to_json(),
             "act": _act_line(self.act),
         }
-        more = {"stop_reason": words.stop_reason, "ended": self.ended, "attempt": _later(self.attempt)}
+        more: dict[str, Any] = {"stop_reason": words.stop_reason, "thought": words.thought, "ended": self.ended}
+        more |= {"attempt": _later(self.attempt)}
         more |= {"engine": self.engine, "origin": self.origin}
         return line | {name: value for name, value in more.items() if value is not None}
 
@@ -155,14 +156,15 @@ class Entry(NamedTuple):
         """Read one line; `seals`: those of the game's earlier lines. ValueError: it is no message line."""
         said = read(MESSAGE, line)
         words = Words(
-            said.header,
-            said.text,
-            said.tokens or (),
-            said.content,
-            said.sampled,
-            said.stopped,
-            said.canonical,
-            said.stop_reason,
+            header=said.header,
+            text=said.text,
+            tokens=said.tokens or (),
+            content=said.content,
+            sampled=said.sampled,
+            stopped=said.stopped,
+            canonical=said.canonical,
+            thought=said.thought,
+            stop_reason=said.stop_reason,
         )
         message = Message(
             id=said.id,
@@ -197,7 +199,7 @@ def _act_line(act: Act) -> dict[str, Any]:
     use = None if act.use is None else use_line(act.use)
     charge = None if act.charge is None else _charge_line(act.charge)
     more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
-    read = {"shown": act.shown or None, "reuse": act.reuse}
+    read = {"shown": act.shown or None, "reuse": act.reuse, "thought": act.thought}
     order = {"after": act.after, "named": act.named or None, "moves": act.moves or None}
     return line | {name: value for name, value in (more | read | order).items() if value is not None}
 
@@ -207,6 +209,7 @@ def _act(line: ActPart) -> Act:
     act = Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
     moves = tuple(Move(*move) for move in line.moves)
     act = act._replace(shown=line.shown, reuse=line.reuse, after=line.after, named=line.named, moves=moves)
+    act = act._replace(thought=line.thought)
     return act if line.charge is None else act._replace(charge=_charge(line.charge))
 
 

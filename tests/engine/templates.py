@@ -143,6 +143,18 @@ def whole() -> dict[str, Style]:
     }
 
 
+def thinkers() -> dict[str, Style]:
+    """Styles of models that think before they answer; each template names the families whose shape it has."""
+    known = styles()
+    marks = "[THINK]", "[/THINK]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"
+    return {
+        "thoughtful": replace(known["chatml"], template="thoughtful"),
+        "opened": replace(known["chatml"], template="opened"),
+        "keeping": replace(known["inst"], template="keeping", special=(*INST, *marks), encodes_bos=False),
+        "channels": replace(known["harmony"], template="channels"),
+    }
+
+
 def shapes() -> dict[str, Style]:
     """Styles of templates that close or open their messages in unusual ways; each template names the model families
     whose shape it has. Preambles are no part of a frame."""
@@ -175,7 +187,7 @@ def tokenizer(style: str) -> PreTrainedTokenizerFast:
 
     With ``unigram`` one of single characters whose vocabulary has the added tokens as ordinary pieces too.
     """
-    look = (styles() | calling() | whole() | shapes())[style]
+    look = (styles() | calling() | whole() | thinkers() | shapes())[style]
     core = _pieces(look) if look.unigram else _bytes_and_words()
     core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in look.special])
     core.add_tokens([AddedToken(text, special=False, normalized=False) for text in look.plain])

@@ -1,0 +1,172 @@
+"""Thoughts: how a chat template marks what a model thinks before it answers, and where in an answer a decode is.
+
+The marks are looked for in the template's source, for templates differ in everything else: some open the thought
+themselves, some models begin it on their own, some have a channel for it. Does not know: who may read a thought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from agentcho.calls.call import ThinkingPort
+from agentcho.engine.content import THOUGHTS
+
+Ids = tuple[int, ...]
+Render = Callable[[list[dict[str, Any]]], str | None]
+THOUGHT, ANSWER = "Zqthoughtsentinel", "Zqanswersentinel"
+
+
+class Marks(NamedTuple):
+    """What stands before a thought and behind it, and between that and the answer where the template does not say."""
+
+    begin: str
+    end: str
+    behind: str = ""
+
+
+MARKS = (
+    Marks(*THOUGHTS, "\n\n"),
+    Marks("<seed:think>", "</seed:think>"),
+    Marks("[THINK]", "[/THINK]"),
+    Marks("◁think▷", "◁/think▷"),
+    Marks("<|channel>thought\n", "<channel|>"),
+    Marks("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>"),
+    Marks("<|inner_prefix|>", "<|inner_suffix|>"),
+)
+"""Of DeepSeek R1, QwQ, Qwen3, SmolLM3, GLM and most others; Seed-OSS; Mistral's reasoning models; Kimi; Gemma 4;
+Command R7B and A; Apertus."""
+CHANNELS = Marks("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant<|channel|>final<|message|>")
+"""Of gpt-oss, which opens the channel of an answer anew."""
+
+
+class Written(NamedTuple):
+    """How a template writes thoughts. `opening`: the text that it writes before an answer, where that is not the
+    ordinary one. `kept`: see `ThinkingPort`."""
+
+    marks: Marks
+    opening: str | None
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """See `ThinkingPort`. `added` are the ids that follow an ordinary opening, `instead` those in its place."""
+
+    begin: str
+    end: str
+    begins: Ids
+    ends: Ids
+    behind: Ids = ()
+    kept: bool = False
+    added: Ids = ()
+    instead: Ids | None = None
+
+    def opening(self, ordinary: Ids) -> Ids:
+        """See `ThinkingPort.opening`."""
+        return (*ordinary, *self.added) if self.instead is None else self.instead
+
+
+def written(source: str, prompt: str, render: Render) -> Written | None:
+    """How a template with this source writes thoughts; None: it knows of none, or asks for an answer without one.
+
+    Args:
+        source: The template's source.
+        prompt: What it writes behind a message of the user for an answer to be generated.
+        render: Renders a conversation as the template does; None where it cannot.
+    """
+    if CHANNELS.begin in source and prompt and CHANNELS.behind.startswith(prompt):
+        return Written(CHANNELS, prompt + CHANNELS.begin, False)
+    marks = next((each for each in MARKS if each.end in source), None)
+    if marks is None or marks.end in prompt:
+        return None
+    behind, kept = _history(marks, source, render)
+    marks = marks if behind is None else marks._replace(behind=behind)
+    return Written(marks, prompt if marks.begin.rstrip() in prompt else None, kept)
+
+
+def _history(marks: Marks, source: str, render: Render) -> tuple[str | None, bool]:
+    """What a template writes between a thought and its answer (None: it does not say), and whether the thought is still
+    there when the conversation has gone on. Many templates take the thought apart from the answer."""
+    apart = {"role": "assistant", "content": ANSWER, "reasoning_content": THOUGHT}
+    inside = {"role": "assistant", "content": f"{marks.begin}{THOUGHT}{marks.end}{marks.behind}{ANSWER}"}
+    asked = {"role": "user", "content": "Hello"}
+    answer = apart if "reasoning_content" in source else inside
+    last, gone_on = render([asked, answer]) or "", render([asked, answer, asked]) or ""
+    _, thought, rest = last.partition(THOUGHT)
+    _, ended, rest = rest.partition(marks.end)
+    behind, answered, _ = rest.partition(ANSWER)
+    return behind if thought and ended and answered else None, THOUGHT in gone_on
+
+
+class Stream(Protocol):
+    """See `base.Detokenizer`."""
+
+    def push(self, id: int) -> str: ...
+
+
+class Thinker:
+    """Where a decode is. `now`: whether the next token belongs to a thought (None: that is not known yet).
+
+    A decode begins inside a thought where its opening holds the mark. Elsewhere it may begin one, with blanks before
+    the mark; what is neither the mark nor its beginning is the answer.
+
+    Args:
+        thinking: The marks.
+        opening: The text of the decode's opening.
+        stream: Gives the text of the tokens before the answer.
+    """
+
+    def __init__(self, thinking: ThinkingPort, opening: str, stream: Stream) -> None:
+        self._thinking, self._stream = thinking, stream
+        inside = opening.rstrip().endswith(thinking.begin.rstrip())
+        self.now: bool | None = True if inside else None
+        self.thought, self.text = inside, ""
+        self.ended: int | None = None
+        """How many tokens the thought has, marks included, once it has ended."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether the next token is the answer's."""
+        return self.now is False
+
+    def begin(self) -> None:
+        """There is no thought: the answer begins."""
+        self.now, self.text = False, ""
+
+    def push(self, token: int, place: int) -> str:
+        """Take token `place` of the decode, and return what it adds to the thought, or, where it turns out that there
+        is none, all of the answer so far."""
+        piece = self._stream.push(token)
+        self.text += piece
+        if self.now is None:
+            return self._decide()
+        if self._closes(token):
+            self.text = self.text.removesuffix(self._thinking.end) if len(self._thinking.ends) == 1 else self._cut()
+            self.now, self.ended = False, place + 1
+            return ""
+        return piece
+
+    def _decide(self) -> str:
+        begin, said = self._thinking.begin, self.text.lstrip()
+        if said.startswith(begin):
+            self.now, self.thought, self.text = True, True, said.removeprefix(begin)
+            return self.text
+        if begin.startswith(said):
+            return ""
+        text, self.now, self.text = self.text, False, ""
+        return text
+
+    def _closes(self, token: int) -> bool:
+        ends = self._thinking.ends
+        return token == ends[0] if len(ends) == 1 else self._thinking.end in self.text
+
+    def _cut(self) -> str:
+        return self.text.partition(self._thinking.end)[0]
+
+    def next_of_mark(self, sampled: Sequence[int]) -> int | None:
+        """The next id of the mark, where all that was sampled so far are its first ones; None: there is none."""
+        begins = self._thinking.begins
+        done = len(sampled)
+        return begins[done] if done < len(begins) and tuple(sampled) == begins[:done] else None

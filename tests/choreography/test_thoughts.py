@@ -1,0 +1,232 @@
+"""What a model thinks before it speaks is its agent's alone: in prompts, in cones, on record; a policy shares it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho import Agent, Choreographer, Game, Limits, RunConfig
+from agentcho.audit import AuditReport
+from agentcho.audit.audit import audit_entries
+from agentcho.audit.notes import Seal
+from agentcho.config import Leakage, Mode
+from agentcho.errors import RequestError
+from agentcho.events import Event
+from agentcho.message import Message
+from agentcho.records.transcript import Entry
+from agentcho.testing import FakeEngine
+
+from ..audit.transcripts import KEY, subject
+from .stage import MODES, Play, Scripted, Talker, game, heard
+
+LEAKAGES: tuple[Leakage, ...] = ("audit", "enforce", "deny")
+
+
+def thinker(reply: str = "<think> hm </think> hello there", kept: bool = False) -> FakeEngine:
+    """Thinks, and says the same each time."""
+    return FakeEngine(lambda call, prompt: reply, thinks=True, keeps_thoughts=kept)
+
+
+class Prompts:
+    """What stood in the prompt of each decode."""
+
+    def __init__(self, reply: str = "<think> hm </think> hello there", kept: bool = False) -> None:
+        self.seen: list[str] = []
+        self._reply = reply
+        self.engine = FakeEngine(self._say, thinks=True, keeps_thoughts=kept)
+
+    def _say(self, call: Any, prompt: str) -> str:
+        self.seen.append(prompt)
+        return self._reply
+
+
+async def talk(game: Game) -> list[Message]:
+    """Two agents say something to everyone, one after the other, twice."""
+    alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+    return [await who.say() for who in (alice, bob, alice, bob)]
+
+
+def report(entries: list[Entry], leakage: str = "enforce") -> AuditReport:
+    """What an audit says of one game."""
+    return audit_entries(subject(leakage=leakage), {0: entries}, Seal(KEY))
+
+
+def by_id(entries: list[Entry]) -> dict[str, Entry]:
+    return {entry.message.id: entry for entry in entries}
+
+
+def test_the_scenario_gets_thought_and_words_apart(play: Play) -> None:
+    async def script(game: Game) -> None:
+        said = await game.cast(Talker, "alice").say(header="To Bob: ")
+        assert (said.header, said.text, said.thought) == ("To Bob: ", "hello there", "hm")
+        assert said.thoughts is not None
+        assert said.thoughts.audience.members == {"alice"}
+        assert said.stopped == "stop"
+
+    game(play, script, thinker())
+
+
+def test_a_message_without_a_thought_has_none(play: Play) -> None:
+    async def script(game: Game) -> None:
+        said = await game.cast(Talker, "alice").say()
+        assert (said.text, said.thought, said.thoughts) == ("hello there", "", None)
+
+    entries, _ = game(play, script, thinker("hello there"))
+    assert [entry.message.id for entry in entries] == ["alice.0"]
+    assert entries[0].encoding is not None
+
+
+def test_a_thought_that_never_ends_leaves_nothing_to_say(play: Play) -> None:
+    async def script(game: Game) -> None:
+        said = await game.cast(Talker, "alice").say(max_tokens=4)
+        assert (said.text, said.thought, said.stopped) == ("", "so it goes", "max_tokens")
+
+    game(play, script, thinker("<think> so it goes on and on"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("leakage", LEAKAGES)
+def test_nobody_else_reads_a_thought(play: Play, mode: Mode, leakage: Leakage) -> None:
+    prompts = Prompts()
+    entries, _ = game(play, talk, prompts.engine, mode, leakage)
+    assert [entry.message.id for entry in entries] == [
+        name for who in ("alice.0", "bob.0", "alice.1", "bob.1") for name in (f"{who}.thought", who)
+    ]
+    assert all("hm" not in prompt for prompt in prompts.seen)
+    assert [prompt.count("hello there") for prompt in prompts.seen] == [0, 1, 2, 3]
+    thoughts = {entry.message.id for entry in entries if entry.message.words.thought is not None}
+    for entry in entries:
+        for record in entry.made:
+            assert record.cone & thoughts <= {record.message}
+
+
+def test_what_is_said_is_framed_as_if_nobody_had_thought(play: Play) -> None:
+    entries, _ = game(play, talk, thinker())
+    plain, _ = game(play, talk, FakeEngine(lambda call, prompt: "hello there"))
+    words = {id: (entry.message.tokens, entry.message.content) for id, entry in by_id(plain).items()}
+    found = by_id(entries)
+    assert {id: (found[id].message.tokens, found[id].message.content) for id in words} == words
+    thought = found["alice.0.thought"].message
+    assert thought.words.thought is not None
+    assert len(thought.tokens) > len(found["alice.0"].message.tokens)
+
+
+def test_a_template_that_keeps_thoughts_shows_them_to_their_author(play: Play) -> None:
+    prompts = Prompts(kept=True)
+    game(play, talk, prompts.engine, leakage="enforce")
+    assert [prompt.count("hm") for prompt in prompts.seen] == [0, 0, 1, 1]
+    assert [prompt.count("hello there") for prompt in prompts.seen] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("leakage", LEAKAGES)
+def test_thoughts_can_be_shared(play: Play, leakage: Leakage, kept: bool) -> None:
+    prompts = Prompts(kept=kept)
+    config = RunConfig(leakage=leakage, thoughts="audience", max_tokens=12)
+    events: list[Event] = []
+
+    async def work() -> None:
+        async with Choreographer(prompts.engine, leakage=leakage) as c:
+            await Game(c, 0, 0, config, sink=events.append).play(Scripted(talk))
+
+    play(work)
+    own = 1 if kept else 0
+    assert [prompt.count("hm") for prompt in prompts.seen] == [0, 1, own + 1, 2 + own]
+    assert [prompt.count("hello there") for prompt in prompts.seen] == [0, 1, 2, 3]
+    assert all(entry.message.audience.members is None for entry in heard(events))
+
+
+def test_an_agent_may_share_its_own(play: Play) -> None:
+    prompts = Prompts()
+
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice", thoughts="audience"), game.cast(Talker, "bob")
+        for who in (alice, bob, alice):
+            await who.say()
+
+    game(play, script, prompts.engine, leakage="enforce")
+    assert [prompt.count("hm") for prompt in prompts.seen] == [0, 1, 0]
+
+
+def test_a_policy_that_is_none_is_refused(play: Play) -> None:
+    async def script(game: Game) -> None:
+        wrong: Any = "nobody"
+        with pytest.raises(RequestError, match="give one of author, audience"):
+            await game.cast(Talker, "alice", thoughts=wrong).say()
+
+    game(play, script, thinker())
+
+
+def test_no_view_shows_a_thought(play: Play) -> None:
+    shown: list[list[str]] = []
+
+    class Looking(Agent):
+        audience = "everyone"
+
+        def view(self, readable: Any) -> Any:
+            shown.append([message.id for message in readable])
+            return super().view(readable)
+
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Looking, "alice"), game.cast(Looking, "bob")
+        for who in (alice, bob, alice):
+            await who.say()
+
+    game(play, script, thinker())
+    assert shown == [[], ["alice.0"], ["alice.0", "bob.0"]]
+
+
+def test_to_look_at_a_thought_is_to_look_at_what_is_private(play: Play) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        said = await alice.say()
+        assert said.thought == "hm"
+        await bob.say()
+
+    entries, _ = game(play, script, thinker())
+    assert "alice.0.thought" in by_id(entries)["bob.0"].act.tainted_by
+
+
+def test_listeners_hear_what_is_said_and_no_thought(play: Play) -> None:
+    pieces: list[str] = []
+
+    async def script(game: Game) -> None:
+        async with game.cast(Talker, "alice").stream() as stream:
+            pieces.extend([piece async for piece in stream])
+        assert stream.message is not None
+        assert stream.message.thought == "hm"
+
+    game(play, script, thinker())
+    assert "".join(pieces) == "hello there"
+
+
+def test_an_audit_lists_what_was_said_after_a_thought_as_a_release(play: Play) -> None:
+    entries, _ = game(play, talk, thinker(), leakage="enforce")
+    found = report(entries)
+    assert found.conclusion == "clean"
+    assert ("alice.0", ("alice.0.thought",)) in [(each.message, each.sources) for each in found.releases]
+
+
+def test_an_audit_does_not_know_what_was_said_after_a_thought_that_is_not_on_record(play: Play) -> None:
+    entries, _ = game(play, talk, thinker(), leakage="enforce")
+    without = [entry for entry in entries if entry.message.id != "alice.1.thought"]
+    assert report(without).conclusion != "clean"
+
+
+def test_limits_count_a_thought_and_what_is_said_as_one_message(play: Play) -> None:
+    limits = Limits(agent_messages=2)
+    entries, over = game(play, talk, thinker(), limits=limits)
+    assert len(entries) == 8
+    assert over
+
+
+def test_lines_keep_a_thought(play: Play, tmp_path: Path) -> None:
+    entries, _ = game(play, talk, thinker())
+    for entry in entries:
+        line = json.loads(json.dumps(entry.to_json()))
+        again = Entry.from_json(line)
+        assert again.message.words == entry.message.words
+        assert again.act == entry.act
