@@ -27,7 +27,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A message is being generated."""
+    """A message is being generated. `thought`: it is what a model thinks before another one."""
 
     game: int
     id: str
@@ -35,6 +35,7 @@ class Began:
     kind: Kind
     audience: Audience
     header: str
+    thought: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,15 +131,18 @@ class Cones:
             return _text_fault(entry, self.lines[entry.message.id])
         if entry.message.kind == "prefill" or entry.encoding is not None or entry.own is not None:
             return None
-        if entry.act.thought is not None and self._thought(entry) is not None:
+        if self.said_in(entry) is not None:
             return None
         return f"message {entry.message.id} has no record of what it was said over"
 
-    def _thought(self, entry: Entry) -> EncodingRecord | None:
-        """The encoding in which a message was said after its author's thought; None: there is no such record."""
+    def said_in(self, entry: Entry) -> EncodingRecord | None:
+        """The encoding in which a message was said: its own, or that of its author's thought before it; None: there is
+        no such record."""
         thought = self.entries.get(entry.act.thought or "")
-        fits = thought is not None and thought.message.author == entry.message.author and thought.own is not None
-        return thought.own if thought is not None and fits and self.lines[thought.message.id] == 1 else None
+        if entry.own is not None or thought is None:
+            return entry.own
+        fits = thought.message.author == entry.message.author and self.lines[thought.message.id] == 1
+        return thought.own if fits and thought.message.words.thought is not None else None
 
     def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""

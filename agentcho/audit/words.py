@@ -136,11 +136,12 @@ class GameWords:
         cones, id = self._verdict.cones, entry.message.id
         if entry in self._verdict.texts:
             return list(entry.message.parents)
-        if entry.own is None:
+        own = cones.said_in(entry)  # a thought is made of what its author had read, and of nothing else
+        if own is None:
             raise Unaccounted(f"message {id} has no record of what it was said over")
-        if (fault := cones.fault(entry.own.id)) is not None:
-            raise Unaccounted(f"encoding {entry.own.id}: {fault}")
-        return [each for each in cones.cones[entry.own.id] if each != id]
+        if (fault := cones.fault(own.id)) is not None:
+            raise Unaccounted(f"encoding {own.id}: {fault}")
+        return [each for each in cones.cones[own.id] if each not in (id, entry.act.thought)]
 
     def _known(self, id: str, by: Entry) -> Entry:
         """A message that stands before the one that was said over it."""

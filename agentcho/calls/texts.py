@@ -65,13 +65,15 @@ class TextCall:
 
 class TextReply(NamedTuple):
     """A finished answer: its text without the header and without a stop string, what ended it, what it took, seconds
-    from the asking to the first piece and to the end, waiting for room and for retries included."""
+    from the asking to the first piece and to the end, waiting for room and for retries included. `thought`: what the
+    model thought before, where the server sends that apart from the text."""
 
     text: str
     stopped: Stopped
     spent: Spent
     first: float
     seconds: float
+    thought: str = ""
 
 
 class TextPort(Protocol):

@@ -51,7 +51,8 @@ class LiveTalk(_Live):
             case Joined(agent=agent):
                 _ = self._palette[agent]
             case Began(id=id):
-                self._speaking[id] = Speech(event.author, event.kind, "assistant", event.audience, event.header, "")
+                speech = Speech(event.author, event.kind, "assistant", event.audience, event.header, "")
+                self._speaking[id] = speech._replace(thought=event.thought)
             case Token(id=id, text=text) if id in self._speaking:
                 speech = self._speaking[id]
                 self._speaking[id] = speech._replace(text=speech.text + text)

@@ -25,7 +25,8 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
 class Speech(NamedTuple):
-    """What is shown of a message, finished or not. `direct`: what it read outside its author's audience."""
+    """What is shown of a message, finished or not. `direct`: what it read outside its author's audience. `thought`: it
+    is what a model thought before it said something."""
 
     author: str | None
     kind: Kind
@@ -35,12 +36,14 @@ class Speech(NamedTuple):
     text: str
     direct: tuple[str, ...] = ()
     ended: str | None = None
+    thought: bool = False
 
     @classmethod
     def of(cls, entry: Entry) -> Speech:
         """A message that has ended."""
         m = entry.message
-        return cls(m.author, m.kind, m.role, m.audience, m.header, m.text, entry.direct, entry.ended)
+        thought = m.words.thought is not None
+        return cls(m.author, m.kind, m.role, m.audience, m.header, m.text, entry.direct, entry.ended, thought)
 
     @property
     def private(self) -> bool:
@@ -49,9 +52,10 @@ class Speech(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Who speaks to whom, and as what: `alice → everyone`, `alice (private system)`, `alice (private) → bob`."""
+        """Who speaks to whom, and as what: `alice → everyone`, `alice (private system)`, `alice (private) → bob`,
+        `alice (private thought)`."""
         who = inline(self.author or "scenario")
-        what = "" if self.kind == "decode" else inline(self.role)
+        what = "thought" if self.thought else "" if self.kind == "decode" else inline(self.role)
         note = " ".join(filter(None, ("private" if self.private else "", what)))
         return f"{who} ({note}){self._whom}" if note else f"{who}{self._whom}"
 
@@ -103,10 +107,10 @@ class Palette:
 def rich(speech: Speech, palette: Palette, cursor: bool = False) -> RenderableType:
     """The message for a terminal, a blank line after it. `cursor`: it is still being spoken."""
     colour = palette[speech.author]
-    hushed = speech.private
+    hushed = speech.private or speech.thought
     parts: list[RenderableType] = [Text(speech.heading, style=f"{'dim ' if hushed else 'bold '}{colour}")]
     words = Text(speech.words + ("▌" if cursor else ""), style="dim" if hushed else "")
-    if speech.private and speech.kind == "decode":
+    if hushed and speech.kind == "decode":
         words.stylize("italic")
     parts.append(Barred(words, colour) if hushed else Padding(words, (0, 0, 0, 2)))
     if speech.end:

@@ -49,7 +49,7 @@ def _asked(spent: Sequence[Spent]) -> tuple[str, ...]:
 
 def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
     encoded = sum(lengths.get((e.message.game, made.message), 0) for e in said for made in e.made)
-    spoken = [(e.usage, *e.message.sampled) for e in said if e.message.sampled]
+    spoken = [(e.usage, *e.generated) for e in said if e.message.sampled]
     reused, seconds = sum(usage.reused for usage, *_ in spoken), sum(usage.seconds for usage, *_ in spoken)
     sampled = sum(usage.spent.completion or 0 if usage.spent else stop - start for usage, start, stop in spoken)
     first = f"{1000 * sum(usage.ttft for usage, *_ in spoken) / len(spoken):.0f} ms" if spoken else "-"

@@ -243,7 +243,7 @@ def _chat(message: Message, reader: str) -> Json:
 
 def _usage(entry: Entry) -> Json:
     """Tokens that one message took. What was read from the store counts as read from a cache."""
-    start, stop = entry.message.sampled or (0, 0)
+    start, stop = entry.generated
     spent, used = entry.usage.spent, entry.usage
     if spent is not None:
         asked, said, cached = spent.prompt or 0, spent.completion or 0, spent.cached or 0

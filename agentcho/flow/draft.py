@@ -65,7 +65,7 @@ class Draft:
     def framed(self) -> tuple[int, ...] | None:
         """All ids of a thought and what was said after it, which no framing of a message gives; None: it is none."""
         said = self.message
-        return said.tokens if said is not None and said.words.thought is not None else None
+        return said.tokens or None if said is not None and said.words.thought is not None else None
 
     @property
     def whole(self) -> str:

@@ -287,7 +287,9 @@ class Journal:
         """Take in a message that a model behind an API has said; `ended`: of which it had shown a part when it was
         given up. Its line has all encodings that are in no line yet, of whatever message."""
         message = self._message(draft, words)
-        if ended is None:
+        if words.thought is not None:  # it counts with what was said after it
+            draft.message = message
+        elif ended is None:
             draft.message = message
             self._meter.count(message, sampled_tokens(words, usage))
         else:

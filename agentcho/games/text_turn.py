@@ -30,7 +30,8 @@ LONE = re.compile("[\ud800-\udfff]")
 
 
 class TextTurn:
-    """One message of a game. `flush` puts on record what `sink` was told; `listen` gets the visible text after that."""
+    """One message of a game. `flush` puts on record what `sink` was told; `listen` gets the visible text after that.
+    `begin_thought` makes the message of what was thought before, which is there once this one is whole."""
 
     def __init__(
         self,
@@ -40,9 +41,11 @@ class TextTurn:
         sink: Sink,
         flush: Callable[[], None] | None,
         listen: Callable[[str], None] | None,
+        begin_thought: Callable[[Draft], Draft],
     ) -> None:
         self._game, self._draft, self._journal, self._sink = game, draft, journal, sink
-        self._flush, self._listen = flush, listen
+        self._flush, self._listen, self._begin_thought = flush, listen, begin_thought
+        self.thought: Draft | None = None
         self._asked, self._first = perf_counter(), 0.0
         self._text = ""
         self._error: BaseException | None = None
@@ -64,10 +67,11 @@ class TextTurn:
             raise
         usage = Usage(0, 0, reply.first, reply.seconds, _reported(reply.spent))
         self._over = True
+        self._enter_thought(reply.thought)
         self._journal.enter_text(self._draft, self._words(reply.stopped), usage)
 
-    async def say(self, known: KnownText) -> None:
-        """Say words that are known already, without asking anybody."""
+    async def say(self, known: KnownText, thought: KnownText | None = None) -> None:
+        """Say words that are known already, after a `thought` if there was one, without asking anybody."""
         await anyio.lowlevel.checkpoint()
         self._begin()
         self.hear(known.text)
@@ -75,7 +79,15 @@ class TextTurn:
             if self._text:
                 self._give_up("failed")
             raise self._error
+        self._enter_thought("" if thought is None else thought.text)
         self._journal.enter_text(self._draft, self._words(known.stopped), known.usage)
+
+    def _enter_thought(self, text: str) -> None:
+        """Take in what was thought before, if anything was."""
+        if text:
+            self.thought = self._begin_thought(self._draft)
+            words = Words("", LONE.sub("\ufffd", text), (), (0, 0), (0, 0), thought=(0, 0))
+            self._journal.enter_text(self.thought, words, Usage(0, 0, 0.0, 0.0))
 
     async def _answer(self, port: TextPort, call: TextCall) -> TextReply:
         reply: TextReply | None = None

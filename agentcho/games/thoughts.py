@@ -129,7 +129,7 @@ class Parting:
             self.thought = self._begin(self._draft)
             metadata = self.thought.metadata
             author, audience = metadata.author or "", metadata.audience
-            self._sink(Began(self._game, metadata.id, author, "decode", audience, ""))
+            self._sink(Began(self._game, metadata.id, author, "decode", audience, "", thought=True))
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             self._tell(each)

@@ -293,9 +293,11 @@ class Turns:
         with self._meter.deadline(draft.metadata.author):
             if branch is not None:
                 branch.said.add(id)
-            turn = TextTurn(self._index, draft, self._journal, sink, self._flush, told)
-            await (turn.ask(port, call) if known is None else turn.say(known))
-            self._messages.rounds.publish(draft.metadata, branch)
+            begin = partial(self._messages.thoughts.begin, shared=shares)
+            turn = TextTurn(self._index, draft, self._journal, sink, self._flush, told, begin)
+            thought = self._messages.recorded.text(thought_of(id), None, model.frames.framing.content)
+            await (turn.ask(port, call) if known is None else turn.say(known, thought))
+            self._publish(turn.thought, draft, branch)
 
     def sampling(self, author: str, options: SamplingOptions) -> Sampling:
         """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""

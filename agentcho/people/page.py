@@ -65,7 +65,7 @@ def wrapped(line: str, width: int) -> Iterator[str]:
 def spoken(message: Message) -> Speech:
     """A message as it is shown."""
     told = message.author, message.kind, message.role, message.audience, message.header, message.text
-    return Speech(*told)
+    return Speech(*told, thought=message.words.thought is not None)
 
 
 def _colour(author: str | None) -> str:

@@ -165,7 +165,7 @@ def trace_message(
     message: Message, tokenizer: str | None, ended: str | None = None, reuse: ReuseFor | None = None
 ) -> TraceMessage:
     """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
-    known = tokenizer is not None and bool(message.tokens)
+    known = tokenizer is not None and bool(message.tokens) and message.words.thought is None
     fields = {
         "id": message.id,
         "kind": message.kind,
@@ -201,6 +201,7 @@ def exported(
     """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of, and `others` are those
     of models beside the run's own, by name."""
     lengths, own = _lengths(entries, elsewhere=bool(others)), own_records(entries)
+    answers = {e.act.thought: e.message.id for e in entries if e.act.thought is not None and e.message.tokens}
     spelled: dict[str | None, str | None] = {None: tokenizer}
     spelled.update(others)
     line = {
@@ -212,10 +213,22 @@ def exported(
         "messages": [
             trace_message(placed, spelled.get(entry.engine), entry.ended, entry.act.reuse).to_json()
             for entry in entries
-            for placed in (_placed(entry, own.get(entry.message.id), lengths),)
+            for placed in (_apart(_placed(entry, own.get(entry.message.id), lengths), answers),)
         ],
     }
     return workflow(line, id)
+
+
+def _apart(message: Message, answers: Mapping[str, str]) -> Message:
+    """The message as it is said over thoughts and `answers` apart: a trace has of a thought its words alone, without
+    what was said after it."""
+    if not any(parent in answers for parent in message.parents):
+        return message
+    parents, offsets = list[str](), list[int | None]()
+    for parent, offset in zip(message.parents, message.offsets or (None,) * len(message.parents), strict=True):
+        parents += [parent, answers[parent]] if parent in answers else [parent]
+        offsets += [offset, None] if parent in answers else [offset]
+    return replace(message, parents=tuple(parents), offsets=None if message.offsets is None else tuple(offsets))
 
 
 def _lengths(entries: Sequence[Entry], elsewhere: bool) -> Lengths:

@@ -118,6 +118,14 @@ class Entry(NamedTuple):
             return next((record for record in reversed(self.made) if record.message == self.message.id), None)
         return next((record for record in self.made if record.id == self.encoding), None)
 
+    @property
+    def generated(self) -> tuple[int, int]:
+        """The (start, stop) of the tokens that were generated for it. What was said after a thought was generated with
+        that: its tokens are counted there."""
+        if self.act.thought is not None or self.message.sampled is None:
+            return 0, 0
+        return self.message.sampled
+
     def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
         """The line as a JSON object; `from_json` inverts it. Optional fields at their defaults are left out. `seals`:
         those of the game's earlier lines; None: each cone is listed in full."""

@@ -45,7 +45,7 @@ def sampled(entry: Entry) -> int:
     """How many tokens of a message were generated."""
     if entry.usage.spent is not None and entry.usage.spent.completion is not None:
         return entry.usage.spent.completion
-    start, stop = entry.message.sampled or (0, 0)
+    start, stop = entry.generated
     return stop - start
 
 

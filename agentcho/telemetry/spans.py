@@ -220,7 +220,7 @@ class Heard:
 def tokens_of(entry: Entry) -> tuple[int, int, int]:
     """The tokens that a message was said over, those that were sampled, and how many of the first were encoded before,
     as its engine counts, or as its server says."""
-    spent, (start, stop) = entry.usage.spent, entry.message.sampled or (0, 0)
+    spent, (start, stop) = entry.usage.spent, entry.generated
     if spent is not None:
         return spent.prompt or 0, spent.completion or 0, spent.cached or 0
     own = entry.own

@@ -19,6 +19,7 @@ class FakeEndpoint:
     - `reply(call)` gives the text of an answer, at once or as something to await; what it raises, `ask` raises. By
       default: the first of the choices, the smallest document of the schema, or how many messages it was shown.
     - `pieces`: every answer is shown in so many pieces, of which each comes in a round of the event loop of its own.
+    - `thought`: what it thinks before every answer, and sends apart from it.
     - `reported`: whether it says how many tokens it took: one a word.
     - `calls` are those that were asked, in order.
     """
@@ -31,11 +32,13 @@ class FakeEndpoint:
         vendor: str = "127.0.0.1:1",
         context: int | None = None,
         pieces: int = 2,
+        thought: str = "",
         reported: bool = True,
     ) -> None:
         self.name, self.vendor, self.context = name, vendor, context
         self.fingerprint = {"model": name, "server": "fake", "address": vendor}
         self._reply, self._pieces, self._reported = reply or _answer, pieces, reported
+        self._thought = thought
         self.calls: list[TextCall] = []
         self.closed = 0
 
@@ -51,7 +54,8 @@ class FakeEndpoint:
             if call.on_text is not None:
                 call.on_text(piece)
             await anyio.lowlevel.checkpoint()
-        return TextReply(text, "stop", self._spent(call.messages, text), first, perf_counter() - asked)
+        spent, seconds = self._spent(call.messages, text), perf_counter() - asked
+        return TextReply(text, "stop", spent, first, seconds, self._thought)
 
     async def aclose(self) -> None:
         """Counts in `closed`."""

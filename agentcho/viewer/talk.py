@@ -78,7 +78,7 @@ class _Talk:
 
     def _message(self, entry: Entry) -> Json:
         message, usage, act = entry.message, entry.usage, entry.act
-        sampled = message.sampled[1] - message.sampled[0] if message.sampled and message.tokens else None
+        sampled = entry.generated[1] - entry.generated[0] if message.sampled and message.tokens else None
         more = {
             "header": message.header,
             "tokens": len(message.tokens),
@@ -156,7 +156,8 @@ def said(message: Message, seat: Mapping[str, int]) -> Json:
     """What a message says, and to whom: all of it that a reader of it knows."""
     by = None if message.author is None else seat[message.author]
     line = {"id": message.id, "by": by, "to": _audience(message.audience, seat), "role": message.role}
-    return line | {"kind": message.kind, "text": message.text}
+    line |= {"kind": message.kind, "text": message.text}
+    return line if message.words.thought is None else line | {"thought": True}
 
 
 def _audience(audience: Audience, seat: Mapping[str, int]) -> list[int] | None:

@@ -230,6 +230,43 @@ def test_a_run_goes_on_with_the_words_that_were_said_and_asks_for_none_of_them(t
     assert audit_run(saved(played)).conclusion == "texts-clean"
 
 
+def test_a_thought_of_a_model_behind_an_api_is_its_agents_alone(tmp_path: Path) -> None:
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob")
+        said = await ann.say()
+        assert (said.thought, said.text) == ("hm", "I have read 0 messages.")
+        for who in (bob, ann):
+            await who.say()
+        if fails:
+            raise CallFailed("the end")
+
+    fails, port = True, FakeEndpoint(thought="hm")
+    run = saved(recorded(tmp_path, script, port))
+    assert not any("hm" in quoted.text for call in port.calls for quoted in call.messages)
+    entries = {entry.message.id: entry for entry in run.entries()}
+    assert list(entries)[:2] == ["ann.0.thought", "ann.0"]
+    assert entries["ann.0.thought"].message.audience.members == {"ann"}
+    fails = False
+    played = resume(run, Scripted(script), engine=TextEngine(FakeEndpoint()))
+    assert played.errors == {}
+    again = {entry.message.id: entry for entry in saved(played).games()[0]}
+    assert again["bob.0.thought"].message.text == "hm"
+    assert again["bob.0.thought"].message.words == entries["bob.0.thought"].message.words
+    assert audit_run(saved(played)).conclusion == "texts-clean"
+
+
+def test_a_shared_thought_stands_in_prompts_before_what_was_said() -> None:
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Talker, "ann", thoughts="audience"), game.cast(Talker, "bob")
+        for who in (ann, bob, ann):
+            await who.say()
+
+    port = FakeEndpoint(thought="hm")
+    rehearse(script, endpoint=port)
+    told = [[quoted.text for quoted in call.messages] for call in port.calls]
+    assert told == [[], ["hm", "I have read 0 messages."], ["I have read 0 messages.", "I have read 2 messages."]]
+
+
 @pytest.mark.parametrize("reported", [True, False])
 def test_limits_count_what_the_server_reports_and_else_the_bytes_of_the_text(reported: bool) -> None:
     async def talk(game: Game) -> None:

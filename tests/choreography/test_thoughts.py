@@ -10,13 +10,17 @@ import pytest
 
 from agentcho import Agent, Choreographer, Game, Limits, RunConfig
 from agentcho.audit import AuditReport
-from agentcho.audit.audit import audit_entries
+from agentcho.audit.audit import audit_entries, audit_run
 from agentcho.audit.notes import Seal
 from agentcho.config import Leakage, Mode
-from agentcho.errors import RequestError
+from agentcho.display.speech import Speech, plain
+from agentcho.errors import CallFailed, RequestError
 from agentcho.events import Event
+from agentcho.games import runtime
 from agentcho.message import Message
+from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
+from agentcho.results.usage import usage_of
 from agentcho.testing import FakeEngine
 
 from ..audit.transcripts import KEY, subject
@@ -230,3 +234,34 @@ def test_lines_keep_a_thought(play: Play, tmp_path: Path) -> None:
         again = Entry.from_json(line)
         assert again.message.words == entry.message.words
         assert again.act == entry.act
+
+
+@pytest.mark.parametrize("thoughts", ["author", "audience"])
+def test_a_run_goes_on_with_thoughts_and_words_as_they_were(tmp_path: Path, thoughts: Any) -> None:
+    async def script(game: Game) -> None:
+        said = await talk(game)
+        assert [each.thought for each in said] == ["hm"] * 4
+        if fails:
+            raise CallFailed("the end")
+
+    fails, config = True, RunConfig(model="fake", thoughts=thoughts, max_tokens=12)
+    played = runtime.play(Scripted(script), config, engine=thinker(), out=tmp_path)
+    assert played.record is not None
+    first = SavedRun(played.record)
+    assert first.status == "failed"
+    fails = False
+    again = runtime.resume(first, Scripted(script), engine=thinker("other words"))
+    assert again.errors == {}
+    assert audit_run(SavedRun(played.record)).conclusion == "clean"
+    before, after = ([e for e in SavedRun(played.record).attempts()[0] if e.attempt == n] for n in (1, 2))
+    assert [entry.message for entry in after] == [entry.message for entry in before]
+    assert [entry.act.thought for entry in after] == [entry.act.thought for entry in before]
+
+
+def test_a_thought_is_shown_as_one(play: Play) -> None:
+    entries, _ = game(play, talk, thinker())
+    shown = {entry.message.id: plain(Speech.of(entry)) for entry in entries}
+    assert shown["alice.0.thought"] == "alice (private thought): hm"
+    assert shown["alice.0"] == "alice → everyone: hello there"
+    usage = usage_of(entries)
+    assert usage.sampled == sum(entry.generated[1] - entry.generated[0] for entry in entries if entry.encoding)

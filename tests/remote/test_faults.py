@@ -251,6 +251,14 @@ def test_a_call_has_a_price(prices: dict[str, Any], cost: float | None) -> None:
     assert reply.spent.cost == (cost if cost is None else pytest.approx(cost))
 
 
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_a_thought_is_told_from_the_text(field: str) -> None:
+    thoughts = (event({"choices": [{"index": 0, "delta": {field: text}}]}) for text in ("so ", "it is"))
+    answer = sends(head(), *thoughts, piece("Yes."), piece(finish="stop"), told())
+    reply, _ = anyio.run(asked, answer)
+    assert (reply.thought, reply.text) == ("so it is", "Yes.")
+
+
 def test_what_broken_answers_took_counts_too() -> None:
     reply, _ = run(lambda: asked(sends(head(), piece("go"), told()), says("good day")))
     assert reply.spent[:4] == (14, None, 6, 2)

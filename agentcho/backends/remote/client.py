@@ -179,7 +179,8 @@ class _Asking:
         if self.on_text is None and self.call.on_text is not None and found.text:
             self.call.on_text(found.text)
         spent = self.bill.spent if heard.usage is not None else Spent(requests=self.bill.requests)
-        return TextReply(found.text, heard.stopped, spent, self.first, anyio.current_time() - self.began)
+        seconds = anyio.current_time() - self.began
+        return TextReply(found.text, heard.stopped, spent, self.first, seconds, heard.thought.strip())
 
 
 class _Heard:
@@ -190,6 +191,7 @@ class _Heard:
         sampling = asking.call.sampling
         self._growing = Growing(asking.call.header, cuts(sampling), sampling.include_stop_str_in_output)
         self._choice: Choice | None = None
+        self.thought = ""
         self.usage: Usage | None = None
         self.shown = False
 
@@ -226,6 +228,7 @@ class _Heard:
             raise Failed("gives several answers where one was asked for")
         if choice.delta.refusal or choice.finish_reason == "content_filter":
             raise Failed("refuses to answer this (refusal, content_filter)")
+        self.thought += choice.delta.reasoning_content or choice.delta.reasoning or ""
         if choice.delta.content:
             self._asking.begins()
             self._show(self._growing.add(choice.delta.content))

@@ -160,7 +160,10 @@ def _over(data: Metadata, places: Mapping[str, int]) -> tuple[int | None, ...]:
 
 
 def _forced(entry: Entry, reader: str) -> bool:
-    """Whether the words of a message are forced: it was sampled, and not by the reader."""
+    """Whether the words of a message are forced: it was sampled, and not by the reader. A thought is left out: what was
+    said after it is said without it."""
+    if entry.message.words.thought is not None:
+        return False
     return entry.message.kind == "decode" and entry.message.author != reader and bool(_sampled(entry))
 
 

@@ -2,7 +2,7 @@
 
 /** @typedef {{id: string, by: number|null, to: number[]|null, role: string, kind: string, text: string, header?: string,
  * tokens?: number, sampled?: number, stopped?: string, ended?: string, origin?: string, where?: string,
- * choices?: string[], at?: number, first?: number, took?: number, steps?: number[], encoded?: number, reused?: number,
+ * choices?: string[], thought?: boolean, at?: number, first?: number, took?: number, steps?: number[], encoded?: number, reused?: number,
  * spent?: any, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
  * use?: {name: string, audience: string|string[], effect: boolean, trusted: boolean, client?: string}, release?: boolean,
  * released?: string, charge?: {by: string, bits: number|null, owed: Object<string, string[]>}}} Message */
@@ -171,6 +171,7 @@ class Talk {
   what(number) {
     const message = this.messages[number];
     const alone = message.to !== null && message.to.every((each) => each === message.by);
+    if (message.thought) return "thinks first";
     if (message.kind === "decode") return message.choices?.length ? "chooses" : alone ? "thinks" : "says";
     if (message.role === "system") return "system prompt";
     if (message.role === "tool") return `result of ${message.use ? visible(message.use.name) : "a tool"}`;

@@ -51,7 +51,7 @@ class TalkView {
     if (!row || !talk || folded.has(row)) return 34;
     if (state.eyes !== null && !talk.readable(row.from, state.eyes) && !talk.reached(row.from, state.eyes)) return 34;
     const message = talk.messages[row.from];
-    const most = kind(row.from).endsWith("setting") ? SHORT : LONG;
+    const most = message.thought ? 0 : kind(row.from).endsWith("setting") ? SHORT : LONG;
     return 62 + 21 * Math.ceil(Math.min(most, message.text.length + (message.header ?? "").length) / 90);
   }
 
@@ -80,10 +80,10 @@ class TalkView {
   /** @param {number} number */
   text(number) {
     const { messages } = /** @type {Talk} */ (state.talk);
-    const { text, header, ended } = messages[number];
-    const most = kind(number).endsWith("setting") ? SHORT : LONG;
+    const { text, header, ended, thought } = messages[number];
+    const most = thought ? 0 : kind(number).endsWith("setting") ? SHORT : LONG;
     const long = text.length > 1.3 * most && !this.wide.has(number);
-    const shown = long ? `${text.slice(0, Math.max(most / 2, text.lastIndexOf(" ", most)))} …` : text;
+    const shown = !long ? text : thought ? "" : `${text.slice(0, Math.max(most / 2, text.lastIndexOf(" ", most)))} …`;
     const more = text.length > 1.3 * most ? make("button", { class: "more", "data-more": number, "aria-expanded": String(!long) }, long ? `all ${many(text.length, "letter")}` : "less") : null;
     const running = ended === "died" && state.head.status === "running";
     return make("div", { class: "text" }, header ? make("span", { class: "header" }, words(header, state.query)) : null, words(shown, state.query), running ? make("span", { class: "caret", "aria-label": "speaking" }) : null, more);
@@ -101,7 +101,7 @@ function kind(number) {
   const { messages } = /** @type {Talk} */ (state.talk);
   const message = messages[number];
   if (message.by === null) return message.to === null ? "scene" : "scene some";
-  const setting = message.kind === "prefill" && message.role !== "assistant" ? " setting" : "";
+  const setting = message.thought || (message.kind === "prefill" && message.role !== "assistant") ? " setting" : "";
   if (message.to === null) return `public${setting}`;
   return `${message.to.every((each) => each === message.by) ? "private" : "some"}${setting}`;
 }
