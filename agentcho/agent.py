@@ -20,7 +20,6 @@ from pydantic.errors import PydanticUserError
 from agentcho.calls.call import SamplingOptions, Unconstrained
 from agentcho.calls.schema import closed
 from agentcho.calls.values import kind, listed, text, truth
-from agentcho.config import ThoughtsOf
 from agentcho.errors import AgentchoError, AnswerInvalid, RequestError, ScenarioError
 from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
@@ -102,8 +101,8 @@ class Agent:
       nobody but itself.
     - `model` is what the agent speaks through: the name of one of the run's models, or a function (a method) that is
       asked for one at each turn, with the number of the agent's own turn, from 0. None, and "default": the run's own.
-    - `thoughts`: who may read what its model thinks before it says something: "author", itself alone, or "audience",
-      whoever may read what it says. None: as the run says (`--thoughts`).
+    - `shares_thoughts`: whether those who may read what it says may read what its model thinks before; otherwise it
+      alone may. None: as the run says (`--thoughts`).
     - `tools`: what it may call before it says something by `say`: made by `agentcho.tool`, or an `agentcho.MCPServer`.
     - `priority`: where not all calls that wait fit into a step, those of agents with a higher priority go first.
 
@@ -125,7 +124,7 @@ class Agent:
     priority: int = 0
     tools: Sequence[Tool | Toolset] = ()
     model: str | Callable[[int], str | None] | None = None
-    thoughts: ThoughtsOf | None = None
+    shares_thoughts: bool | None = None
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self._name = name

@@ -180,7 +180,10 @@ SIGHTS = (
     ),
     Sight(
         of="Agent",
-        names=("name", "role", "system", "open_system", "audience", "priority", "tools", "thoughts", "brief", "run"),
+        names=(
+            *("name", "role", "system", "open_system", "audience", "priority", "tools", "shares_thoughts"),
+            *("brief", "run"),
+        ),
         taints=None,
         why="what the code gave the agent itself",
     ),

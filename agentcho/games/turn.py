@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from agentcho.agent import Agent, Utterance
 from agentcho.calls import values
@@ -17,8 +17,8 @@ from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.texts import TextPort
 from agentcho.calls.tools import AnswerForm
 from agentcho.choreography.handle import Request, Result
-from agentcho.config import RunConfig, ThoughtsOf
-from agentcho.errors import AnswerInvalid, LeakageError, RequestError, shown
+from agentcho.config import RunConfig
+from agentcho.errors import AnswerInvalid, LeakageError, RequestError
 from agentcho.events import Began, Sink, Typed
 from agentcho.flow.draft import Draft
 from agentcho.flow.taint import Listener
@@ -274,12 +274,8 @@ class Turns:
 
     def _shares(self, author: str, agent: Agent) -> bool:
         """Whether who may read what an agent says may read its thoughts. `RequestError`: it says what is no way."""
-        wish = agent.thoughts
-        if wish is None:
-            return self._thoughts == "audience"
-        if wish not in get_args(ThoughtsOf):
-            raise RequestError(f"thoughts of {author} is {shown(wish)}; give one of {', '.join(get_args(ThoughtsOf))}")
-        return wish == "audience"
+        wish = agent.shares_thoughts
+        return self._thoughts == "audience" if wish is None else values.truth(wish, f"shares_thoughts of {author}")
 
     async def _ask(
         self, port: TextPort, shares: bool, draft: Draft, sampling: Sampling, told: Listener, model: GameModel

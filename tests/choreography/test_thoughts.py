@@ -17,7 +17,7 @@ from agentcho.display.speech import Speech, plain
 from agentcho.errors import CallFailed, RequestError
 from agentcho.events import Event
 from agentcho.games import runtime
-from agentcho.message import Message
+from agentcho.message import Audience, Message
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.results.usage import usage_of
@@ -67,7 +67,7 @@ def test_the_scenario_gets_thought_and_words_apart(play: Play) -> None:
         said = await game.cast(Talker, "alice").say(header="To Bob: ")
         assert (said.header, said.text, said.thought) == ("To Bob: ", "hello there", "hm")
         assert said.thoughts is not None
-        assert said.thoughts.audience.members == {"alice"}
+        assert said.thoughts.audience == Audience(frozenset({"alice"}))
         assert said.stopped == "stop"
 
     game(play, script, thinker())
@@ -147,7 +147,7 @@ def test_an_agent_may_share_its_own(play: Play) -> None:
     prompts = Prompts()
 
     async def script(game: Game) -> None:
-        alice, bob = game.cast(Talker, "alice", thoughts="audience"), game.cast(Talker, "bob")
+        alice, bob = game.cast(Talker, "alice", shares_thoughts=True), game.cast(Talker, "bob")
         for who in (alice, bob, alice):
             await who.say()
 
@@ -158,8 +158,8 @@ def test_an_agent_may_share_its_own(play: Play) -> None:
 def test_a_policy_that_is_none_is_refused(play: Play) -> None:
     async def script(game: Game) -> None:
         wrong: Any = "nobody"
-        with pytest.raises(RequestError, match="give one of author, audience"):
-            await game.cast(Talker, "alice", thoughts=wrong).say()
+        with pytest.raises(RequestError, match="shares_thoughts of alice"):
+            await game.cast(Talker, "alice", shares_thoughts=wrong).say()
 
     game(play, script, thinker())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -53,10 +53,11 @@ def forced(engine: Engine, text: str, header: str = "") -> Words:
     return words
 
 
-def sampled(engine: Engine, header: str = "", bias: dict[str, float] | None = None, **options: Any) -> Words:
+def sampled(engine: Engine, header: str = "", bias: Mapping[str, float] | None = None, **options: Any) -> Words:
     """What a decode says whose tokens are biased."""
     ids = {engine.tokenizer.convert_tokens_to_ids(text): by for text, by in (bias or {}).items()}
-    sampling = Sampling(**({"temperature": 0.0, "max_tokens": 24, "logit_bias": ids} | options))
+    how: dict[str, Any] = {"temperature": 0.0, "max_tokens": 24, "logit_bias": ids} | options
+    sampling = Sampling(**how)
     words: Words = engine.message(engine.decode(Decode(header, sampling=sampling, thinks=True)))
     return words
 
