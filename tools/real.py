@@ -21,6 +21,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from agentcho.runner.gguf_file import quickly
 from agentcho.runner.known import KNOWN, Known, cache_folder
 
 
@@ -77,12 +78,14 @@ def dequantise(file: Path, folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    network: Any = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    with quickly():
+        network: Any = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+        tokenizer: Any = AutoTokenizer.from_pretrained(**place)
     network.hf_quantizer = None  # it is dequantised
     if hasattr(network.config, "quantization_config"):
         del network.config.quantization_config
     network.save_pretrained(partial)
-    AutoTokenizer.from_pretrained(**place).save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
     partial.rename(folder)
 
 

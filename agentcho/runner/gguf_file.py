@@ -10,9 +10,13 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+
+import numpy
 
 from agentcho.errors import ModelBroken, ModelNotFound, UnsupportedModel
 from agentcho.extras import require
@@ -106,9 +110,36 @@ def read(name: str, path: Path) -> GgufFile:
 def alone(file: GgufFile) -> Iterator[dict[str, str]]:
     """The library's options for a folder in which that file is alone: it would read what else lies beside one, such as
     a tokenizer's settings, or an adapter."""
-    with TemporaryDirectory(prefix="agentcho-gguf-") as folder:
+    with TemporaryDirectory(prefix="agentcho-gguf-") as folder, quickly():
         Path(folder, file.path.name).symlink_to(file.path.resolve())
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.path.name}
+
+
+@contextmanager
+def quickly() -> Iterator[None]:
+    """A context in which the library reads a file in a quarter of the time, and gets the same. Its reader takes a slice
+    of a `numpy.memmap` for each token of the vocabulary, which is four times as slow as one of an array over the same
+    memory; and transformers makes the table of names of all tensors again for each module of a network."""
+    package: Any = import_module("gguf")
+    stock, names = package.GGUFReader, package.get_tensor_name_map
+
+    class Reader(stock):  # type: ignore[misc, valid-type]
+        """The package's reader over a plain array."""
+
+        @property
+        def data(self) -> numpy.ndarray[Any, Any]:
+            """The bytes of the file."""
+            return self._bytes
+
+        @data.setter
+        def data(self, mapped: numpy.ndarray[Any, Any]) -> None:
+            self._bytes = mapped.view(numpy.ndarray)
+
+    package.GGUFReader, package.get_tensor_name_map = Reader, cache(names)
+    try:
+        yield
+    finally:
+        package.GGUFReader, package.get_tensor_name_map = stock, names
 
 
 def take_factors(file: GgufFile, config: Any) -> None:

@@ -14,12 +14,15 @@ from transformers import PreTrainedModel
 from agentcho import Decode, Engine, Sampling, extras
 from agentcho.errors import ExtraMissing, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.runner.doctor import doctor
+from agentcho.runner.gguf_file import quickly
 
 from .families import Family
 from .templates import tokenizer
 
 if importlib.util.find_spec("gguf") is None:
     pytest.skip("the package gguf is not installed", allow_module_level=True)
+
+import gguf
 
 from .gguf_files import rounded, write
 
@@ -73,6 +76,40 @@ def saved(folder: Path, network: PreTrainedModel, style: str) -> Path:
 def test_it_is_the_model_that_was_written_number_by_number(tmp_path: Path, family: Family, numbers: str) -> None:
     file, network = made(tmp_path, family, numbers)
     assert off(file, saved(tmp_path / "whole", network, family.style), dtype="float32") < 1e-4
+
+
+def test_the_table_of_names_is_made_once_and_readers_are_stock_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_for: list[Any] = []
+
+    def names(arch: Any, layers: int, stock: Any = gguf.get_tensor_name_map) -> Any:
+        made_for.append(arch)
+        return stock(arch, layers)
+
+    monkeypatch.setattr(gguf, "get_tensor_name_map", names)
+    before = (gguf.GGUFReader, gguf.get_tensor_name_map)
+    file, _ = made(tmp_path)
+    made_for.clear()
+    Engine.load(file, "cpu")
+    assert len(made_for) == 1
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == before
+
+
+def test_what_is_read_quickly_is_what_the_package_reads(tmp_path: Path) -> None:
+    file, _ = made(tmp_path, numbers="Q8_0")
+    stock = gguf.GGUFReader(file)
+    with quickly():
+        quick = gguf.GGUFReader(file)
+    assert type(quick.data).__name__ == "ndarray"
+    assert stock.fields.keys() == quick.fields.keys()
+    assert all(quick.fields[key].contents() == field.contents() for key, field in stock.fields.items())
+    for ours, theirs in zip(quick.tensors, stock.tensors, strict=True):
+        assert (ours.name, ours.tensor_type, ours.data.tobytes()) == (
+            theirs.name,
+            theirs.tensor_type,
+            theirs.data.tobytes(),
+        )
 
 
 def test_in_8_bits_it_is_near_what_it_was_made_from_and_not_that(tmp_path: Path) -> None:
