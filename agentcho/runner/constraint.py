@@ -8,9 +8,8 @@ way instead. Does not know: logits, random numbers, how endings are found.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -205,12 +204,19 @@ class Forms:
         return said[0]
 
 
-@dataclass
 class Compiled:
     """A grammar: a matcher at its beginning, and the endings of its documents."""
 
-    matcher: LLMatcher
-    endings: Endings
+    def __init__(self, matcher: LLMatcher, endings: Endings) -> None:
+        self.matcher, self.endings = matcher, endings
+        self._whole, self._more = list[bytes | None](), endings.document().endings()
+
+    def whole(self) -> Iterator[bytes | None]:
+        """Whole documents, as `Document.endings` gives them where nothing is said yet. Each is searched for once."""
+        yield from self._whole
+        for path in self._more:
+            self._whole.append(path)
+            yield path
 
 
 class Grammars:
@@ -255,7 +261,7 @@ class JsonConstraint:
         self._allowed: Tensor | None = None
         self._next_search = inf
         room = max_tokens - around
-        self.ending, hopeless = self._search(b"", room)
+        self.ending, hopeless = self._shortest(compiled.whole(), room)
         if hopeless:
             raise RequestError(
                 "no JSON that the model's tokens can spell fits json_schema; mend the schema", "sampling"
@@ -341,14 +347,21 @@ class JsonConstraint:
         self._next_search = room // 2 if found is None else inf
         return found, hopeless
 
-    def _search(self, behind: bytes, room: int, thorough: bool = True) -> tuple[tuple[int, ...] | None, bool]:
+    def _search(self, behind: bytes, room: int, thorough: bool) -> tuple[tuple[int, ...] | None, bool]:
         """The shortest way that is found to end the document behind these bytes, and whether there is none; no shorter
         one is looked for than what fits."""
         if self._document is None:
             self._document = self._compiled.endings.document()
             self._document.follow(self._said)
+        found = self._shortest(self._document.endings(behind, thorough), room)
+        if self._document.broken:
+            self._document = None
+        return found
+
+    def _shortest(self, paths: Iterable[bytes | None], room: int) -> tuple[tuple[int, ...] | None, bool]:
+        """The first of these paths that fits, in tokens, or else the shortest, and whether there is none at all."""
         best: tuple[int, ...] | None = None
-        for path in self._document.endings(behind, thorough):
+        for path in paths:
             if path is None:
                 return best, best is None
             tokens = self._spelling.tokens(path)
@@ -356,8 +369,6 @@ class JsonConstraint:
                 best = tokens
             if best is not None and len(best) <= room:
                 break
-        if self._document.broken:
-            self._document = None
         return best, False
 
 

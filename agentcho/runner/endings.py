@@ -97,6 +97,7 @@ class Document:
     def __init__(self, matcher: LLMatcher, letters: bytes, learned: Learned, hints: Sequence[bytes] = ()) -> None:
         self._matcher, self._letters, self._learned, self._hints = matcher, letters, learned, hints
         self._at, self._said = b"", bytearray()
+        self._mask: bytes | None = None
         self._place, self._last = OUTSIDE, (b"", OUTSIDE)
         self.steps = self._bound = 0
 
@@ -115,7 +116,7 @@ class Document:
         is no way at all."""
         for byte in self._said:
             self._matcher.consume_token(byte)
-        self._place = _place(self._said, self._place)
+        self._mask, self._place = None, _place(self._said, self._place)
         self._last = b"", self._place
         self._said.clear()
         for search, most in self._searches():
@@ -164,7 +165,7 @@ class Document:
 
     def _near(self, path: bytes) -> bytes | None:
         """A path to the end of the text, or else of the value, in which a path ends."""
-        where = self._go(path).compute_bitmask(), self._within(path)
+        where = self._next(path), self._within(path)
         way = self._learned.ways.get(where, b"")
         for known in [way[:-1] + bytes([mark]) for mark in ENDING] if way[-1:] in _ENDINGS else [way]:
             if known and self._matcher.validate_tokens([*known]) == len(known):
@@ -183,7 +184,7 @@ class Document:
                 self._step()
                 if self._go(path).validate_tokens([*hint]) == len(hint):
                     return path + hint
-            allowed = self._allowed(self._go(path).compute_bitmask(), self._within(path))
+            allowed = self._allowed(self._next(path), self._within(path))
             if not allowed or (self._within(path) == INSIDE and len(allowed) > MIDDLE):
                 return None
             path += allowed[:1]
@@ -215,9 +216,9 @@ class Document:
             for after in self._after(path, letters, learn=alike == 1):
                 if self._go(after).is_accepting() or (to and self._is_mark(after, to)):
                     return after
-                mask, number = self._matcher.compute_bitmask(), number + 1
-                known[len(after), mask] += 1
-                if known[len(after), mask] <= alike:
+                state, number = (len(after), self._next(after)), number + 1
+                known[state] += 1
+                if known[state] <= alike:
                     heappush(left, (len(after), number, after))
         return None
 
@@ -231,7 +232,7 @@ class Document:
     def _after(self, path: bytes, letters: bytes, learn: bool) -> Iterator[bytes]:
         """What a path goes on with, each an attempt. Who may `learn` tries, of bytes after which the same bytes may
         follow, only the first, once this was seen."""
-        mask = self._go(path).compute_bitmask()
+        mask = self._next(path)
         known = self._learned.kinds.get((mask, letters)) if learn else None
         allowed = self._allowed(mask, self._within(path)) if known is None else known
         found = dict[bytes, int]()
@@ -239,9 +240,10 @@ class Document:
             yield hinted
         for byte in bytes(byte for byte in allowed if byte in letters) or allowed:
             self._step()
-            yield path + bytes([byte])
+            after = path + bytes([byte])
+            yield after
             if known is None:
-                found.setdefault(self._go(path + bytes([byte])).compute_bitmask(), byte)
+                found.setdefault(self._next(after), byte)
         if learn and known is None:
             self._learned.kinds[mask, letters] = bytes(found.values())
 
@@ -262,20 +264,31 @@ class Document:
         """The bytes of a mask that can be said, in the order in which they are tried."""
         return bytes(b for b in _ORDER[place] if mask[b >> 3] >> (b & 7) & 1 and b in self._letters)
 
+    def _next(self, path: bytes) -> bytes:
+        """The mask of the bytes that may follow a path."""
+        matcher = self._go(path)
+        if self._mask is None:
+            self._mask = matcher.compute_bitmask()
+        return self._mask
+
     def _go(self, path: bytes) -> LLMatcher:
         """The matcher behind a path from where the document is."""
+        if path == self._at:
+            return self._matcher
         same = self._common(path)
         if same < len(self._at):
             self._matcher.rollback(len(self._at) - same)
         for byte in path[same:]:
             self._matcher.consume_token(byte)
-        self._at = path
+        self._at, self._mask = path, None
         return self._matcher
 
     def _common(self, path: bytes) -> int:
         """How many bytes the path has in common with the one before."""
         if path.startswith(self._at):
             return len(self._at)
+        if path.startswith(self._at[:-1]):  # as most are: another byte in the last one's place
+            return len(self._at) - 1
         low, high = 0, min(len(path), len(self._at))
         while low < high:
             middle = (low + high + 1) // 2

@@ -145,16 +145,37 @@ LEAVES: dict[str, Schema] = {
 }
 
 
-@pytest.mark.parametrize("kind", LEAVES)
+HARD = ("either", "somewhere", "dated", "letter", "long")
+"""Behind most of what is drawn in these few ends are short: each token is searched for at length."""
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in HARD)) for kind in LEAVES])
 def test_a_value_a_list_of_it_and_a_list_of_such_lists_fit_in_few_tokens(kind: str) -> None:
-    several = {"type": "array", "items": LEAVES[kind], "minItems": 2}
-    field = {"type": "object", "properties": {"a": LEAVES[kind]}, "required": ["a"], "additionalProperties": False}
-    for schema in (LEAVES[kind], several, {**several, "items": several}, field):
+    for schema in shapes(kind):
         few = fewest(schema)
         assert few < 200
         for most in (few, few + 1, few + 7):
-            said = say(grammars().json(schema, most), most, most, hasty=False)
-            assert fits(schema, said.value), said.value
+            assert_fits(schema, most)
+
+
+@pytest.mark.parametrize("kind", HARD)
+def test_a_value_and_a_list_of_it_fit_in_the_fewest_tokens(kind: str) -> None:
+    few = [fewest(schema) for schema in shapes(kind)]
+    assert max(few) < 200
+    for schema, most in zip(shapes(kind)[:2], few, strict=False):
+        assert_fits(schema, most)
+
+
+def shapes(kind: str) -> tuple[Schema, ...]:
+    """The value alone, a list, a list of lists, and a field."""
+    several = {"type": "array", "items": LEAVES[kind], "minItems": 2}
+    field = {"type": "object", "properties": {"a": LEAVES[kind]}, "required": ["a"], "additionalProperties": False}
+    return LEAVES[kind], several, {**several, "items": several}, field
+
+
+def assert_fits(schema: Schema, most: int) -> None:
+    said = say(grammars().json(schema, most), most, most, hasty=False)
+    assert fits(schema, said.value), said.value
 
 
 def fewest(schema: Schema) -> int:
@@ -310,6 +331,13 @@ def test_where_no_ending_is_found_what_is_drawn_stands_and_searches_become_rare(
     assert said.tokens == say(Free(schema), AMPLE, 3).tokens
     assert said.other == 0
     assert NoEnding.searches < 15
+
+
+def test_the_endings_of_a_schema_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema: Schema = {"type": "array", "items": LEAVES["email"], "minItems": 3}
+    few = fewest(schema)
+    monkeypatch.setattr(Endings, "document", None)
+    assert fewest(schema) == few
 
 
 @pytest.mark.parametrize(
