@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
+from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio
 
@@ -269,9 +269,27 @@ def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
     """Run async work to its end from plain code; in a thread of its own where an event loop runs already (a
     notebook)."""
     if not _in_a_loop():
-        return anyio.run(work, *args)
+        return _to_its_end(work, *args)
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: anyio.run(work, *args)).result()
+        return pool.submit(lambda: _to_its_end(work, *args)).result()
+
+
+def _to_its_end(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
+    """Run async work. `KeyboardInterrupt` of the work is raised behind the event loop: one that comes out of its first
+    task ends the loop before it has stopped its threads, and the process would wait for them forever."""
+    interrupts = list[KeyboardInterrupt]()
+
+    async def kept() -> T | None:
+        try:
+            return await work(*args)
+        except KeyboardInterrupt as interrupt:
+            interrupts.append(interrupt)
+            return None
+
+    done = anyio.run(kept)
+    if interrupts:
+        raise interrupts[0]
+    return cast(T, done)
 
 
 def _in_a_loop() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import threading
 from collections.abc import Callable
 from functools import partial
 from html.parser import HTMLParser
@@ -23,6 +24,8 @@ from agentcho.errors import (
     RecordError,
     RecordNotFound,
 )
+from agentcho.events import Ended, Event
+from agentcho.games import library, runtime
 from agentcho.results.said import Kept
 from agentcho.results.shown import MOST_ROWS
 from agentcho.testing import FakeEngine
@@ -245,6 +248,19 @@ def test_a_run_that_was_interrupted_has_what_was_said(tmp_path: Path) -> None:
     assert repr(played).startswith("talk: 0 of 1 game on fake")
     assert len(played.table()) == 0
     assert len(polars.DataFrame(played.table())) == 0
+
+
+def test_an_interrupt_that_ends_the_event_loop_leaves_no_thread_that_the_process_waits_for() -> None:
+    before = {*threading.enumerate()}
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Ended) and event.entry.message.kind == "decode":  # a step has brought it, and no game
+            raise KeyboardInterrupt
+
+    assert runtime.play(library.scenario("debate")(), agentcho.RunConfig(model="fake"), sink=interrupt).interrupted
+    for thread in {*threading.enumerate()} - before:
+        thread.join(5)
+        assert not thread.is_alive(), thread
 
 
 def test_a_scenario_may_be_named() -> None:
