@@ -75,12 +75,12 @@ def test_a_repair_of_all_tokens_is_the_text(engines: Engines, earlier: int) -> N
 
 def test_a_search_finds_the_secret_in_what_its_author_encoded_and_not_in_what_is_for_all(engines: Engines) -> None:
     engine = engines()
-    case, found = attacked(engine, "author", 40, 50)
-    assert whole(case, found) == len(case.split.test) == 10
+    case, found = attacked(engine, "author", 24, 24)
+    assert whole(case, found) == len(case.split.test) == 6
     assert found.logq.mean() > -0.5
-    case, found = attacked(engine, "audience", 40, 50)
-    assert above_chance(whole(case, found), 10, 1 / 50) > 0.001
-    assert found.logq == pytest.approx(-np.log2(50))
+    case, found = attacked(engine, "audience", 24, 24)
+    assert above_chance(whole(case, found), 6, 1 / 24) > 0.001
+    assert found.logq == pytest.approx(-np.log2(24))
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from agentcho.lab.bench.result import Figures, Target, read_result
 from agentcho.lab.bench.words import with_words
 from agentcho.lab.compare.fidelity import Arm, rows
 from agentcho.records.trace import Workflow, workflow, write_traces
+from agentcho.runner.runner import TorchRunner
 from tools.bench.targets import with_targets
 
 from .conftest import line, result
@@ -178,6 +179,7 @@ def test_guesses_are_timed_to_the_end(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "give it without --first" in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_arm_that_guesses_and_repairs_plays(engine: Engine, tree: Workflow) -> None:
+def test_an_arm_that_guesses_and_repairs_plays(engine: Engine, tree: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TorchRunner, "measure", lambda self, context: cheap())
     repaired = f"{ENFORCE}+first-k:2"
     assert arm(guessing(repaired))(engine, tree, True).encoded == arm(repaired)(engine, tree, True).encoded

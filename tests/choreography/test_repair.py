@@ -135,7 +135,7 @@ def engine(engines: Engines) -> Engine:
 
 
 def test_in_full_it_is_the_baseline_and_some_is_between(engine: Engine) -> None:
-    entries = played(library.scenario("branch-solve-merge")(), engine, mode="baseline", max_tokens=10)
+    entries = played(library.scenario("branch-solve-merge")(), engine, mode="baseline", max_tokens=6)
     tokenizer = engine.fingerprint["tokenizer"]
     workflow = exported("branch-solve-merge", "x", {}, (), entries, tokenizer)
     serial = workflow.model_copy(

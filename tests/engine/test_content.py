@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
-from agentcho.engine.content import token_bytes
+from agentcho.engine.content import ContentTokenizer, token_bytes
 from agentcho.engine.layout import encoded
 from agentcho.engine.template import Framing, derive
 from agentcho.errors import RequestError
@@ -25,6 +26,13 @@ TALKS = {
 TEXTS = st.text(max_size=12) | st.lists(st.sampled_from(["Hello", " ", "\n", "é", "🙂", "the"]), max_size=6).map(
     "".join
 )
+
+
+@cache
+def content(kind: str) -> ContentTokenizer:
+    """That of one of `pieces`, or of a style of `templates`."""
+    tokenizer = pieces.tokenizer(kind) if kind in pieces.KINDS else templates.tokenizer(kind)
+    return derive(tokenizer, kind).content
 
 
 def joined(framing: Framing, talk: tuple[tuple[str, str], ...]) -> list[int]:
@@ -143,20 +151,19 @@ def test_a_bos_that_opens_every_message_is_part_of_the_frame() -> None:
 @settings(max_examples=40, deadline=None)
 @given(ids=st.lists(st.integers(min_value=1, max_value=256), max_size=12), text=TEXTS)
 def test_bytes_that_are_no_text_become_replacement_characters(kind: str, ids: list[int], text: str) -> None:
-    content = derive(pieces.tokenizer(kind), kind).content
-    raw = bytes(id - 1 for id in ids)
-    stream = content.stream(begun=True)
+    words, raw = content(kind), bytes(id - 1 for id in ids)
+    stream = words.stream(begun=True)
     shown = [stream.push(id) for id in ids]
     assert "".join(shown) + stream.end() == raw.decode("utf-8", errors="replace")
-    said = content.encode(text)
-    assert content.decode(said) == text
-    assert b"".join(content.token_bytes(id, begins=not place) for place, id in enumerate(said)) == text.encode()
+    said = words.encode(text)
+    assert words.decode(said) == text
+    assert b"".join(words.token_bytes(id, begins=not place) for place, id in enumerate(said)) == text.encode()
 
 
 def test_a_blank_behind_a_header_is_text() -> None:
-    content = derive(pieces.tokenizer("mistral-v1"), "mistral-v1").content
-    ids = content.encode("the fox")
-    first, later = content.stream(), content.stream(begun=True)
+    words = content("mistral-v1")
+    ids = words.encode("the fox")
+    first, later = words.stream(), words.stream(begun=True)
     assert "".join(map(first.push, ids)) == "the fox"
     assert "".join(map(later.push, ids)) == " the fox"
 
@@ -165,13 +172,12 @@ def test_a_blank_behind_a_header_is_text() -> None:
 @settings(max_examples=25, deadline=None)
 @given(text=st.text(max_size=12))
 def test_texts_of_tokens_join_to_the_text(style: str, text: str) -> None:
-    content = derive(templates.tokenizer(style), style).content
     try:
-        ids = content.encode(text)
+        ids = content(style).encode(text)
     except RequestError:
         return
     if "<unk>" not in templates.tokenizer(style).convert_ids_to_tokens(ids):
-        assert b"".join(map(content.token_bytes, ids)) == text.encode()
+        assert b"".join(map(content(style).token_bytes, ids)) == text.encode()
 
 
 def test_a_decoder_that_joins_by_rules_of_its_own_is_left_to_the_library() -> None:

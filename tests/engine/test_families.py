@@ -103,9 +103,9 @@ def decoded(stage: Stage) -> Gaps:
     """Greedy decodes of several lengths side by side, over contexts of their own, and then read."""
     a, b = stage.prefill(Prefill("over and over, " * 6), Prefill("again"))
     calls = [
-        Decode("To Bob: ", parents=[a], sampling=Sampling(temperature=0, max_tokens=40)),
+        Decode("To Bob: ", parents=[a], sampling=Sampling(temperature=0, max_tokens=24)),
         Decode(parents=[b, a], offsets=[9, 5], sampling=Sampling(temperature=0, max_tokens=7)),
-        Decode(parents=[b], offsets=[40], new_offset=22, sampling=Sampling(temperature=0, max_tokens=24)),
+        Decode(parents=[b], offsets=[40], new_offset=22, sampling=Sampling(temperature=0, max_tokens=14)),
         Decode("alone", sampling=Sampling(temperature=0, max_tokens=1)),
     ]
     ids, worst = stage.decode(*calls)

@@ -57,7 +57,7 @@ def test_a_prompt_is_the_stock_one_to_the_id(style: str, engines: Engines, monke
 
             async def ask(*talk: Quoted) -> str:
                 talks.append(talk)
-                answers = await model.answer(Caller(), ChatRequest(talk, {"temperature": 0.0}, 6), lambda delta: None)
+                answers = await model.answer(Caller(), ChatRequest(talk, {"temperature": 0.0}, 3), lambda delta: None)
                 reused.append(answers.usage.exact)
                 assert answers.usage.prompt == len(fed.prompts[-1])
                 return answers.answers[0].text

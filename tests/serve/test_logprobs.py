@@ -31,11 +31,10 @@ from tests.serve.stage import play as play_model
 
 LENGTHS = (0, 6, 25)
 SECRET = "The patient is well and may go home on Sunday, but the doctor wants to see him again before the month ends."
-SAID = "I sell boats, red ones and blue."
+SAID = "I sell red boats."
 QUICK = (
     ("float32", "chat/completions", "whole", "society"),
-    ("bfloat16", "responses", "stream", "society"),
-    ("float32", "chat/completions", "stream", "no society"),
+    ("bfloat16", "responses", "stream", "no society"),
 )
 Shown = list[tuple[str, float]]
 

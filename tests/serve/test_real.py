@@ -87,13 +87,13 @@ def test_a_stop_string_cuts_no_call_that_must_be_and_no_json(caller: Caller, eng
         model = ServedModel("understudy", engines.understudy(), RunConfig(), Serving())
         async with model.serving():
             look = Tools((Tool("look", "", schema),), "required")
-            for stop in ('"', ".", "\n"):
-                called = ChatRequest(TALK, {"stop": (stop,)}, max_tokens=90, tools=look)
-                [answer] = (await model.answer(caller, called, lambda delta: None)).answers
-                assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == [("look", {"q": "a.b"})]
-                shaped = ChatRequest(TALK, {"stop": (stop,), "json_schema": schema}, max_tokens=60)
-                [answer] = (await model.answer(caller, shaped, lambda delta: None)).answers
-                assert (json.loads(answer.text), answer.ended) == ({"q": "a.b"}, "stop")
+            stops = ('"', ".", "\n")
+            called = ChatRequest(TALK, {"stop": stops}, max_tokens=90, tools=look)
+            [answer] = (await model.answer(caller, called, lambda delta: None)).answers
+            assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == [("look", {"q": "a.b"})]
+            shaped = ChatRequest(TALK, {"stop": stops, "json_schema": schema}, max_tokens=60)
+            [answer] = (await model.answer(caller, shaped, lambda delta: None)).answers
+            assert (json.loads(answer.text), answer.ended) == ({"q": "a.b"}, "stop")
 
     play(body)
 

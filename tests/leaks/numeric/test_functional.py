@@ -88,7 +88,7 @@ def _other_words(act: Act, who: str) -> Act:
 
 @pytest.mark.parametrize("turn", [pytest.param(WORDS_A_TURN, marks=pytest.mark.slow), LONG])
 def test_shadow_lazy_and_deterministic_make_the_same_encodings(deep_engine: Engine, turn: int) -> None:
-    acts, reader = workflow(34, steps=5), "alice"
+    acts, reader = workflow(34, steps=3), "alice"
     lazy = play(deep_engine, acts, reader, profile=replace(FAST, shadow="never", turn=turn))
     said = others(lazy, acts, reader)
     for profile in (FAST, replace(FAST, shadow="always"), replace(BITWISE, temperature=0)):
@@ -116,7 +116,10 @@ class Forgetful(Script):
 
 @pytest.mark.parametrize(
     "profile",
-    [pytest.param(how, id=name, marks=pytest.mark.slow if name == "shadows" else ()) for name, how in PROFILES.items()],
+    [
+        pytest.param(how, id=name, marks=pytest.mark.slow if name in ("shadows", "lazy") else ())
+        for name, how in PROFILES.items()
+    ],
 )
 def test_encodings_that_are_made_again_are_those_made_first(
     llama_of: Callable[[int], Engine], profile: Profile

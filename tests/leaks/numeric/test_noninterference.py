@@ -151,7 +151,7 @@ def test_in_the_fast_profile_hidden_words_change_no_word_and_no_number_beyond_ro
     assert differences(first, poisoned, 1e-4) == []
 
 
-@pytest.mark.parametrize("hops", [1, 3, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("hops", [1, *(pytest.param(hops, marks=pytest.mark.slow) for hops in (2, 3))])
 def test_a_secret_reaches_the_last_of_a_chain_through_public_words_alone(
     llama_of: Callable[[int], Engine], hops: int
 ) -> None:

@@ -8,6 +8,7 @@ All words are forced, the reader's own too, so that numbers of the same words ar
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
@@ -16,6 +17,7 @@ from agentcho import Engine
 from tests.engine.families import Family, middle_sized
 from tests.engines import Engines
 
+from .double import Forced
 from .neighbours import RESULTS, told
 from .script import Act, secret_of, workflow
 from .stage import AUDIT, BITWISE, FAST, Played, Profile, deep, gap, movement, play
@@ -57,13 +59,25 @@ CASES = [
 ]
 
 
-def plays(engine: Engine, case: Case, profile: Profile) -> tuple[Played, dict[str, Played]]:
+SPOKEN = dict[str, Forced]()
+
+
+def spoken(engine: Engine, case: Case) -> Forced:
+    """What is said in the workflow, to be said again in every play of it."""
+    if (key := repr(case)) not in SPOKEN:
+        SPOKEN[key] = play(engine, workflow(case.seed), case.reader, profile=FAST).double.spoken
+    return SPOKEN[key]
+
+
+def plays(
+    engine: Engine, case: Case, profile: Profile, swaps: Sequence[str] = tuple(SWAPS)
+) -> tuple[Played, dict[str, Played]]:
     """A workflow, and the same with what is hidden from the reader swapped in each way."""
+    said = spoken(engine, case)
     acts: tuple[Act, ...] = workflow(case.seed)
-    said = play(engine, acts, case.reader, profile=profile).double.spoken
     first = play(engine, acts, case.reader, said, profile)
     assert first.double.own
-    others = {name: secret_of(acts, case.reader, swap) for name, swap in SWAPS.items()}
+    others = {name: secret_of(acts, case.reader, SWAPS[name]) for name in swaps}
     return first, {name: play(engine, swapped, case.reader, said, profile) for name, swapped in others.items()}
 
 
@@ -84,8 +98,8 @@ def test_in_the_fast_profile_lengths_show_and_by_rounding_alone(engines: Engines
 
 @pytest.mark.parametrize("case", CASES[:1])
 def test_a_leak_moves_more_than_rounding_does(engines: Engines, case: Case) -> None:
-    first, others = plays(engines(case.family, case.dtype), case, AUDIT)
-    assert all(movement(first, other) > ROUNDING[case.dtype] for other in others.values())
+    first, others = plays(engines(case.family, case.dtype), case, AUDIT, ("same length",))
+    assert movement(first, others["same length"]) > ROUNDING[case.dtype]
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
@@ -93,7 +107,7 @@ def test_log_probabilities_tell_how_long_a_hidden_message_is_in_the_fast_profile
     engines: Engines, dtype: str
 ) -> None:
     """Where the products of bfloat16 have the same bits for one row and for two, nothing shows: see docs/leakage.md."""
-    engine, lengths = engines(middle_sized(), dtype), (1, 9, 20)
+    engine, lengths = engines(middle_sized(), dtype), (1, 9)
     fast, exact = told(engine, False, lengths), told(engine, True, lengths)
     assert (exact.gap, exact.right) == (0.0, 0)
     assert fast.right == len(lengths) or (dtype == "bfloat16" and fast == exact)
