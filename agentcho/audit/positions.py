@@ -77,7 +77,7 @@ class Positions:
 
     def _unasked(self, record: EncodingRecord) -> Iterator[Odd]:
         """As `_placed` where no place was asked for, which long contexts mostly are: each is a usual one, or odd."""
-        end = rightmost = int(record.receipt.bos)
+        end = rightmost = record.receipt.bos
         for index, (id, offset, length) in enumerate(record.receipt.context):
             if offset != end and offset != self._starts.get(id):
                 yield Odd(index, None)
@@ -88,7 +88,7 @@ class Positions:
 
     def _placed(self, record: EncodingRecord, asked: Sequence[Place]) -> Iterator[Odd]:
         ends: dict[str, int] = {}
-        end = int(record.receipt.bos)
+        end = record.receipt.bos
         pieces = record.receipt.context
         for index, piece in enumerate(pieces):
             made = self._starts.get(piece.id)

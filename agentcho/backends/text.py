@@ -56,6 +56,8 @@ class TextFraming:
 
     plain: tuple[tuple[str, str], ...] = ()
     thinking = None
+    begin: tuple[int, ...] = ()
+    default = None
 
     def __init__(self) -> None:
         self.content = Utf8()
@@ -65,7 +67,7 @@ class TextFraming:
         """Functions in words, calls as bare JSON: what every server takes."""
         return ToolFormat(self.content)
 
-    def opening(self, role: str, name: str | None) -> tuple[int, ...]:
+    def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
         """Nothing."""
         return ()
 
@@ -81,7 +83,7 @@ class TextFraming:
 class TextEngine:
     """An `EnginePort` over a model behind an API. Messages have words and no token ids; every call is refused."""
 
-    bos = False
+    bos = 0
     idle = True
 
     def __init__(self, port: TextPort) -> None:

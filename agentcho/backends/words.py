@@ -116,17 +116,18 @@ class FakeFraming:
     """Framing of the fake: `START role name MESSAGE … END`. No word has one of their ids, so no text can spell them."""
 
     plain: tuple[tuple[str, str], ...] = ()
+    default = None
     stops = frozenset({END})
     thinking: Thinking | None = None
 
     def __init__(self, bos: bool = True, letters: int | None = None, thinks: bool = False, kept: bool = False) -> None:
-        self.content, self.bos = Vocabulary(letters), BOS if bos else None
+        self.content, self.begin = Vocabulary(letters), (BOS,) if bos else ()
         if thinks:
             begins, ends = (tuple(self.content.encode(mark)) for mark in THOUGHTS)
             self.thinking = Thinking(*THOUGHTS, begins=begins, ends=ends, kept=kept)
         self.tools = ToolFormat(self.content, CALLS)
 
-    def opening(self, role: str, name: str | None) -> tuple[int, ...]:
+    def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
         """Ids before the content."""
         whole, opens, _ = framed_as(role)
         if whole not in ROLES:

@@ -213,6 +213,8 @@ class Prefill:
     - `tokens`, where given, are the token ids of the content, and win over `text`.
     - `framed`, where given, are all token ids of the message, those of its framing among them, as `FramingPort.prompt`
       returns them. They win over `role`, `name`, `text` and `tokens`, and may hold control tokens.
+    - `opening`, where given, are the ids before the content, in place of those of the role: an answer that was
+      generated keeps what was opened for it.
     - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
       gathered.
     - `adapter` is the digest of one that the engine has beside its own weights (None: through these alone). Parents are
@@ -236,11 +238,12 @@ class Prefill:
     adapter: str | None = None
     ape: Ape | None = None
     framed: tuple[int, ...] | None = None
+    opening: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Decode:
-    """A message to be sampled: the assistant's framing, `header`, then sampled tokens, then the closing.
+    """A message to be sampled: what the chat template opens for an answer, `header`, sampled tokens, the closing.
 
     - `parents`, `offsets`, `new_offset`, `name`, `salt`, `guard`, `adapter` and `ape` as in `Prefill`.
     - `sampling` says how tokens are chosen; see `Sampling`.
@@ -370,13 +373,14 @@ class ContextEntry(NamedTuple):
 class Receipt(NamedTuple):
     """What a call really attended to, read from the gather that was built.
 
-    `start` is the position of its own first token; `bos` says that it attended to the BOS at position 0. `base` is
-    the encoding that a repaired one keeps tokens of, and `anchors` those that offsets were added from (see `Anchored`).
+    `start` is the position of its own first token; `bos` is the number of tokens at position 0 that every context
+    begins with, and that it attended to: mostly the BOS. `base` is the encoding that a repaired one keeps tokens of,
+    and `anchors` those that offsets were added from (see `Anchored`).
     """
 
     context: tuple[ContextEntry, ...]
     start: int
-    bos: bool
+    bos: int
     base: EncodingId | None = None
     anchors: tuple[EncodingId, ...] = ()
 
@@ -497,9 +501,24 @@ class ThinkingPort(Protocol):
         """The ids before an answer that may begin with a thought, in place of the `ordinary` ones."""
 
 
-class FramingPort(Protocol):
-    """The fixed ids around a message's content."""
+class DefaultPrompt(NamedTuple):
+    """The system message that a chat template writes where a conversation has none: its text, such as a model's own
+    name or a date, all its ids, and the (start, stop) of the text within them."""
 
+    text: str
+    tokens: tuple[int, ...]
+    content: tuple[int, int]
+
+
+class FramingPort(Protocol):
+    """The fixed ids around a message's content. `begin`: the ids that every context begins with, such as a BOS.
+    `default`: what the chat template writes where a conversation has no system message (None: nothing). It stands for a
+    system message of that text."""
+
+    @property
+    def begin(self) -> tuple[int, ...]: ...
+    @property
+    def default(self) -> DefaultPrompt | None: ...
     @property
     def content(self) -> ContentPort: ...
     @property
@@ -514,7 +533,10 @@ class FramingPort(Protocol):
     def thinking(self) -> ThinkingPort | None:
         """How the model thinks before it says something; None: it does not."""
 
-    def opening(self, role: str, name: str | None) -> tuple[int, ...]: ...
+    def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
+        """The ids before the content of a message. `answer`: of one that is generated, with all that the chat template
+        opens for it."""
+
     def closing(self, role: str) -> tuple[int, ...]: ...
     def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
         """A conversation as the chat template writes it as a whole; None: each message has a frame of its own."""
@@ -522,14 +544,14 @@ class FramingPort(Protocol):
 
 class FramePort(Protocol):
     """The part of an engine that never changes, and may be used from any thread at any time. `context` is its number of
-    positions, `bos` says whether every context begins after a BOS."""
+    positions, `bos` that of the tokens which every context begins with: mostly one, the BOS, or none."""
 
     @property
     def framing(self) -> FramingPort: ...
     @property
     def context(self) -> int: ...
     @property
-    def bos(self) -> bool: ...
+    def bos(self) -> int: ...
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         """The words of a `Prefill` of this text, or of these content ids, without encoding it: all that is known of a
         message before anybody reads it. `RequestError`: nothing could encode that."""

@@ -139,6 +139,7 @@ def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefi
         extends=extends,
         ape=None if call.ape is None else _ape(call.ape),
         framed=_framing(call.framed, "framed", bounds),
+        opening=_framing(call.opening, "opening", bounds),
         **shared,
     )
 

@@ -58,15 +58,12 @@ class Content(ContentPort, Protocol):
 
 
 class Template(FramingPort, Protocol):
-    """How messages are framed. `stops`: the ids that end a decode. `bos`: the id that every context begins with, or
-    None."""
+    """How messages are framed. `stops`: the ids that end a decode."""
 
     @property
     def content(self) -> Content: ...
     @property
     def stops(self) -> Collection[int]: ...
-    @property
-    def bos(self) -> int | None: ...
 
 
 class Constraint(Protocol):

@@ -39,18 +39,26 @@ class ContentTokenizer:
 
     - `special`: the ids that no text turns into: control tokens, and other added tokens that the chat template writes.
     - `forbidden`: the control tokens among them, which are also never sampled and never accepted as content. (A model
-      may say `<think>`; a text cannot.) Tokens that frames are made of are among them, special or not.
+      may say `<think>`; a text cannot.) Tokens that frames are made of are among them, special or not, but for marks of
+      thoughts.
 
     Args:
         tokenizer: The model's tokenizer, with a fast backend.
         model: The model's name, for errors.
         frames: Texts that the template writes around contents. Added tokens in them are control tokens.
+        thoughts: Marks of thoughts, which a model may say.
 
     Raises:
         UnsupportedModel: The tokenizer has no fast backend.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str, frames: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        model: str,
+        frames: Iterable[str] = (),
+        thoughts: Iterable[str] = (),
+    ) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise UnsupportedModel.unframed(model, "its tokenizer has no fast (tokenizers) backend")
@@ -62,8 +70,10 @@ class ContentTokenizer:
         source = template_source(tokenizer)
         written = {id for text, id in self._ids.items() if text.strip() and text in source}
         blank = {id for text, id in self._ids.items() if not text.strip()}
-        self.forbidden = frozenset((marked | framing - blank) | set(tokenizer.all_special_ids))
-        self.special = self.forbidden | written
+        marks = {self._ids[token] for mark in thoughts for token in self._added.findall(mark)}
+        control = frozenset((marked | framing - blank) | set(tokenizer.all_special_ids))
+        self.forbidden = control - marks
+        self.special = control | written
         self._structural = any_of(text for text, id in self._ids.items() if id in self.special)
         spec, own = json.loads(backend.to_str()), backend.get_vocab(with_added_tokens=False)
         self._bytes = token_bytes(spec, backend.get_vocab(with_added_tokens=True))
@@ -173,6 +183,13 @@ class ContentTokenizer:
             return found[0] if kept else HIDDEN * len(found[0])
 
         return self._structural.sub(letters, text)
+
+    def let_say(self, opening: str, answer: str, *others: str) -> None:
+        """Let the model say the control tokens of the assistant's `opening` that an `answer` is not opened with, for it
+        begins with them itself; none of them, where one stands in frames of `others`."""
+        left = self.control(opening) - self.control(answer)
+        if left.isdisjoint(self.control(*others)):
+            self.forbidden -= left
 
     def control(self, *pieces: str) -> frozenset[int]:
         """The control tokens in pieces of the template's own text."""

@@ -40,7 +40,7 @@ class Conversations:
         tokenizer: The model's tokenizer, with a chat template and a fast backend.
         content: Tokenises what users and models say.
         closings: What stands behind the content of a message, by role.
-        bos: The id that the engine itself puts before every prompt, or None.
+        begin: The ids that the engine itself puts before every prompt.
         now: The time that templates are told.
     """
 
@@ -49,13 +49,12 @@ class Conversations:
         tokenizer: PreTrainedTokenizerBase,
         content: ContentTokenizer,
         closings: Mapping[str, str],
-        bos: int | None,
+        begin: tuple[int, ...],
         now: datetime,
     ) -> None:
-        self._tokenizer, self._content, self._bos = tokenizer, content, bos
-        dated = "strftime_now" in template_source(tokenizer)
-        self.date = now.date().isoformat() if dated else None
-        self._source: Any = _frozen(str(tokenizer.get_chat_template()), now) if dated else None
+        self._tokenizer, self._content, self._begin = tokenizer, content, begin
+        self._source = frozen(tokenizer, now)
+        self.date = None if self._source is None else now.date().isoformat()
         self._closings = dict(closings)
         asked = self.render(_marked([Said("user", "")]))
         if asked is not None and _parts(asked)[0][-1] == closings.get("user"):
@@ -68,9 +67,9 @@ class Conversations:
             conversation: Its messages, in order.
 
         Returns:
-            Its ids in pieces, whose concatenation with the opening, behind the BOS that the engine puts there, is what
-            stock `apply_chat_template` with `add_generation_prompt` gives. None: the template cannot render it, or its
-            contents spell control tokens and cannot be found again in what the template makes of them.
+            Its ids in pieces, whose concatenation with the opening, behind the beginning that the engine puts there, is
+            what stock `apply_chat_template` with `add_generation_prompt` gives. None: the template cannot render it, or
+            its contents spell control tokens and cannot be found again in what the template makes of them.
 
         Raises:
             RequestError: A content can only be encoded as a control token.
@@ -94,9 +93,10 @@ class Conversations:
             placed = self._unlocated(text, conversation)
             owners = [tuple(range(len(conversation)))]
             borders = [len(text) - (len(literals[-1]) if text.endswith(literals[-1]) else 0)]
-        if not placed or (self._bos is not None and placed[0][0] != self._bos):
+        count = len(self._begin)
+        if not placed or tuple(id for id, *_ in placed[:count]) != self._begin:
             return None
-        return _cut(placed if self._bos is None else placed[1:], owners, borders)
+        return _cut(placed[count:], owners, borders)
 
     def render(self, conversation: Sequence[Said]) -> str | None:
         """The text of a conversation up to its answer; None: the template cannot render it."""
@@ -200,8 +200,12 @@ class Conversations:
         return borders
 
 
-def _frozen(source: str, now: datetime) -> str:
-    """A template with a `strftime_now` of its own, for which it is always the same time."""
+def frozen(tokenizer: PreTrainedTokenizerBase, now: datetime) -> str | None:
+    """The template of a tokenizer with a `strftime_now` of its own, for which it is always the same time. None: it does
+    not ask for the time."""
+    if "strftime_now" not in template_source(tokenizer):
+        return None
+    source = str(tokenizer.get_chat_template())
     said = {f"%{name}": now.strftime(f"%{name}") for name in "aAbBcdfHIjmMpSUwWxXyYzZ"}
     said |= {f"%-{name}": said[f"%{name}"].lstrip("0") or "0" for name in "dmHIMSjy"}
     known = ", ".join(f"({name!r}, {value!r})" for name, value in said.items())

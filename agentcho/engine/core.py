@@ -106,9 +106,9 @@ class EngineCore(Direct):
             raise EngineClosed("the engine was closed; load another to go on")
 
     @property
-    def bos(self) -> bool:
-        """Whether every context begins after a BOS."""
-        return self.framing.bos is not None
+    def bos(self) -> int:
+        """How many tokens every context begins with: mostly one, the BOS, or none."""
+        return len(self.framing.begin)
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         """See `FramePort.frame`."""
@@ -141,7 +141,8 @@ class EngineCore(Direct):
 
     def receipt(self, id: EncodingId) -> Receipt:
         """What an encoding really attended to: `.context`, as (encoding id, position, length) of each parent in tokens,
-        `.start`, the position of its own first token, and `.bos`, whether BOS stood before."""
+        `.start`, the position of its own first token, and `.bos`, the number of tokens that stood before all: mostly
+        the BOS."""
         return self._encoding(id).receipt
 
     # -- step by step ------------------------------------------------------------------------------------
@@ -266,10 +267,10 @@ class EngineCore(Direct):
         return UnknownEncoding(id, self._ids.issued(id), self._ids.foreign(id))
 
     def _encode_bos(self, origin: str, adapter: str | None = None) -> Piece | None:
-        """Encode the BOS once, at position 0, for every context to begin with."""
-        if (bos := self.framing.bos) is None:
+        """Encode once, at position 0, what every context begins with: mostly the BOS."""
+        if not self.framing.begin:
             return None
-        return Piece(None, self._assembly.keep(Recipe((bos,), Context((), 0, origin, adapter), "")), 0)
+        return Piece(None, self._assembly.keep(Recipe(self.framing.begin, Context((), 0, origin, adapter), "")), 0)
 
     def _admit_adapter(self, adapter: str, origin: str) -> None:
         """Let calls name an adapter, which the runner has. `origin`: the name of its keys, the runner's own where it
@@ -335,7 +336,7 @@ class EngineCore(Direct):
 
     def _prompt(self, call: Decode, placed: Layout, local: Local) -> frozenset[int]:
         """The ids of all that a decode reads, its own framing and header included."""
-        found = {*placed.framed.begun} | ({self.framing.bos} if self.framing.bos is not None else set[int]())
+        found = {*placed.framed.begun, *self.framing.begin}
         for parent in call.parents:
             there = local[id(parent)] if not isinstance(parent, int) else self._waiting.get(parent)
             if there is None and isinstance(parent, int):

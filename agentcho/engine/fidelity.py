@@ -93,16 +93,14 @@ def _stock(tokenizer: PreTrainedTokenizerBase, talk: Talk) -> list[int] | None:
 def _whole(framing: Framing, talk: Talk) -> list[int] | None:
     if (found := framing.prompt(talk)) is None:
         return None
-    return [*_begin(framing), *(id for piece in found.pieces for id in piece.tokens), *found.opening]
+    return [*framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
 
 
 def _apart(framing: Framing, talk: Talk) -> list[int]:
+    if framing.default is not None and talk[0].role != "system":
+        talk = (Said("system", framing.default.text), *talk)
     messages = (encoded(framing, said.role, None, said.text).tokens for said in talk)
-    return [*_begin(framing), *(id for tokens in messages for id in tokens), *framing.opening("assistant", None)]
-
-
-def _begin(framing: Framing) -> list[int]:
-    return [] if framing.bos is None else [framing.bos]
+    return [*framing.begin, *(id for tokens in messages for id in tokens), *framing.prompted]
 
 
 def _outcome(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[list[int], list[int]]]) -> Outcome:

@@ -79,21 +79,36 @@ class Framed(NamedTuple):
 
 
 def frame(
-    template: FramingPort, role: str, name: str | None, header: Iterable[int] = (), content: Iterable[int] = ()
+    template: FramingPort,
+    role: str,
+    name: str | None,
+    header: Iterable[int] = (),
+    content: Iterable[int] = (),
+    answer: bool = False,
 ) -> Framed:
-    """The ids of a message of this role, by `name`, around these ids of header and content."""
-    return Framed(template.opening(role, name), tuple(header), tuple(content), template.closing(role))
+    """The ids of a message of this role, by `name`, around these ids of header and content. `answer`: it is or was
+    generated."""
+    return Framed(template.opening(role, name, answer), tuple(header), tuple(content), template.closing(role))
 
 
 def encoded(
-    template: FramingPort, role: str, name: str | None, text: str, tokens: Sequence[int] | None = None
+    template: FramingPort,
+    role: str,
+    name: str | None,
+    text: str,
+    tokens: Sequence[int] | None = None,
+    opening: tuple[int, ...] | None = None,
 ) -> Words:
-    """The words of a `Prefill` of this text, or of these content ids; see `FramePort.frame`. `RequestError`: one of the
-    ids cannot be content."""
-    said, content = plain(text, "the text"), template.content
+    """The words of a `Prefill` of this text, or of these content ids; see `FramePort.frame`. A system message of the
+    default prompt's text is that prompt. `opening`: the ids before the content, if not those of the role.
+    `RequestError`: one of the ids cannot be content."""
+    said, content, default = plain(text, "the text"), template.content, template.default
+    if default is not None and role == "system" and said == default.text:
+        return Words("", said, default.tokens, default.content, canonical=False)
     own = content.encode(said) if tokens is None else content.check(tokens)
     said = said if tokens is None else content.decode(own)
     framed = frame(template, role, name, content=own)
+    framed = framed if opening is None else framed._replace(opening=opening)
     canonical = tokens is None or content.spells(own, said)
     return Words("", said, framed.tokens, framed.span, canonical=canonical)
 
@@ -149,7 +164,7 @@ class Context(NamedTuple):
     def receipt(self) -> Receipt:
         """The receipt of this context: the encodings that are gathered for it, and where."""
         entries = tuple(ContextEntry(p.id, p.offset, p.entry.length) for p in self.pieces if p.id is not None)
-        return Receipt(entries, self.start, any(p.id is None for p in self.pieces))
+        return Receipt(entries, self.start, sum(p.entry.length for p in self.pieces if p.id is None))
 
     @property
     def length(self) -> int:
@@ -396,14 +411,14 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
     framed, words, more = NOTHING, None, own
     if isinstance(call, Prefill):
         words = whole(call.text, call.framed) if call.framed is not None else None
-        words = words or encoded(rules.template, call.role, call.name, call.text, call.tokens)
+        words = words or encoded(rules.template, call.role, call.name, call.text, call.tokens, call.opening)
         more = len(words.tokens)
     elif isinstance(call, Decode):
         content = rules.template.content
         forced = () if call.forced is None else content.check(call.forced)
         for form in call.forms:
             content.check((*form.lead, *form.trail))
-        framed = frame(rules.template, "assistant", call.name, content.encode(call.header), forced)
+        framed = frame(rules.template, "assistant", call.name, content.encode(call.header), forced, answer=True)
         thinking, more = rules.template.thinking if call.thinks else None, 0
         if thinking is not None:  # the header comes after the thought
             more = len(framed.header) + _after_thought(call, thinking)
@@ -436,7 +451,7 @@ def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | No
     asked = [None] * len(parents) if offsets is None else offsets
     if len(asked) != len(parents):
         raise RequestError.offsets(f"{len(asked)} offsets for {len(parents)} parents")
-    pieces, end = [] if rules.bos is None else [rules.bos], 0 if rules.bos is None else 1
+    pieces, end = ([], 0) if rules.bos is None else ([rules.bos], rules.bos.entry.length)
     for (id, entry), offset in zip(parents, asked, strict=True):
         start = end if offset is None else offset
         pieces.append(Piece(id, entry, start))

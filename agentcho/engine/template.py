@@ -1,9 +1,11 @@
 """A model's template: the fixed ids that open and close a message of each role, and text to content ids and back.
 
-The chat template is rendered with sentinels and the text around them is taken. Preambles that a template injects
-(dates, default system prompts, think blocks) are dropped; a role that it cannot frame by itself becomes user. Frames
-are tokenised behind what stands before them in a conversation, so that pieces joined are the ids of the whole.
-`content` tokenises what stands between them. Does not know: contexts, positions; `layout` has those.
+The chat template is rendered with sentinels and the text around them is taken. A role that it cannot frame by itself
+becomes user. What it injects is kept: text that every conversation begins with stands there, a preamble or a date
+inside the system message is part of that frame, a default system prompt is a system message of that text, and an answer
+is opened as the template opens it. Frames are tokenised behind what stands before them in a conversation, so that
+pieces joined are the ids of the whole. `content` tokenises what stands between them. Does not know: contexts,
+positions; `layout` has those.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import product, takewhile
+from itertools import pairwise, product, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.calls.call import Said, WholePrompt
+from agentcho.calls.call import DefaultPrompt, Said, WholePrompt
 from agentcho.engine.content import ContentTokenizer, any_of, template_source
-from agentcho.engine.conversation import Conversations
-from agentcho.engine.thinking import Thinking, written
+from agentcho.engine.conversation import Conversations, frozen
+from agentcho.engine.thinking import MARKS, Thinking, opens_thought, written
 from agentcho.engine.tool_template import Found, found_tools
 from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import RequestError, UnsupportedModel
@@ -52,20 +54,57 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Framing:
-    """Openings and closings as token ids. `aliases`: the role that a role is framed as. `stops`: the ids that end a
-    decode; after each comes the canonical `closing` of the assistant. `bos`: the id that is encoded once, at position
-    0, or None. `tools`: how functions, calls and their results are written. `conversations`: how the template writes
-    a conversation as a whole. `thinking`: how the model thinks before it answers."""
+    """Openings and closings as token ids.
+
+    Attributes:
+        frames: The frame of each role that the template can frame by itself, as text.
+        aliases: The role that a role is framed as.
+        begin: The ids that every conversation begins with, encoded once, at position 0: a BOS, or more (GLM's two
+            tokens, the system message of gpt-oss). Empty: a conversation begins with its first message.
+        stops: The ids that end a decode; after each comes the canonical `closing` of the assistant.
+        content: Tokenises what stands between frames.
+        ids: The ids of each piece of a frame.
+        tools: How functions, calls and their results are written.
+        conversations: How the template writes a conversation as a whole.
+        answer: What the template opens for an answer to be generated, where that is not what stands before one in a
+            conversation (None: it is).
+        thinking: How the model thinks before it answers.
+        default: What the template writes where a conversation has no system message (None: nothing).
+    """
 
     frames: dict[str, Frame]
     aliases: dict[str, str]
-    bos: int | None
+    begin: tuple[int, ...]
     stops: frozenset[int]
     content: ContentTokenizer
     ids: dict[str, tuple[int, ...]]
     tools: ToolFormat
     conversations: Conversations
+    answer: str | None = None
+    default: DefaultPrompt | None = None
     thinking: Thinking | None = None
+
+    @property
+    def opens_thought(self) -> bool:
+        """Whether an answer begins inside a thought, which the template opens for it."""
+        return self.answer is not None and opens_thought(self.answer)
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether the template opens an answer and leaves control tokens to the model that stand before one in a
+        conversation and that it may not say, such as the channel of gpt-oss. What is said is the answer alone then."""
+        opening = self.frames["assistant"].opening
+        return self.answer is not None and bool(self.content.control(opening) - self.content.control(self.answer))
+
+    @property
+    def prompted(self) -> tuple[int, ...]:
+        """What the template opens for an answer of nobody by name."""
+        return self.ids[self.frames["assistant"].opening if self.answer is None else self.answer]
+
+    @property
+    def bos(self) -> int | None:
+        """The BOS, where that is all that a conversation begins with."""
+        return self.begin[0] if len(self.begin) == 1 else None
 
     @property
     def plain(self) -> tuple[tuple[str, str], ...]:
@@ -90,17 +129,25 @@ class Framing:
         control = {id for id in self.content.forbidden - self.stops if id < vocabulary}
         return sorted(control.union(range(known, vocabulary)))
 
-    def opening(self, role: str, name: str | None) -> tuple[int, ...]:
-        """Ids before a message's content; none for what is no message's beginning (see `Part`). A name the template
-        cannot frame is left to the header."""
+    def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
+        """Ids before a message's content; none for what is no message's beginning (see `Part`).
+
+        Args:
+            role: The role of the message, or a piece of one.
+            name: Its speaker. A name that the template cannot frame is left to the header.
+            answer: Whether the message is an answer that is generated, without a thought before it, and so has all that
+                the template opens for it.
+        """
         whole, opens, _ = framed_as(role)
         frame = self.frame(whole)
         if not opens:
             return ()
+        opened = self.answer if answer and self.thinking is None and not self.leaves_open else None
         if not name or frame.named is None:
-            return self.ids[frame.opening]
+            return self.ids[frame.opening if opened is None else opened]
         before, after = frame.named
-        return (*self.ids[before], *self.content.encode(name), *self.ids[after])
+        more = () if opened is None else self.ids.get(opened.removeprefix(frame.opening), ())
+        return (*self.ids[before], *self.content.encode(name), *self.ids[after], *more)
 
     def closing(self, role: str) -> tuple[int, ...]:
         """Ids after a message's content; none for what is no message's end (see `Part`)."""
@@ -123,18 +170,23 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     """Derive the framing, or raise `UnsupportedModel` with the cause. `eos` are the model's own end tokens."""
     if not getattr(tokenizer, "chat_template", None):
         raise UnsupportedModel.unframed(model, "its tokenizer has no chat template")
-    template = _Template(tokenizer, model)
+    now = datetime.now()
+    template = _Template(tokenizer, model, frozen(tokenizer, now))
     framed = template.frames()
     ended = _ended(tokenizer, model, template, framed, eos)
-    prompt = template.prompt(ended["user"])
-    content, frames = _fitting(tokenizer, model, ended, prompt)
+    content, frames = _fitting(tokenizer, model, ended, template)
+    answer = _answer(template, ended["assistant"], frames)
+    if answer is not None:
+        others = (piece for role, frame in frames.items() for piece in frame[role == "assistant" : 2])
+        content.let_say(frames["assistant"].opening, answer, *others)
     found = _usable(found_tools(template, ended["user"], ended["assistant"]), frames, content)
-    thinking = _thinking(tokenizer, template, content, frames, prompt)
+    thinking = _thinking(tokenizer, template, content, frames, answer)
     if not framed["assistant"].closing:  # the model ends its message with the token that opens the next one
         eos |= {content.first_control(frame.opening) for frame in ended.values()}
-    framing = _framed(tokenizer, content, frames | _tool_frame(found, frames), found, eos, template.bos)
+    source = _Source(tokenizer, model, template, now, answer, _default(tokenizer, template, ended))
+    framing = _framed(source, content, frames | _tool_frame(found, frames), found, eos)
     if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
-        framing = _framed(tokenizer, content, frames, found, eos, template.bos)
+        framing = _framed(source, content, frames, found, eos)
     return replace(framing, thinking=thinking)
 
 
@@ -143,22 +195,20 @@ def _thinking(
     template: _Template,
     content: ContentTokenizer,
     frames: dict[str, Frame],
-    prompt: str,
+    answer: str | None,
 ) -> Thinking | None:
-    """How the model thinks before it answers. Marks that are control tokens become ordinary ones, for the model has to
-    say them, unless frames are made of them: those it is given."""
+    """How the model thinks before it answers, which begins as the template opens an answer."""
+    prompt = frames["assistant"].opening if answer is None else answer
     found = written(template_source(tokenizer), prompt, lambda turns: template.render(turns, None))
     if found is None:
         return None
     (begin, end, behind), opening, kept = found
-    around = (piece for frame in frames.values() for piece in frame[:2])
-    content.forbidden -= content.control(begin, end) - content.control(*around)
     ordinary, before = frames["assistant"].opening, frames["user"].closing or PROBE
     added: tuple[int, ...] = ()
     instead: tuple[int, ...] | None = None
-    if opening is not None and opening.startswith(ordinary):
+    if opening.startswith(ordinary):
         added = _ids_behind(tokenizer, ordinary, opening.removeprefix(ordinary))
-    elif opening is not None:
+    else:
         instead = _ids_behind(tokenizer, before, opening)
     return Thinking(
         begin=begin,
@@ -170,6 +220,45 @@ def _thinking(
         added=added,
         instead=instead,
     )
+
+
+class _Source(NamedTuple):
+    """What a framing is made from, beside frames: `answer` and `default` as in `Framing`."""
+
+    tokenizer: PreTrainedTokenizerBase
+    model: str
+    template: _Template
+    now: datetime
+    answer: str | None
+    default: DefaultPrompt | None
+
+
+def _default(tokenizer: PreTrainedTokenizerBase, template: _Template, frames: dict[str, Frame]) -> DefaultPrompt | None:
+    """What the template writes before the user's words where there is no system message."""
+    injected, system = template.injected(frames["user"]), frames.get("system")
+    if not injected:
+        return None
+    start, stop = 0, len(injected)
+    if system is not None and injected.startswith(system.opening) and injected.endswith(system.closing):
+        start, stop = len(system.opening), len(injected) - len(system.closing)
+    if start >= stop:  # what stands between control tokens is shown, such as a date
+        start, stop = template.longest_text(injected)
+    behind = frames["user"].opening
+    opening, begun, tokens = (_ids_before(tokenizer, injected, behind, cut) for cut in (start, stop, len(injected)))
+    return DefaultPrompt(injected[start:stop], tokens, (len(opening), len(begun)))
+
+
+def _answer(template: _Template, written: Frame, frames: dict[str, Frame]) -> str | None:
+    """What the template opens for an answer, where that is not the opening of the assistant's frame. `written`: the
+    assistant's frame before blanks were left to contents."""
+    opening, closing = frames["assistant"].opening, frames["user"].closing
+    behind = template.behind_user()
+    if not behind.startswith(closing):
+        return None
+    answer = behind.removeprefix(closing)
+    if written.opening.endswith(" ") and not opening.endswith(" "):
+        answer = answer.removesuffix(" ")
+    return answer if answer not in ("", opening) else None
 
 
 def _ended(
@@ -192,7 +281,7 @@ def _ended(
 
 
 def _fitting(
-    tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame], prompt: str
+    tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame], template: _Template
 ) -> tuple[ContentTokenizer, dict[str, Frame]]:
     """How contents are tokenised, so that between the frames they have the ids that they have in the whole.
 
@@ -203,9 +292,11 @@ def _fitting(
     an answer does not, so that the model itself begins with it.
     """
     pieces = [piece for frame in frames.values() for piece in (frame.opening, frame.closing, *(frame.named or ()))]
-    content = ContentTokenizer(tokenizer, model, pieces)
+    thoughts = (mark for marks in MARKS for mark in marks[:2])
+    content = ContentTokenizer(tokenizer, model, (template.begin, *pieces), thoughts)
     if not content.leads:
         user, assistant = frames["user"], frames["assistant"]
+        prompt = template.behind_user().removeprefix(user.closing)
         blank = prompt and user.opening.endswith(" ") and prompt + " " == assistant.opening
         if not blank or any(frame.named for frame in frames.values()):
             return content, frames
@@ -225,14 +316,10 @@ def _fitting(
 
 
 def _framed(
-    tokenizer: PreTrainedTokenizerBase,
-    content: ContentTokenizer,
-    frames: dict[str, Frame],
-    found: Found,
-    eos: frozenset[int],
-    bos: int | None,
+    source: _Source, content: ContentTokenizer, frames: dict[str, Frame], found: Found, eos: frozenset[int]
 ) -> Framing:
     """The framing with these frames; a role without a frame is framed as user."""
+    tokenizer, model, template, now, answer, default = source
     aliases = {role: role if role in frames else "user" for role in ROLES}
     ids: dict[str, tuple[int, ...]] = {}
     for role, frame in frames.items():
@@ -242,12 +329,31 @@ def _framed(
             ids.setdefault(opening, _ids_behind(tokenizer, before, opening))
         for behind_name in (frame.named or ())[1:]:
             ids.setdefault(behind_name, _ids_behind(tokenizer, PROBE, behind_name))
-    stops = _stops(tokenizer, ids[frames["assistant"].closing], content.special, eos)
+    if answer is not None:
+        ids.setdefault(answer, _ids_behind(tokenizer, frames["user"].closing or PROBE, answer))
+        more = answer.removeprefix(frames["assistant"].opening)
+        ids.setdefault(more, _ids_behind(tokenizer, frames["assistant"].opening, more))
+    begin = _ids_before(tokenizer, template.begin, frames["user"].opening)
+    stops = _stops(tokenizer, model, ids[frames["assistant"].closing], content.special, eos)
     results = found.results if "tool" in frames else ResultPieces()
-    tools = ToolFormat(content, found.calls, found.listing, results)
-    closings = {role: frames[alias].closing for role, alias in aliases.items()}
-    conversations = Conversations(tokenizer, content.of_wholes(), closings, bos, datetime.now())
-    return Framing(frames, aliases, bos, stops, content, ids, tools, conversations)
+    return Framing(
+        frames=frames,
+        aliases=aliases,
+        begin=begin,
+        stops=stops,
+        content=content,
+        ids=ids,
+        tools=ToolFormat(content, found.calls, found.listing, results),
+        conversations=Conversations(
+            tokenizer,
+            content=content.of_wholes(),
+            closings={role: frames[alias].closing for role, alias in aliases.items()},
+            begin=begin,
+            now=now,
+        ),
+        answer=answer,
+        default=default,
+    )
 
 
 def _usable(found: Found, frames: dict[str, Frame], content: ContentTokenizer) -> Found:
@@ -287,26 +393,45 @@ def _ids_behind(tokenizer: PreTrainedTokenizerBase, before: str, piece: str) -> 
     return tuple(found["input_ids"][first:])
 
 
+def _ids_before(
+    tokenizer: PreTrainedTokenizerBase, piece: str, behind: str, stop: int | None = None
+) -> tuple[int, ...]:
+    """The ids of the beginning of a conversation, where an opening stands behind it; those up to place `stop` of it."""
+    if not piece:
+        return ()
+    cut = len(piece) if stop is None else stop
+    found = tokenizer(piece + behind, add_special_tokens=False, return_offsets_mapping=True)
+    within = takewhile(lambda span: span[1] <= cut, found["offset_mapping"])
+    return tuple(found["input_ids"][: len(list(within))])
+
+
 def _stops(
-    tokenizer: PreTrainedTokenizerBase, closing: tuple[int, ...], special: frozenset[int], eos: frozenset[int]
+    tokenizer: PreTrainedTokenizerBase,
+    model: str,
+    closing: tuple[int, ...],
+    special: frozenset[int],
+    eos: frozenset[int],
 ) -> frozenset[int]:
-    ends = {id for id in closing if id in special} or set(closing[:1])
+    """The control tokens of a closing, or its first token that is no blank, and the model's own end tokens."""
+    ends = [id for id in closing if id in special] or [id for id in closing if str(tokenizer.decode([id])).strip()][:1]
+    if not ends:
+        raise UnsupportedModel.unframed(model, "its template closes the assistant's message with nothing but blanks")
     own = {tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else set()
-    return frozenset(ends | own | set(eos))
+    return frozenset({*ends, *own, *eos})
 
 
 class _Template:
-    """Renders sentinels and reads the frames off the text between them."""
+    """Renders sentinels and reads the frames off the text between them. `begin`: what every conversation begins with.
+    `source`: the template in place of the tokenizer's own (None: that one)."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str) -> None:
-        self._tokenizer, self._model = tokenizer, model
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str, source: str | None) -> None:
+        self._tokenizer, self._model, self._source = tokenizer, model, source
         self.added = any_of(word for word in map(str, tokenizer.added_tokens_encoder) if word.strip())
         self._atoms = re.compile(f"{self.added.pattern}|.", re.DOTALL)
-        self._bos = ""
-        self._bos = self._begins_with()
         self._begins: re.Match[str] | None = None
+        self.begin = ""
+        self.begin = self._bos = self._begins_with()
         self._opens_unasked = self._render("user") == self._render("user", prompt=True)
-        self.bos: int | None = tokenizer.bos_token_id if self._bos else None
 
     def _begins_with(self) -> str:
         """The BOS that a conversation begins with; none where each message of the user opens with that token, or the
@@ -319,16 +444,37 @@ class _Template:
         return "" if bos in opens else bos
 
     def frames(self) -> dict[str, Frame]:
-        """The frame of each role that the template can frame by itself."""
+        """The frame of each role that the template can frame by itself. What stands before all else in every
+        conversation becomes part of `begin`."""
         user, assistant = self._turns()
+        if injected := self.injected(user):
+            try:
+                system = self._render("system", "user", "assistant")[0]
+            except UnsupportedModel:
+                system = f"{injected}\0"  # there are no other conversations
+            if system.startswith(injected) and system != injected:
+                self.begin += injected
+                user, assistant = self._turns()
         frames = {
             "user": self._with_name(("user", "assistant", "user"), user, assistant.closing),
             "assistant": self._with_name(("user", "assistant"), assistant, user.closing),
         }
-        system = self._system(user)
-        if system is not None:
-            frames["system"] = self._with_name(("system",), system, user.closing)
+        if (found := self._system(user)) is not None:
+            frames["system"] = self._with_name(("system",), found, "")
         return frames
+
+    def injected(self, user: Frame) -> str:
+        """What stands before the first message of a conversation that the user begins."""
+        before = self._render("user", "assistant", "user")[0]
+        return before.removesuffix(user.opening) if before.endswith(user.opening) else ""
+
+    def longest_text(self, text: str) -> tuple[int, int]:
+        """The (start, stop) of the longest part of a text between added tokens, blanks around it left out."""
+        ends = [(0, 0), *(found.span() for found in self.added.finditer(text)), (len(text), len(text))]
+        start, stop = max(((a, b) for (_, a), (b, _) in pairwise(ends)), key=lambda span: span[1] - span[0])
+        part = text[start:stop]
+        start, stop = stop - len(part.lstrip()), start + len(part.rstrip())
+        return (start, stop) if start < stop else (stop, stop)
 
     def _render(self, *roles: str, name: str | None = None, prompt: bool = False) -> list[str]:
         """The text before, between and after the sentinels of a conversation of these roles. `prompt`: with what the
@@ -344,24 +490,27 @@ class _Template:
 
     def _rendered(self, turns: list[dict[str, Any]], prompt: bool) -> str:
         """The text of a conversation. Some templates that know functions fail where none are given at all."""
-        given: Any = {"tokenize": False, "add_generation_prompt": prompt}
+        given: Any = {"tokenize": False, "add_generation_prompt": prompt, "chat_template": self._source}
         try:
             return str(self._tokenizer.apply_chat_template(turns, **given))
         except Exception:
             return str(self._tokenizer.apply_chat_template(turns, tools=[], **given))
 
     def render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str | None:
-        """The text of a talk without BOS, functions listed in its system message where the template lets one choose;
-        None: the template cannot render it."""
-        given: Any = {"tools": tools, "tools_in_user_message": False}
+        """The text of a talk without its beginning, functions listed in its system message where the template lets one
+        choose; None: the template cannot render it."""
+        given: Any = {"tools": tools, "tools_in_user_message": False, "chat_template": self._source}
         try:
             text = self._tokenizer.apply_chat_template(turns, tokenize=False, **given)
         except Exception:  # foreign code, as above
             return None
-        return str(text).removeprefix(self._bos)
+        return self._without_begin(str(text))
+
+    def _without_begin(self, text: str) -> str:
+        return text.removeprefix(self.begin if text.startswith(self.begin) else self._bos)
 
     def _cut(self, text: str, count: int) -> list[str]:
-        parts, rest = [], text.removeprefix(self._bos) if self._bos else text
+        parts, rest = [], self._without_begin(text)
         for i in range(count):
             before, found, rest = rest.partition(_sentinel(i))
             if not found:
@@ -371,10 +520,9 @@ class _Template:
             parts.append(before)
         return [*parts, rest]
 
-    def prompt(self, user: Frame) -> str:
-        """What the template writes behind the user's message for an answer to be generated."""
-        _, text = self._render("user", prompt=True)
-        return text.removeprefix(user.closing)
+    def behind_user(self) -> str:
+        """What the template writes behind the user's words for an answer to be generated."""
+        return self._render("user", prompt=True)[1]
 
     def _turns(self) -> tuple[Frame, Frame]:
         """The frames of user and assistant, read from the middle of a talk, where no preamble or think block stands."""
@@ -427,9 +575,7 @@ class _Template:
             return None
         if not user.opening or not between.endswith(user.opening):
             return None
-        opening, closing = _bare_opening(before, user), between.removesuffix(user.opening)
-        if user.closing and closing.lstrip() == user.closing and not before.endswith(opening):
-            closing = user.closing  # the blanks before it end what the template injects
+        opening, closing = before, between.removesuffix(user.opening)
         if not closing and not (self.added.search(opening) and self.added.match(user.opening)):
             return None  # nothing would tell it from what stands before or behind it
         return Frame(opening, closing, None)
@@ -453,14 +599,3 @@ class _Template:
         """The longest common end of two texts, counted in the same way."""
         pairs = zip(self._atoms.findall(a)[::-1], self._atoms.findall(b)[::-1], strict=False)
         return "".join([x for x, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)][::-1])
-
-
-def _bare_opening(before: str, user: Frame) -> str:
-    """A system opening without injected text.
-
-    Whole messages before it end with a closing; a preamble inside it follows the user's opening with the role
-    put in its place.
-    """
-    opening = before.rpartition(user.closing)[2] if user.closing.strip() else before
-    analog = user.opening.replace("user", "system").replace("USER", "SYSTEM")
-    return analog if analog in opening and analog != user.opening else opening

@@ -42,11 +42,11 @@ CHANNELS = Marks("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistan
 
 
 class Written(NamedTuple):
-    """How a template writes thoughts. `opening`: the text that it writes before an answer, where that is not the
-    ordinary one. `kept`: see `ThinkingPort`."""
+    """How a template writes thoughts. `opening`: the text before an answer that may begin with one. `kept`: see
+    `ThinkingPort`."""
 
     marks: Marks
-    opening: str | None
+    opening: str
     kept: bool
 
 
@@ -83,7 +83,12 @@ def written(source: str, prompt: str, render: Render) -> Written | None:
         return None
     behind, kept = _history(marks, source, render)
     marks = marks if behind is None else marks._replace(behind=behind)
-    return Written(marks, prompt if marks.begin.rstrip() in prompt else None, kept)
+    return Written(marks, prompt, kept)
+
+
+def opens_thought(text: str) -> bool:
+    """Whether a text ends inside of a thought."""
+    return any(text.rfind(begin.rstrip()) > text.rfind(end) for begin, end, _ in MARKS)
 
 
 def _history(marks: Marks, source: str, render: Render) -> tuple[str | None, bool]:

@@ -68,6 +68,14 @@ class Draft:
         return said.tokens or None if said is not None and said.words.thought is not None else None
 
     @property
+    def opening(self) -> tuple[int, ...] | None:
+        """The ids that were opened for an answer, once it is said; None: it is none."""
+        if self.message is None or self.metadata.kind != "decode":
+            return None
+        words = self.message.words
+        return words.tokens[: words.content[0]] or None
+
+    @property
     def whole(self) -> str:
         """Its header and text, as far as they are known."""
         return self.text if self.message is None else self.message.header + self.message.text

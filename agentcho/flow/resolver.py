@@ -42,7 +42,7 @@ before classes of the deterministic profile."""
 
 
 class Resolver:
-    """The encodings of one game's messages on one engine. `bos` says whether contexts begin after a BOS. Games share
+    """The encodings of one game's messages on one engine. `bos`: how many tokens every context begins with. Games share
     stored keys only where their `salt` is the same. `spelling`: of the engine, where the game has several (None: there
     is no other). `drafts`: the game's messages, which its resolvers share. `kin`: a resolver of another adapter on the
     same engine, whose encodings for audiences are this one's too.
@@ -53,7 +53,7 @@ class Resolver:
     def __init__(
         self,
         reuse: ReusePolicy,
-        bos: bool = False,
+        bos: int = 0,
         *,
         salt: str = "",
         spelling: Spelling | None = None,
@@ -174,15 +174,15 @@ class Resolver:
     def end_position(self, draft: Draft, length: int) -> int:
         """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
         far as the policy says it beforehand. `RequestError`: it is placed where nothing can stand."""
-        alone = int(self.bos) + length
+        alone = self.bos + length
         if self.reuse.mode == "baseline":
             return alone
         if self.reuse.in_place:
             recipes: tuple[Recipe, ...] = ("author", "audience") if self.enforcing else ("author",)
             over = [key for recipe in recipes for key in self._over(recipe, draft)]
-            return max([int(self.bos), *map(self._end, over)]) + length
+            return max([self.bos, *map(self._end, over)]) + length
         lengths = self._lengths.read(draft.reads)
-        places = absolute_positions(draft.reads, lengths, int(self.bos))
+        places = absolute_positions(draft.reads, lengths, self.bos)
         starts = [None if place is None else position(place) for place in places]
         ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
         public = [self._lengths[id] for id in self._public_parents(draft)] if self.enforcing else []
@@ -192,7 +192,7 @@ class Resolver:
         """The same of a message that is to be said next, in the prompt of its author."""
         if self.reuse.mode != "baseline":
             return self.end_position(draft, length)
-        return int(self.bos) + sum(self._lengths.read(draft.reads)) + length
+        return self.bos + sum(self._lengths.read(draft.reads)) + length
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId, receipt: Receipt) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
@@ -349,7 +349,7 @@ class Resolver:
                 wanted += lacking
             else:
                 made = wanted.pop()
-                self._ends[made] = max([int(self.bos), *(self._ends[e] for e in below)]) + self._lengths[made[1][0]]
+                self._ends[made] = max([self.bos, *(self._ends[e] for e in below)]) + self._lengths[made[1][0]]
         return self._ends[key]
 
     def _over(self, recipe: Recipe, draft: Draft) -> list[Key]:
@@ -388,7 +388,7 @@ class Resolver:
         if all(place is None or isinstance(place, int) for place in places):
             *asked, own = (place if isinstance(place, int) else None for place in places)
             return tuple(asked), own
-        *offsets, new = absolute_positions(reads, self._lengths.read(reads), int(self.bos))
+        *offsets, new = absolute_positions(reads, self._lengths.read(reads), self.bos)
         return tuple(offsets), new
 
     # -- baseline ----------------------------------------------------------------------------------------
@@ -431,6 +431,7 @@ class Resolver:
             adapter=self._adapter,
             ape=self._ape,
             framed=draft.framed if as_said else None,
+            opening=draft.opening if as_said else None,
         )
 
     def _salt(self, clearance: Audience) -> str:

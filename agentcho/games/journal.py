@@ -193,7 +193,7 @@ class Journal:
         sink: Sink,
         recorded: Recorded | None = None,
         *,
-        bos: bool = False,
+        bos: int = 0,
         salt: str = "",
         spelling: Spelling | None = None,
     ) -> None:

@@ -267,8 +267,10 @@ class _Drafts:
         """The ids between framing, where the trace has them for this engine's tokenizer."""
         if message.tokens is None or message.tokenizer != self._engine.fingerprint.get("tokenizer"):
             return None
-        framed = frame(self._engine.framing, message.role, message.name)
+        framed = frame(self._engine.framing, message.role, message.name, answer=message.kind == "decode")
         content = framed.inside(message.tokens, closed=message.ended is None)
+        if content is None and message.role == "system":  # the frame may have a date
+            return None
         if content is None:
             raise RecordBroken(f"message {message.id}", "its tokens do not stand in this engine's framing", TRACE)
         return content

@@ -11,7 +11,8 @@ from agentcho.records.trace import TraceMessage
 def framed(message: TraceMessage, template: FramingPort) -> Framed:
     """Its header and text as ids, in this template's framing."""
     encode = template.content.encode
-    return frame(template, message.role, message.name, encode(message.header or ""), encode(message.text))
+    header, said, answer = encode(message.header or ""), encode(message.text), message.kind == "decode"
+    return frame(template, message.role, message.name, header, said, answer=answer)
 
 
 def traced(

@@ -13,7 +13,7 @@ from typing import Any
 
 from agentcho.flow.labels import EncodingRecord
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry, by_attempt, encoding_line
+from agentcho.records.transcript import Entry, begun, by_attempt, encoding_line
 
 ORDER = frozenset({"after", "named", "moves"})
 """What an act says of the order in which its game was played."""
@@ -77,5 +77,5 @@ def _identity(record: EncodingRecord, known: Mapping[int, tuple[str, ...]]) -> t
     context = [(known.get(id), offset, length) for id, offset, length in receipt.context]
     base = None if receipt.base is None else known.get(receipt.base)
     anchors = ([known.get(id) for id in receipt.anchors],) if receipt.anchors else ()
-    whole = repr((context, receipt.start, receipt.bos, base, *anchors)).encode()
+    whole = repr((context, receipt.start, begun(receipt), base, *anchors)).encode()
     return record.message, record.recipe, record.caller or "", hashlib.blake2b(whole, digest_size=16).hexdigest()

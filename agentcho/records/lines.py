@@ -43,7 +43,7 @@ class EncodingPart(Line):
     recipe: Recipe
     context: Annotated[tuple[Annotated[tuple[Whole, Whole, Whole], LIST], ...], LIST]
     start: Whole
-    bos: bool
+    bos: bool | Whole
     base: Whole | None = None
     anchors: Annotated[tuple[Whole, ...], LIST] = ()
     engine: str | None = None

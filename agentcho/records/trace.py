@@ -247,8 +247,8 @@ def _placed(entry: Entry, made: EncodingRecord | None, lengths: Lengths) -> Mess
     where it has none."""
     message = entry.message
     if made is None or made.recipe in ("baseline", "repaired"):
-        return _asked(entry, made is not None and made.receipt.bos, lengths)
-    end, plain = int(made.receipt.bos), True
+        return _asked(entry, 0 if made is None else made.receipt.bos, lengths)
+    end, plain = made.receipt.bos, True
     for _, offset, length in made.receipt.context:
         plain &= offset == end
         end = offset + length
@@ -258,7 +258,7 @@ def _placed(entry: Entry, made: EncodingRecord | None, lengths: Lengths) -> Mess
     return replace(message, offsets=offsets, new_offset=made.receipt.start)
 
 
-def _asked(entry: Entry, bos: bool, lengths: Lengths) -> Message:
+def _asked(entry: Entry, bos: int, lengths: Lengths) -> Message:
     """The message with the positions that its places come to."""
     message, places = entry.message, entry.act.places
     if not any(place is not None for place in places):
@@ -266,7 +266,7 @@ def _asked(entry: Entry, bos: bool, lengths: Lengths) -> Message:
     reads = tuple(Read(id, at) for id, at in zip(message.parents, places, strict=False))
     known = [lengths.get((entry.engine, id)) for id in message.parents]
     read_set = ReadSet(message.author, reads, places[-1], ())
-    *offsets, start = absolute_positions(read_set, known, int(bos))
+    *offsets, start = absolute_positions(read_set, known, bos)
     return replace(message, offsets=tuple(offsets), new_offset=start)
 
 

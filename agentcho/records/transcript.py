@@ -268,7 +268,7 @@ def _records(line: EncodingsLine, seals: Seals | None) -> tuple[EncodingRecord, 
 
 def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
     """An encoding with its cone, listed or by its seal."""
-    receipt = Receipt(seals.context(part.context), part.start, part.bos, part.base, part.anchors)
+    receipt = Receipt(seals.context(part.context), part.start, int(part.bos), part.base, part.anchors)
     cone = frozenset[str]() if part.cone is None else part.cone
     elsewhere = part.engine, part.respelled
     record = EncodingRecord(part.id, part.message, part.caller, part.recipe, receipt, cone, *elsewhere)
@@ -296,13 +296,18 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
         "recipe": record.recipe,
         "context": receipt.context,
         "start": receipt.start,
-        "bos": receipt.bos,
+        "bos": begun(receipt),
         "base": receipt.base,
         **anchors,
         **cone,
         **elsewhere,
         **respelled,
     }
+
+
+def begun(receipt: Receipt) -> bool | int:
+    """What lines say of the tokens that every context begins with: whether there is one, or the number of several."""
+    return receipt.bos if receipt.bos > 1 else receipt.bos == 1
 
 
 def read_transcript(path: Path, seals: AllSeals | None = None) -> list[Entry]:
@@ -381,7 +386,7 @@ class _Pieces(dict[tuple[int, int, int], ContextEntry]):
 def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:
     receipt = record.receipt
     places = [(offset, length) for _, offset, length in receipt.context]
-    made = (record.message, record.recipe, record.caller, receipt.start, receipt.bos, receipt.base is None)
+    made = (record.message, record.recipe, record.caller, receipt.start, begun(receipt), receipt.base is None)
     elsewhere = () if record.engine is None and not record.respelled else (record.engine, record.respelled)
     anchored = (len(receipt.anchors),) if receipt.anchors else ()
     whole = repr(((*made, *elsewhere, *anchored), places, [seal for seal, _ in over])).encode("utf-8", "surrogatepass")

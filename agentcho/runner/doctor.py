@@ -120,9 +120,9 @@ def _framing(engine: Engine, role: str) -> str:
 
 
 def _begin(engine: Engine) -> str:
-    bos = engine.framing.bos
+    begin = "".join(map(str, engine.tokenizer.convert_ids_to_tokens(list(engine.framing.begin))))
     stops = ", ".join(repr(engine.tokenizer.convert_ids_to_tokens(i)) for i in sorted(engine.framing.stops))
-    return f"{'no BOS' if bos is None else repr(engine.tokenizer.convert_ids_to_tokens(bos))}, ends at {stops}"
+    return f"{repr(begin) if begin else 'no BOS'}, ends at {stops}"
 
 
 def _functions(engine: Engine) -> str:

@@ -181,7 +181,8 @@ def check_vocabulary(model: Model, framing: Framing) -> None:
     that no text turns into, as those of images, may lie outside. `ModelBroken`."""
     rows = min(model.vocabulary, model.network.get_input_embeddings().num_embeddings)  # type: ignore[operator]
     content = {id for id in model.tokenizer.get_vocab().values() if id not in framing.content.special}
-    used = content.union(*framing.ids.values(), () if framing.bos is None else (framing.bos,))
+    default = () if framing.default is None else framing.default.tokens
+    used = content.union(*framing.ids.values(), framing.begin, default)
     if over := sorted(id for id in used if id >= rows):
         what = f"its tokenizer uses ids up to {over[-1]}, its embedding has {rows} rows ({len(over)} ids lie outside)"
         fix = (

@@ -133,7 +133,7 @@ class _Talk:
             "of": self._place[record.message],
             "recipe": record.recipe,
             "start": receipt.start,
-            "bos": int(receipt.bos),
+            "bos": receipt.bos,
             "context": self._contexts.grown(number, key, receipt.context).flat(records),
         }
         return line | {name: value for name, value in more.items() if value}

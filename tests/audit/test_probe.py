@@ -207,7 +207,7 @@ class _Words:
     def encode(self, text: str) -> list[int]:
         return [self.known.setdefault(word, len(self.known)) for word in text.split()]
 
-    def opening(self, role: str, name: str | None) -> tuple[int, ...]:
+    def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
         return (1001,)
 
     def closing(self, role: str) -> tuple[int, ...]:

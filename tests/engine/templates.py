@@ -7,6 +7,7 @@ Knows nothing of agentcho.
 """
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from string import printable
 from typing import Any
@@ -44,6 +45,7 @@ class Style:
     """A template, its added tokens, and the framing it must give: an opening and a closing for each role.
 
     ``{role}`` in ``opening`` and ``closing`` stands for the role; ``others`` overrides them role by role.
+    ``preamble`` is what every conversation begins with, behind the BOS.
     """
 
     template: str | None
@@ -56,11 +58,13 @@ class Style:
     encodes_bos: bool = False
     plain: tuple[str, ...] = ()
     unigram: bool = False
+    preamble: str = ""
 
     @property
-    def begins(self) -> bool:
-        """Whether a conversation begins with BOS: the template writes it, for stock transformers adds none."""
-        return self.bos is not None and "bos_token" in (self.jinja or "")
+    def begins(self) -> str:
+        """What a conversation begins with: BOS where the template writes it, for stock transformers adds none."""
+        written = self.bos is not None and "bos_token" in (self.jinja or "")
+        return (self.bos or "" if written else "") + self.preamble
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -90,8 +94,11 @@ def styles() -> dict[str, Style]:
     alias = ("system", "<start_of_turn>user\n", "<end_of_turn>\n")
     says = "<start_of_turn>{role}\n", "<end_of_turn>\n", (model, alias)
     both = "<|endoftext|>", "<|im_end|>"
+    day = datetime.now().strftime("%d %b %Y")
+    system = header.format(role="system") + f"Knowledge ends: May 2024\nThe day is: {day}\n\n"
+    dated = (("system", system, "<|eot_id|>"),)
     return {
-        "llama3": Style("llama3", LLAMA3, header, "<|eot_id|>", bos=LLAMA3[0], eos="<|eot_id|>", encodes_bos=True),
+        "llama3": Style("llama3", LLAMA3, header, "<|eot_id|>", dated, LLAMA3[0], "<|eot_id|>", encodes_bos=True),
         "chatml": Style("chatml", CHATML, turn, end, eos="<|im_end|>", plain=("<think>", "</think>")),
         "gemma": Style("gemma", GEMMA, *says, bos="<bos>", eos="<eos>"),
         "named": Style("named", CHATML, turn, end, eos="<|im_end|>"),
@@ -105,14 +112,14 @@ def _wilder() -> dict[str, Style]:
     inst = (("assistant", " ", "</s>"),)
     rules = ("system", "<|start|>developer<|message|># Rules\n\n", "\n\n<|end|>")
     final = ("assistant", "<|start|>assistant<|channel|>final<|message|>", "<|end|>")
-    says = "<|start|>{role}<|message|>"
+    says, always = "<|start|>{role}<|message|>", "<|start|>system<|message|>You are a tester.\nReasoning: low<|end|>"
     spelt = tuple((role, f"### {role.capitalize()}:\n", "\n\n") for role in ("system", "user"))
     return {
         "pieces": Style("phi", PHI, "<|{role}|>\n", "<|end|>\n", eos="<|endoftext|>", unigram=True),
         "phi": Style("phi", PHI, "<|{role}|>\n", "<|end|>\n", eos="<|endoftext|>"),
         "inst": Style("inst", INST, "[INST] ", "[/INST]", inst, bos="<s>", eos="</s>", encodes_bos=True),
         "plain": Style("plain", PLAIN, "### Assistant:\n", "</s>\n\n", spelt, eos="</s>"),
-        "harmony": Style("harmony", HARMONY, says, "<|end|>", (rules, final), eos="<|return|>"),
+        "harmony": Style("harmony", HARMONY, says, "<|end|>", (rules, final), eos="<|return|>", preamble=always),
     }
 
 
@@ -157,11 +164,12 @@ def thinkers() -> dict[str, Style]:
 
 def shapes() -> dict[str, Style]:
     """Styles of templates that close or open their messages in unusual ways; each template names the model families
-    whose shape it has. Preambles are no part of a frame."""
+    whose shape it has."""
     both = "<|endoftext|>", "<|endoftext|>"
     marks = tuple(f"<|{role}_{end}|>" for role in ("system", "user", "assistant") for end in ("start", "end"))
     turns = "<s>", "<|START|>", "<|END|>", "<|SYSTEM|>", "<|USER|>", "<|BOT|>", "<|SAY|>", "<|SAID|>"
-    opened = tuple((role, f"<|START|><|{role.upper()}|>", "<|END|>") for role in ("system", "user"))
+    rules, user = "<|START|><|SYSTEM|># Rules\nBe good.\n", "<|START|><|USER|>"
+    opened = ("system", rules, "<|END|>"), ("user", user, "<|END|>")
     said = ("assistant", "<|START|><|BOT|><|SAY|>", "<|SAID|><|END|>")
     spoken = tuple((role, f"{role.capitalize()}:", "\n\n") for role in ("system", "user"))
     tulu = (("assistant", "<|assistant|>\n", "<|endoftext|>\n"),)
@@ -170,6 +178,7 @@ def shapes() -> dict[str, Style]:
     within = "<bos>", "<|turn>", "<turn|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"
     model = (("assistant", "<|turn>model\n", "<turn|>\n"),)
     turn, end = "<|im_start|>{role}\n", "<|im_end|>\n"
+    metadata = "<|im_start|>system\n## Metadata\n\nDate: today\n\n", "\n\n<|im_end|>\n"
     return {
         "leftopen": Style("leftopen", CHATML, turn, end, eos="<|im_end|>"),
         "ownends": Style("ownends", ("<s>", *marks), "<|{role}_start|>", "<|{role}_end|>", bos="<s>", eos=marks[-1]),
@@ -177,7 +186,7 @@ def shapes() -> dict[str, Style]:
         "turned": Style("turned", turns, others=(*opened, said), bos="<s>", eos="<|END|>"),
         "tulu": Style("tulu", both[:1], "<|{role}|>\n", "\n", tulu, *both),
         "colons": Style("colons", ("</s>",), "Assistant:", "</s>", spoken, eos="</s>"),
-        "appended": Style("appended", CHATML, turn, end, eos="<|im_end|>"),
+        "appended": Style("appended", CHATML, turn, end, (("system", *metadata),), eos="<|im_end|>"),
         "within": Style("within", within, "<|turn>{role}\n", "<turn|>\n", model, bos="<bos>", eos="<turn|>"),
     }
 

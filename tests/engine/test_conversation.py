@@ -76,10 +76,10 @@ def prompt(kind: str, talk: Talk) -> WholePrompt | None:
 
 def ids(kind: str, talk: Talk) -> list[int] | None:
     """All ids of the prompt that an engine reads."""
-    found, bos = prompt(kind, talk), known(kind)[1].bos
+    found, begin = prompt(kind, talk), known(kind)[1].begin
     if found is None:
         return None
-    return [*([] if bos is None else [bos]), *(id for piece in found.pieces for id in piece.tokens), *found.opening]
+    return [*begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
 
 
 @pytest.mark.parametrize("talk", TALKS)
@@ -205,7 +205,7 @@ def test_a_blank_that_frames_leave_to_contents_is_written_once(words: str) -> No
 def test_a_date_stays_that_of_the_beginning() -> None:
     tokenizer, framing = known("llama3")
     then = datetime(2031, 2, 3, 4, 5)
-    frozen = Conversations(tokenizer, framing.content, {}, framing.bos, then)
+    frozen = Conversations(tokenizer, framing.content, {}, framing.begin, then)
     assert frozen.date == "2031-02-03"
     text = frozen.render([Said("user", "x")])
     assert text is not None
@@ -214,7 +214,7 @@ def test_a_date_stays_that_of_the_beginning() -> None:
     for style in ("%d %B %Y", "%-d.%-m.%y, %H:%M", "%Y-%m-%d"):
         tokenizer = templates.tokenizer("llama3")
         tokenizer.chat_template = str(tokenizer.chat_template).replace("%d %b %Y", style)
-        found = Conversations(tokenizer, framing.content, {}, framing.bos, then).render([Said("user", "x")])
+        found = Conversations(tokenizer, framing.content, {}, framing.begin, then).render([Said("user", "x")])
         assert found is not None
         assert then.strftime(style) in found
 

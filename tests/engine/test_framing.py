@@ -83,9 +83,11 @@ def test_a_message_in_pieces_has_the_framing_of_the_whole_one(load: Load, style:
 
 @pytest.mark.parametrize("style", FRAMED)
 def test_bos_is_found_where_the_conversation_begins_with_it(load: Load, style: str) -> None:
-    engine = load(style)
+    engine, begins = load(style), styles()[style].begins
     receipt = engine.receipt(engine.prefill("x"))
-    assert (receipt.bos, receipt.start) == (styles()[style].begins, int(styles()[style].begins))
+    ids = engine.tokenizer(begins, add_special_tokens=False)["input_ids"]
+    assert (receipt.bos, receipt.start) == (len(ids), len(ids))
+    assert list(engine.framing.begin) == ids
 
 
 @pytest.mark.parametrize("style", THREE)

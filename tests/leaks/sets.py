@@ -59,7 +59,7 @@ class Sets:
     """An `EnginePort` whose every call is done in one step, in the order of submission. Decodes say what is forced,
     and nothing more than their header where nothing is. Nothing stands beyond position `context`."""
 
-    bos = True
+    bos = 1
 
     def __init__(self, guarded: bool = True, context: int = 1 << 20) -> None:
         self._guarded, self.context, self.framing = guarded, context, FakeFraming()
@@ -227,11 +227,12 @@ class Sets:
             return self._kept[self._resolved(call.of)].words._replace(sampled=None, stopped=None)
         if isinstance(call, Prefill):
             own = tuple(content.encode(call.text)) if call.tokens is None else call.tokens
-            opening, closing = framing.opening(call.role, call.name), framing.closing(call.role)
+            opening = framing.opening(call.role, call.name) if call.opening is None else call.opening
+            closing = framing.closing(call.role)
             span = (len(opening), len(opening) + len(own))
             return Words("", content.decode(own), (*opening, *own, *closing), span, None, None)
         forced = call.forced or ()
-        opening, header = framing.opening("assistant", call.name), tuple(content.encode(call.header))
+        opening, header = framing.opening("assistant", call.name, answer=True), tuple(content.encode(call.header))
         begin, stop = len(opening) + len(header), len(opening) + len(header) + len(forced)
         tokens = (*opening, *header, *forced, *framing.closing("assistant"))
         text = content.decode(forced)

@@ -36,8 +36,8 @@ class Fed:
                 words, receipt = engine.message(id), engine.receipt(id)
                 assert words.sampled is not None
                 before = [token for entry in receipt.context for token in engine.message(entry.id).tokens]
-                bos = [engine.framing.bos] if receipt.bos and engine.framing.bos is not None else []
-                self.prompts.append([*bos, *before, *words.tokens[: words.sampled[0]]])
+                begin = engine.framing.begin if receipt.bos else ()
+                self.prompts.append([*begin, *before, *words.tokens[: words.sampled[0]]])
             return result
 
         patch.setattr(engine, "submit", submitted)

@@ -33,7 +33,7 @@ class Prompt(NamedTuple):
 def prompts(workflow: Workflow, framing: TemplatePort) -> dict[str, Prompt]:
     """All decodes by id."""
     laid = {message.id: framed(message, framing) for message in workflow.messages}
-    start = () if framing.bos is None else (framing.bos,)
+    start = framing.begin
     found = {}
     for message in (m for m in workflow.messages if m.kind == "decode"):
         read, own = (id for parent in message.parents for id in laid[parent].tokens), laid[message.id]

@@ -84,7 +84,7 @@ def seen(engine: Any, plays: Sequence[Play], before: Sequence[str], way: Way, to
 def _place(engine: Any, play: Play, before: Sequence[str]) -> int:
     """The position of the sentence's first token in Bob's prompt."""
     known = play.by_id
-    return int(engine.framing.bos is not None) + sum(len(known[id].message.tokens) for id in before)
+    return len(engine.framing.begin) + sum(len(known[id].message.tokens) for id in before)
 
 
 def _layer(keys: Any, values: Any) -> Floats:

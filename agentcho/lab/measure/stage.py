@@ -44,7 +44,7 @@ class Stage:
         self._lines = play.by_id
         self._resolver = Resolver(reuse)
         self._resolver.drafts.update({line.message.id: _draft(line) for line in play.lines})
-        self._resolver.bos = engine.framing.bos is not None
+        self._resolver.bos = len(engine.framing.begin)
         self._held: list[int] = []
 
     def __enter__(self) -> Stage:

@@ -80,7 +80,7 @@ def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
         if len(places) > 1 or words.tokens != tokens:
             framed = Framed("user", "", whole=tokens)
         messages.append((framed, framed.words(frames)))
-    canonical = found.opening == frames.framing.opening("assistant", None)
+    canonical = found.opening == frames.framing.opening("assistant", None, answer=True)
     return Chat(tuple(messages), None if canonical else found.opening)
 
 
@@ -167,8 +167,9 @@ def room_for(
     """The room behind a prompt of so many tokens. `limit` is the smaller of the model's positions and the store's
     tokens. `opens`: the ids that open the answer (None: those of the assistant's frame)."""
     framing = frames.framing
-    opening, closing = framing.opening("assistant", speaker) if opens is None else opens, framing.closing("assistant")
-    return Room(int(frames.bos) + lengths + len(opening), len(closing), min(frames.context, limit))
+    opening = framing.opening("assistant", speaker, answer=True) if opens is None else opens
+    closing = framing.closing("assistant")
+    return Room(frames.bos + lengths + len(opening), len(closing), min(frames.context, limit))
 
 
 def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampling, ...]:

@@ -36,8 +36,7 @@ def row_text(framing: Any, seed: int, number: int, length: int = PREFILL, steps:
     """Random words for one repeat, by its number. The prompt has exactly `length` ids. `RequestError`: no words of the
     tokenizer fill it."""
     dice = random.Random(f"{seed} {number}")
-    start = () if framing.bos is None else (framing.bos,)
-    start = (*start, *framing.opening("assistant", None))
+    start = (*framing.begin, *framing.opening("assistant", None, answer=True))
     words, filling = random_words(dice, length).split(" "), length - len(start)
     for word in range(len(words)):
         header = " ".join(words[word:])

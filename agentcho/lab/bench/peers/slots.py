@@ -51,7 +51,7 @@ def slot_calls(workflow: Workflow, framing: TemplatePort, slots: int) -> list[Sl
     laid = {message.id: framed(message, framing) for message in workflow.messages}
     spoken = {m.id for m in workflow.messages if m.kind == "decode" and laid[m.id].content}
     needs, agents = awaited(workflow), speakers(workflow)
-    start: Ids = () if framing.bos is None else (framing.bos,)
+    start: Ids = framing.begin
     found = []
     for message in (each for each in workflow.messages if each.id in spoken):
         parts: list[Ids | str] = [start]
