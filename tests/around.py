@@ -59,7 +59,7 @@ class Around:
         return self.engine.context
 
     @property
-    def bos(self) -> bool:
+    def bos(self) -> int:
         return self.engine.bos
 
     @property

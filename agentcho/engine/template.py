@@ -177,8 +177,8 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     content, frames = _fitting(tokenizer, model, ended, template)
     answer = _answer(template, ended["assistant"], frames)
     if answer is not None:
-        others = (piece for role, frame in frames.items() for piece in frame[role == "assistant" : 2])
-        content.let_say(frames["assistant"].opening, answer, *others)
+        others = [frame.opening for role, frame in frames.items() if role != "assistant"]
+        content.let_say(frames["assistant"].opening, answer, *others, *(frame.closing for frame in frames.values()))
     found = _usable(found_tools(template, ended["user"], ended["assistant"]), frames, content)
     thinking = _thinking(tokenizer, template, content, frames, answer)
     if not framed["assistant"].closing:  # the model ends its message with the token that opens the next one

@@ -113,10 +113,10 @@ def stock(real: Real, talk: Talk) -> list[int] | None:
 
 def ours(real: Real, talk: Talk) -> list[int] | None:
     """The ids of a plain chat."""
-    found, bos = real.framing.prompt(talk), real.framing.bos
+    found = real.framing.prompt(talk)
     if found is None:
         return None
-    return [*([] if bos is None else [bos]), *(id for piece in found.pieces for id in piece.tokens), *found.opening]
+    return [*real.framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
 
 
 def test_plain_chats_have_the_ids_of_stock_transformers(real: Real) -> None:

@@ -107,7 +107,7 @@ class OurRows:
         self._engine.submit([Decode(parents=[read[k % len(read)]], forced=forced) for k in range(kind.rows)])
         self._engine.step(deterministic)
         framing = self._engine.framing
-        start = () if framing.bos is None else (framing.bos,)
+        start = framing.begin
         words = self._engine.message(read[0]).tokens
         self.context: tuple[int, ...] = (*start, *words, *framing.opening("assistant", None))
 

@@ -111,8 +111,7 @@ def _whole(framing: Framing, talk: Talk) -> list[int] | None:
     """The ids of a conversation, as `agentcho serve` has them; None: its messages are framed one by one."""
     if (found := framing.prompt(talk)) is None:
         return None
-    begin = [] if framing.bos is None else [framing.bos]
-    return [*begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
+    return [*framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
 
 
 def _forges(framing: Framing, talk: Talk) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from agentcho.calls.call import FramingPort
 from agentcho.games.traced import framed
 from agentcho.lab.bench.arms import BASELINE
-from agentcho.lab.bench.prompts import TemplatePort
 from agentcho.lab.bench.result import Figures, Result
 from agentcho.records.trace import Workflow
 
@@ -24,7 +24,7 @@ class New(NamedTuple):
     both: int
 
 
-def new(workflow: Workflow, framing: TemplatePort) -> New:
+def new(workflow: Workflow, framing: FramingPort) -> New:
     """Calls in the order of the trace; what every prompt begins with (BOS) is not counted."""
     laid = {message.id: framed(message, framing) for message in workflow.messages}
     numbers = dict[object, int]()  # of prompts as far as a message of them, and of messages over what they were made
@@ -55,7 +55,7 @@ def new(workflow: Workflow, framing: TemplatePort) -> New:
     return New(prompts, alone, both)
 
 
-def with_new(workflow: Workflow, framing: TemplatePort, figures: Iterable[Figures]) -> list[Figures]:
+def with_new(workflow: Workflow, framing: FramingPort, figures: Iterable[Figures]) -> list[Figures]:
     """The figures of one workflow; those of the baseline with "prompts", "alone" (new to it) and "new" (to both)."""
     return [
         each.model_copy(update={"values": each.values | _values(new(workflow, framing))})

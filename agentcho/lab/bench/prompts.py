@@ -5,20 +5,13 @@ The ids are those that the engine's baseline feeds. Does not know: how they are 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from agentcho.calls.call import FramingPort
 from agentcho.games.traced import framed
 from agentcho.records.trace import Workflow
 
 Ids = tuple[int, ...]
-
-
-class TemplatePort(FramingPort, Protocol):
-    """The fixed ids around a message's content, and what every prompt begins with."""
-
-    @property
-    def bos(self) -> int | None: ...
 
 
 class Prompt(NamedTuple):
@@ -30,7 +23,7 @@ class Prompt(NamedTuple):
     text: Ids
 
 
-def prompts(workflow: Workflow, framing: TemplatePort) -> dict[str, Prompt]:
+def prompts(workflow: Workflow, framing: FramingPort) -> dict[str, Prompt]:
     """All decodes by id."""
     laid = {message.id: framed(message, framing) for message in workflow.messages}
     start = framing.begin

@@ -52,7 +52,7 @@ class Kept(NamedTuple):
     words: Words
     context: tuple[tuple[Key, int, int], ...]
     start: int
-    bos: bool
+    bos: int
     cached: list[tuple[Tensor, Tensor]]
     logits: Tensor | None
 

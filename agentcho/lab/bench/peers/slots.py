@@ -11,11 +11,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from time import perf_counter
 from typing import NamedTuple
 
+from agentcho.calls.call import FramingPort
 from agentcho.games.replay import awaited
 from agentcho.games.traced import framed
 from agentcho.lab.bench.peers.llama import Said
 from agentcho.lab.bench.played import CallTimes, WorkflowTimes
-from agentcho.lab.bench.prompts import TemplatePort
 from agentcho.records.trace import Workflow
 
 Ids = tuple[int, ...]
@@ -45,7 +45,7 @@ def speakers(workflow: Workflow) -> list[str]:
     return list(dict.fromkeys(m.author or "" for m in workflow.messages if m.kind == "decode" and m.text))
 
 
-def slot_calls(workflow: Workflow, framing: TemplatePort, slots: int) -> list[SlotCall]:
+def slot_calls(workflow: Workflow, framing: FramingPort, slots: int) -> list[SlotCall]:
     """All decodes that say something, parents first. Agents have slots in the order in which they first speak; where
     there are too few, the server looks for the one that has most of a prompt."""
     laid = {message.id: framed(message, framing) for message in workflow.messages}
