@@ -20,7 +20,7 @@ def comply(call: Decode, prompt: str) -> str:
     """One of the call's choices, by its seed and the text of its parents, or the smallest JSON document of its
     schema."""
     sampling = call.sampling
-    schema = call.forms[0].schema if call.forms else sampling.json_schema or {}
+    schema = (call.forms[0].schema if call.forms else sampling.json_schema) or {}
     return _pick(sampling.seed, prompt, sampling.choices) if sampling.choices else smallest(schema)
 
 

@@ -72,7 +72,7 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
     """The script of a decode that says `text`. `RequestError`: the text does not meet the call's constraint, as on a
     model."""
     script, sampling = _spelt(call, text, words), call.sampling
-    if call.forms:
+    if call.forms and all(form.schema is not None or [*form.lead] != script for form in call.forms):
         form = form_of(call, text)
         script = [*form.lead, *script, *form.trail]
     if call.forms or sampling.json_schema is not None:
@@ -108,7 +108,7 @@ def _spelt(call: Decode, text: str, words: Vocabulary) -> list[int]:
 
 def form_of(call: Decode, text: str) -> AnswerForm:
     """The form in which a decode writes this JSON: that of a call where it has a name, else the last one."""
-    return call.forms[0 if '"name"' in text else -1]
+    return [form for form in call.forms if form.schema is not None][0 if '"name"' in text else -1]
 
 
 def _unsayable(what: str, fix: str = "raise it") -> RequestError:

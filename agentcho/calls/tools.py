@@ -27,10 +27,11 @@ class ToolCall(NamedTuple):
 
 
 class AnswerForm(NamedTuple):
-    """One way in which an answer may be written: the content ids `lead`, JSON of a schema, the content ids `trail`."""
+    """One way in which an answer may be written: the content ids `lead`, JSON of a schema (None: nothing), the content
+    ids `trail`."""
 
     lead: tuple[int, ...]
-    schema: dict[str, Any]
+    schema: dict[str, Any] | None
     trail: tuple[int, ...] = ()
 
 

@@ -193,7 +193,7 @@ class _Talk:
         if self._speech.port is None:
             said = await self._private(forms, hidden=False, max_tokens=most)
         else:
-            said = await self._private(hidden=False, json_schema=_plain(forms[0].schema), max_tokens=most)
+            said = await self._private(hidden=False, json_schema=_plain(forms[0].schema or {}), max_tokens=most)
         call = self._read(said)
         tool = self._offer.tools[call.name]
         declared = tool.declared

@@ -59,7 +59,7 @@ class Constraints:
         found, errors = list[Formed](), list[RequestError]()
         for form in forms:
             try:
-                found.append(Formed(form, self._grammars, max_tokens))
+                found.append(Formed(form, self._grammars, max_tokens, self._stop))
             except RequestError as error:
                 errors.append(error)
         if not found:
@@ -110,58 +110,72 @@ class Choices:
 
 
 class Formed:
-    """An answer in one form: ids, JSON, ids."""
+    """An answer in one form: ids, JSON if there is a schema, ids."""
 
-    def __init__(self, form: AnswerForm, grammars: Grammars, max_tokens: int) -> None:
-        self.lead, self._trail = list(form.lead), list(form.trail)
+    def __init__(self, form: AnswerForm, grammars: Grammars, max_tokens: int, stop: int) -> None:
+        self.lead, self._trail, self._stop = list(form.lead), list(form.trail), stop
         around = len(self.lead) + len(self._trail)
-        self._json = grammars.json(form.schema, max_tokens, around, lenient=True)
+        self._json = None if form.schema is None else grammars.json(form.schema, max_tokens, around, lenient=True)
+
+    @property
+    def _fixed(self) -> int | None:
+        """The one id that may come next, where that is none of the JSON's."""
+        if self.lead:
+            return self.lead[0]
+        if self._json is not None and not self._json.done:
+            return None
+        return self._trail[0] if self._trail else self._stop
 
     @property
     def allowed(self) -> Tensor:
         """The ids that may come next."""
-        if self.lead or (self._json.done and self._trail):
-            return torch.tensor([self.lead[0] if self.lead else self._trail[0]])
+        if (fixed := self._fixed) is not None:
+            return torch.tensor([fixed])
+        assert self._json is not None
         return self._json.allowed
 
     @property
     def only(self) -> int | None:
         """The one id that may come next."""
-        if self.lead or (self._json.done and self._trail):
-            return self.lead[0] if self.lead else self._trail[0]
-        return self._json.only
+        fixed = self._fixed
+        return fixed if fixed is not None or self._json is None else self._json.only
 
     @property
     def done(self) -> bool:
         """Whether all of it is said."""
-        return not self.lead and not self._trail and self._json.done
+        return not self.lead and not self._trail and (self._json is None or self._json.done)
+
+    def admits(self, token: int) -> bool:
+        """Whether a token may come next."""
+        return bool((self.allowed == token).any())
 
     def ahead(self) -> Formed:
         """A copy."""
         other = copy(self)
-        other.lead, other._trail, other._json = [*self.lead], [*self._trail], self._json.ahead()
+        other.lead, other._trail = [*self.lead], [*self._trail]
+        other._json = None if self._json is None else self._json.ahead()
         return other
 
     def follow(self, token: int) -> None:
         """Note a token of this form."""
         if self.lead:
             self.lead.pop(0)
-        elif self._json.done and self._trail:
-            self._trail.pop(0)
-        else:
+        elif self._json is not None and not self._json.done:
             self._json.follow(token)
+        elif self._trail:
+            self._trail.pop(0)
 
     def take(self, token: int, left: int) -> int:
         """Follow `token`, or say another, as `JsonConstraint` does."""
         if self.lead:
             return self.lead.pop(0)
-        if self._json.done and self._trail:
-            return self._trail.pop(0)
-        return self._json.take(token, left - len(self._trail))
+        if self._json is not None and not self._json.done:
+            return self._json.take(token, left - len(self._trail))
+        return self._trail.pop(0) if self._trail else self._stop
 
 
 class Forms:
-    """An answer in one of several forms, which is settled by their first ids; at most one has none before its JSON."""
+    """An answer in one of several forms, of which those are left that go on with what was said."""
 
     def __init__(self, forms: list[Formed]) -> None:
         self._left = forms
@@ -180,7 +194,7 @@ class Forms:
 
     @property
     def done(self) -> bool:
-        """Whether all of one form is said."""
+        """Whether all of one form is said, and no other goes on."""
         return all(form.done for form in self._left)
 
     def ahead(self) -> Forms:
@@ -194,14 +208,16 @@ class Forms:
             form.follow(token)
 
     def _keep(self, token: int) -> None:
-        led = [form for form in self._left if form.lead and form.lead[0] == token]
-        self._left = led or [form for form in self._left if not form.lead]
+        if len(self._left) > 1:
+            self._left = [form for form in self._left if form.admits(token)]
 
     def take(self, token: int, left: int) -> int:
-        """Keep the forms that go on with `token`."""
+        """Keep the forms that go on with `token`; one that has to end with another one now is not kept beside these."""
         self._keep(token)
-        said = [form.take(token, left) for form in self._left]
-        return said[0]
+        said = [(form, form.take(token, left)) for form in self._left]
+        told = token if any(each == token for _, each in said) else said[0][1]
+        self._left = [form for form, each in said if each == told]
+        return told
 
 
 class Compiled:

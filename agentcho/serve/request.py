@@ -89,6 +89,11 @@ class ChatRequest:
     apart: frozenset[str] = frozenset()
 
     @property
+    def least(self) -> int:
+        """How many tokens an answer has at least."""
+        return self.options.get("min_tokens", 0)
+
+    @property
     def held(self) -> tuple[Tool, ...]:
         """The functions of which one may be called where a call must be made."""
         return () if self.tools is None else tuple(each for each in self.tools.tools if each.name not in self.apart)
@@ -164,8 +169,9 @@ class Usage(NamedTuple):
 
 class Answer(NamedTuple):
     """One answer. `id` is the one by which a later request may quote it. `text` is all that was said; where that is
-    calls of functions, `calls` has them, and `before` the text before the first. `ended`: "stop", "stop_string" or
-    "max_tokens". `tokens` are the ids of what was said."""
+    calls of functions, `calls` has them, and `before` the text before the first. `ended`: "stop", "stop_string",
+    "stop_token" or "max_tokens"; `reason`: the string or the id of a token that the client named and that ended it.
+    `tokens` are the ids of what was said."""
 
     id: str
     text: str
@@ -174,6 +180,7 @@ class Answer(NamedTuple):
     calls: tuple[ToolCall, ...] = ()
     before: str = ""
     likely: tuple[Likely, ...] = ()
+    reason: int | str | None = None
 
 
 class Answers(NamedTuple):

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling
+from agentcho.calls.tools import AnswerForm, Tool
 from agentcho.engine.generation import Draw
 from agentcho.errors import RequestError
 from agentcho.runner.sampler import choose
@@ -211,6 +212,22 @@ def admitted(engine: Engine, sampling: Sampling) -> bool:
 def test_a_schema_that_cannot_be_met_is_refused(llama: Engine) -> None:
     with pytest.raises(RequestError, match="json_schema"):
         llama.decode(sampling=Sampling(json_schema={"type": "string", "pattern": "("}))
+
+
+@pytest.mark.parametrize("wanted", ["yes", "yesterday", "{", "a call"])
+def test_an_answer_is_a_call_or_one_of_some_texts(llama: Engine, wanted: str) -> None:
+    content, known = llama.framing.content, llama.framing.tools
+    texts = {text: tuple(content.encode(text)) for text in ("yes", "yesterday", "{")}
+    tool = Tool("look", "", {"type": "object", "properties": {"at": {"enum": ["a", "b"]}}, "required": ["at"]})
+    forms = (*known.forms([tool]), *(AnswerForm(ids, None) for ids in texts.values()))
+    end = llama.tokenizer.convert_tokens_to_ids(CLOSING)
+    favoured = [*texts.get(wanted, content.encode('{"name": "look')), *([end] if wanted in ("yes", "{") else [])]
+    for seed in range(3):
+        sampling = Sampling(seed=seed, max_tokens=90, logit_bias=dict.fromkeys(favoured, 60.0))
+        words = llama.message(llama.decode([Decode(sampling=sampling, forms=forms)])[0])
+        calls = known.read(words.text)[1]
+        assert words.text == wanted or (wanted == "a call" and [call.name for call in calls] == ["look"])
+        assert words.tokens[words.content[1] :] == llama.framing.closing("assistant")
 
 
 def bent(row: Tensor, sampling: Sampling, prompt: set[int], said: list[int]) -> list[float]:

@@ -21,6 +21,7 @@ from .bodies import (
     completion,
     data,
     of_chat,
+    of_responses,
     refused,
     tools,
     user,
@@ -72,6 +73,17 @@ def test_penalties_biases_and_whole_numbers_with_a_fraction_are_taken() -> None:
     assert type(request.max_tokens) is int
 
 
+def test_what_vllm_ends_and_limits_texts_by_is_taken() -> None:
+    given: dict[str, Any] = {"min_tokens": 3, "ignore_eos": True, "include_stop_str_in_output": True}
+    lists: dict[str, Any] = {"stop_token_ids": [7, 8], "bad_words": ["a", " b"], "allowed_token_ids": [9]}
+    for api in (of_chat, of_responses):
+        assert api(**given, **lists)[1].options == given | {name: tuple(each) for name, each in lists.items()}
+    refused("min_tokens", min_tokens=9, max_tokens=8)
+    refused("min_tokens", api=responses, min_tokens=9, max_output_tokens=8)
+    off: dict[str, Any] = {"min_tokens": 0, "ignore_eos": False, "stop_token_ids": [], "bad_words": []}
+    assert of_chat(**off)[1].options == {}
+
+
 def test_nulls_and_what_changes_nothing_are_taken() -> None:
     nothing: dict[str, Any] = dict.fromkeys(["max_tokens", "stop", "tools", "user", "response_format", "unheard_of"])
     default: dict[str, Any] = {"echo": False, "modalities": ["text"]}
@@ -117,7 +129,21 @@ def test_what_is_ignored_is_counted() -> None:
         ("previous_response_id", "resp_1"),
         ("functions", [{"name": "x"}]),
         ("web_search_options", {"search_context_size": "low"}),
-        ("min_tokens", 3),
+        ("min_tokens", -1),
+        ("min_tokens", 1 << 21),
+        ("stop_token_ids[0]", [-1]),
+        ("stop_token_ids[1]", [5, "x"]),
+        ("stop_token_ids", [5] * 1025),
+        ("allowed_token_ids", []),
+        ("allowed_token_ids[0]", [True]),
+        ("bad_words[0]", [" "]),
+        ("bad_words", "word"),
+        ("ignore_eos", 1),
+        ("include_stop_str_in_output", "yes"),
+        ("echo", True),
+        ("truncate_prompt_tokens", 5),
+        ("prompt_logprobs", 1),
+        ("structured_outputs.regex", {"regex": "a+"}),
         ("unheard_of", 0),
         ("max_tokens", -1),
         ("max_tokens", 0),
@@ -336,8 +362,35 @@ def test_a_format_says_what_all_is_that_is_no_call() -> None:
     assert _heard(shape, ["{", "}"], said, None) == (["{}"], ["stop"])
     pieces, [first, *_] = _heard(shape, ["{", "}"], said._replace(calls=(CALL,)), None)
     assert (pieces, first.function.name) == ([], "weather")
-    refused("guided_choice", tools=[CHAT_TOOL], tool_choice="required", guided_choice=["a"])
-    refused("guided_choice", tools=[CHAT_TOOL], guided_choice=["a"])
+
+
+GUIDES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "guided_choice": ({"guided_choice": ["a", "b"]}, {"choices": ["a", "b"]}),
+    "structured_outputs.choice": ({"structured_outputs": {"choice": ["a"]}}, {"choices": ["a"]}),
+    "guided_json": ({"guided_json": {"type": "object"}}, {"json_schema": {"type": "object"}}),
+    "structured_outputs.json": (
+        {"structured_outputs": {"json": {"type": "integer"}}},
+        {"json_schema": {"type": "integer"}},
+    ),
+    "structured_outputs.json_object": (
+        {"structured_outputs": {"json_object": True}},
+        {"json_schema": {"type": "object"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("param", GUIDES)
+def test_what_a_text_is_held_to_leaves_a_call_as_it_is(param: str) -> None:
+    guide, options = GUIDES[param]
+    assert of_chat(**guide)[1].options == options
+    _, request, shape = of_chat(**guide, tools=[CHAT_TOOL], stream=True)
+    assert request.options == options
+    text = "a" if "choices" in options else "{}"
+    assert _heard(shape, [text], Answer("", text, "stop"), None) == ([text], ["stop"])
+    assert of_chat(**guide, tools=[CHAT_TOOL], tool_choice="none")[1].options == options
+    assert of_chat(**guide, tools=[CHAT_TOOL], tool_choice="required")[1].options == {}
+    both: dict[str, Any] = {"response_format": {"type": "json_object"}, "tools": [CHAT_TOOL], "tool_choice": "required"}
+    refused(param, **guide, **both)
 
 
 def test_what_it_says_to_agentcho() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import httpx
 import openai
@@ -63,6 +63,71 @@ def test_penalties_change_what_is_said_and_say_it_again(asked: Any) -> None:
         assert said(**more) == said(**more) != plain
     assert said(presence_penalty=2.0, frequency_penalty=2.0)
     assert said(logit_bias={"1": 0}, presence_penalty=0.0, extra_body={"max_tokens": 16.0}) == plain
+
+
+class Said(NamedTuple):
+    """A greedy answer, whole or put together of its stream."""
+
+    text: str
+    ids: list[int]
+    finish: str
+    reason: int | str | None
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
+def say(asked: Any, request: pytest.FixtureRequest) -> Callable[..., Said]:
+    """Asks for an answer with some of vLLM's parameters."""
+
+    def ask(**more: Any) -> Said:
+        how: Any = {"messages": [user("What is 3 x 4?")], "max_tokens": 12, **ASKED}
+        found = asked.chat.completions.create(
+            **how, extra_body={"return_token_ids": True, **more}, stream=request.param
+        )
+        if not request.param:
+            choice = found.choices[0]
+            return Said(choice.message.content, choice.token_ids, choice.finish_reason, choice.stop_reason)
+        choices = [chunk.choices[0] for chunk in found]
+        text = "".join(each.delta.content or "" for each in choices)
+        return Said(text, choices[-1].token_ids, choices[-1].finish_reason, choices[-1].stop_reason)
+
+    return ask
+
+
+def test_what_vllm_ends_an_answer_by_ends_it(say: Callable[..., Said]) -> None:
+    plain = say()
+    last = plain.ids[2]
+    upto = plain.ids[: plain.ids.index(last) + 1]
+    cut, kept = (say(stop_token_ids=[last], include_stop_str_in_output=keeps) for keeps in (False, True))
+    assert cut[1:] == kept[1:] == (upto, "stop", last)
+    assert plain.text.startswith(kept.text)
+    assert kept.text.startswith(cut.text)
+    assert len(kept.text) > len(cut.text)
+    stop = plain.text[2:4]
+    assert say(stop=stop)[::3] == (plain.text[:2], stop)
+    assert say(stop=stop, include_stop_str_in_output=True).text == plain.text[:4]
+    later = say(stop=stop, min_tokens=6)
+    assert len(later.ids) > 6
+    assert stop in later.text[:4]
+    assert last not in say(stop_token_ids=[last], min_tokens=6).ids[:6]
+    assert (len(say(ignore_eos=True).ids), say(ignore_eos=True).finish) == (12, "length")
+
+
+def test_what_vllm_limits_an_answer_to_limits_it(say: Callable[..., Said]) -> None:
+    plain = say()
+    first = plain.text.split()[0]
+    assert not say(bad_words=[first]).text.startswith(first)
+    among = sorted({*plain.ids[1:]})
+    assert {*say(allowed_token_ids=among).ids} <= {*among}
+    assert say(structured_outputs={"choice": ["tin", "tins"]}, tools=[CHAT_TOOL]).text in ("tin", "tins", "")
+    assert say(guided_choice=["yes", "no"], min_tokens=9, bad_words=["yes", "no"]).text in ("yes", "no")
+
+
+@pytest.mark.parametrize("param", ["stop_token_ids", "allowed_token_ids", "logit_bias"])
+def test_an_id_that_the_model_does_not_have_is_told_by_its_parameter(asked: Any, param: str) -> None:
+    value: Any = {"1000000": 1} if param == "logit_bias" else [1_000_000]
+    with pytest.raises(openai.BadRequestError) as caught:
+        asked.chat.completions.create(messages=[user("hi")], extra_body={param: value}, **ASKED)
+    assert (caught.value.param, caught.value.status_code) == (param, 400)
 
 
 def test_a_refused_first_request_opens_no_society(root: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 import pytest
 
-from agentcho.calls.call import Call, Decode, Prefill, Turn
+from agentcho.calls.call import Call, Decode, Prefill, SamplingOptions, Turn
 from agentcho.errors import ContextOverflow, RequestError
-from agentcho.serve.request import Caller, ChatRequest, Quoted, Usage
+from agentcho.serve.request import Caller, ChatRequest, Quoted, Tool, Tools, Usage
 from agentcho.serve.sharing.prefixes import PrefixTree
 from agentcho.serve.sharing.prompt import Framed
 from agentcho.serve.sharing.society import Keeping
@@ -47,13 +48,20 @@ def test_an_answer_that_is_quoted_is_reused() -> None:
     play(body)
 
 
-def test_an_answer_that_was_cut_at_a_stop_string_is_read_as_its_text_says() -> None:
+BETA = FakeEngine().framing.content.encode(" beta")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [({"stop": ["beta"]}, "beta"), ({"stop_token_ids": [BETA]}, BETA)], ids=["string", "id"]
+)
+def test_an_answer_that_was_cut_is_read_as_its_text_says(options: SamplingOptions, reason: int | str) -> None:
     async def body() -> None:
         async with served(engine=FakeEngine(reply=lambda call, prompt: "alpha beta gamma")) as at:
             whole = await at.ask(QUESTION)
-            cut = await at.ask(QUESTION, options={"stop": ["beta"]})
+            cut = await at.ask(QUESTION, options=options)
             assert whole.answers[0].text.startswith(cut.answers[0].text)
-            assert cut.answers[0].ended == "stop_string"
+            assert cut.answers[0].ended in ("stop_string", "stop_token")
+            assert (cut.answers[0].reason, whole.answers[0].reason) == (reason, None)
             question = (await at.ask(QUESTION)).usage.exact
             quoted = [(await at.ask(QUESTION, assistant(said.answers[0].text))).usage.exact for said in (whole, cut)]
             assert quoted[0] > quoted[1] == question > 0
@@ -190,6 +198,30 @@ def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_done() -> None
             assert at.engine.steps == 0
             cut = await at.ask(user("word " * 40), max_tokens=10_000)
             assert cut.usage.prompt + cut.usage.completion <= 64
+
+    play(body)
+
+
+def test_an_answer_of_many_tokens_has_room_for_them_or_is_refused() -> None:
+    async def body() -> None:
+        async with served(engine=FakeEngine(context=400), keeping=Keeping(most=9)) as at:
+            assert (await at.ask(QUESTION, options={"min_tokens": 300})).usage.completion >= 300
+            with pytest.raises(ContextOverflow) as caught:
+                await at.ask(QUESTION, options={"min_tokens": 396}, max_tokens=500)
+            assert caught.value.needed > caught.value.limit == 400
+
+    play(body)
+
+
+def test_an_answer_is_one_of_some_texts_where_it_is_no_call() -> None:
+    offered = Tools((Tool("look"),))
+
+    async def body() -> None:
+        for text in ("tin", '{"name": "look", "arguments": {}}'):
+            said_so = FakeEngine(answer=partial(lambda text, call, prompt: text, text))
+            async with served(engine=said_so) as at:
+                said = (await at.ask(QUESTION, options={"choices": ["tin", "tins"]}, tools=offered)).answers[0]
+                assert (text in said.text, len(said.calls)) == (True, int("look" in text))
 
     play(body)
 

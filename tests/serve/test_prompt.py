@@ -46,6 +46,18 @@ def test_a_call_that_must_be_or_may_be_is_json_that_is_read(form: ToolFormat) ->
 
 
 @pytest.mark.parametrize("form", [PLAIN, OWN])
+def test_an_answer_that_may_be_a_call_or_one_of_some_texts_is_no_other(form: ToolFormat) -> None:
+    content = FakeFraming().content
+    frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=form, content=content)))
+    request = ChatRequest((), {"choices": ["yes", "no"]}, tools=Tools((Tool("f"),)))
+    assert [each.choices for each in samplings(request, 9, frames)] == [None]
+    *calls, yes, no = forms_of(request, frames)
+    assert [(content.decode(each.lead), each.schema) for each in (yes, no)] == [("yes", None), ("no", None)]
+    assert calls == [*form.forms((Tool("f"),))]
+    assert forms_of(ChatRequest((), request.options, tools=Tools((Tool("f"),), "none")), frames) == ()
+
+
+@pytest.mark.parametrize("form", [PLAIN, OWN])
 def test_a_call_is_left_to_the_model_whether_or_not_its_template_has_a_format(form: ToolFormat) -> None:
     assert taken(form, "auto", None) is None
 

@@ -43,7 +43,7 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
     constraint = _constraint(given, asked)
     return ChatRequest(
         tuple(asked.quoted),
-        fields.options(given, constraint, limits),
+        fields.options(given, constraint, limits, limits.tokens if asked.max_tokens is None else asked.max_tokens),
         asked.max_tokens,
         given.seed,
         asked.choices,
@@ -61,23 +61,18 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
     )
 
 
-def calling(tools: Tools | None, format: object = None) -> Calling:
-    """Whether the answer is a call of a function, where all else must have this format."""
+def calling(request: ChatRequest) -> Calling:
+    """Whether the answer is a call of a function, and all else is held to a format."""
+    tools = request.tools
     if tools is None or tools.choice == "none":
         return "none"
-    return "auto" if tools.choice == "auto" and format is None else "forced"
+    held = "json_schema" in request.options or "choices" in request.options
+    return "auto" if tools.choice == "auto" and not held else "forced"
 
 
 def _constraint(given: fields.Parameters, asked: Asked) -> fields.Constraint | None:
-    """What the text of the answer must be. Where it must be a call, the format of a text says nothing; where it may be
-    one, it is a call or has the format."""
-    how = calling(asked.tools)
-    found = fields.constraint(given, None if how == "forced" else asked.format, asked.param)
-    if found is not None and found.param != asked.param and how != "none":
-        raise ApiError(
-            400,
-            f"{found.param}: the answer cannot be held to this while it may be a call of a function; give tool_choice "
-            '"none", or "required", or leave one of both out',
-            found.param,
-        )
-    return found
+    """What the text of the answer must be. Where it must be a call, that says nothing; where it may be one, it is a
+    call or such a text. `ApiError`: there are two."""
+    found = fields.constraint(given, asked.format, asked.param)
+    must_call = asked.tools is not None and asked.tools.choice not in ("none", "auto")
+    return None if must_call else found

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError, from_json
@@ -33,12 +33,19 @@ Several = Annotated[tuple[Item, ...], Strict(False), FailFast()]
 """A list, read up to its first wrong item: one error is told, and a million of them would cost gigabytes."""
 
 
+class Only(NamedTuple):
+    """The one value of a parameter that is taken, because it changes nothing, and why there is no other."""
+
+    value: object
+    why: str
+
+
 class Body(BaseModel):
     """A JSON object of a request. Null stands for a parameter that is not there, and so do an empty list and an empty
     object where the parameter is none of these.
 
     - `ignored` are parameters that change nothing here; their names are added to the set in the validation's context.
-    - `only` are parameters with the one value that is taken, because it changes nothing.
+    - `only` are parameters with the one value that is taken, and why.
     - `refused` are parameters that are not taken at all, and why.
     - `within` stands before the names of ignored parameters.
     - `kinds` are the values of its field "type" that are taken; any other is told of before all else.
@@ -47,7 +54,7 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", populate_by_name=False)
 
     ignored: ClassVar[frozenset[str]] = frozenset()
-    only: ClassVar[Mapping[str, object]] = {}
+    only: ClassVar[Mapping[str, Only]] = {}
     refused: ClassVar[Mapping[str, str]] = {}
     within: ClassVar[str] = ""
     kinds: ClassVar[tuple[str, ...]] = ()
@@ -77,9 +84,9 @@ class Body(BaseModel):
     def _changes_nothing(cls, name: str, value: object) -> None:
         """Raises for a parameter that would change the answer if this server knew it."""
         if name in cls.only:
-            wanted = cls.only[name]
+            wanted, why = cls.only[name]
             if value != wanted or isinstance(value, bool) is not isinstance(wanted, bool):
-                raise wrong(name, f"this server takes {_json(wanted)} alone here; leave it out")
+                raise wrong(name, f"this server takes {_json(wanted)} alone here: {why}; leave it out")
         else:
             raise wrong(name, cls.refused.get(name, "this server does not know this parameter") + "; leave it out")
 

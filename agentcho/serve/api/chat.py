@@ -14,7 +14,7 @@ from pydantic import Field
 from agentcho.serve.api import asked as asking
 from agentcho.serve.api import fields, functions, ids
 from agentcho.serve.api.asked import Asked
-from agentcho.serve.api.body import Body, Several, read
+from agentcho.serve.api.body import Body, Only, Several, read
 from agentcho.serve.api.fields import IGNORED, ONLY, Positive, TopLogprobs
 from agentcho.serve.api.held import Held
 from agentcho.serve.api.limits import Limits
@@ -33,7 +33,9 @@ class StreamOptions(Body):
 
     within = "stream_options."
     ignored = frozenset({"include_obfuscation"})
-    only: ClassVar[Mapping[str, object]] = {"continuous_usage_stats": False}
+    only: ClassVar[Mapping[str, Only]] = {
+        "continuous_usage_stats": Only(False, "tokens are counted when the answer has ended")
+    }
 
     include_usage: bool = False
 
@@ -65,7 +67,7 @@ class ChatBody(fields.Parameters):
     """A request."""
 
     ignored = IGNORED | {"reasoning_effort", "verbosity"}
-    only: ClassVar[Mapping[str, object]] = {**ONLY, "modalities": ["text"]}
+    only: ClassVar[Mapping[str, Only]] = {**ONLY, "modalities": Only(["text"], "answers are text")}
 
     messages: Annotated[Several[Message], Field(min_length=1)]
     max_tokens: Positive | None = None
@@ -120,8 +122,9 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         given.stream_options.include_usage,
         given.logprobs,
         given.return_token_ids,
-        asking.calling(tools, asked.format),
+        asking.calling(request),
         tuple(sorted(ignored)),
+        as_ids=given.return_tokens_as_token_ids,
     )
     return target, request, shape
 
@@ -178,12 +181,13 @@ class Stream:
             yield self._chunk(index, {"tool_calls": [opened]})
             added = {"index": number, "function": {"arguments": function["arguments"]}}
             yield self._chunk(index, {"tool_calls": [added]})
-        more = {"token_ids": list(answer.tokens)} if self._shape.tokens else {}
+        more: dict[str, Any] = {"stop_reason": answer.reason}
+        more |= {"token_ids": list(answer.tokens)} if self._shape.tokens else {}
         yield self._chunk(index, {"id": answer.id}, _reason(answer), more)
 
     def _chunk(self, index: int, delta: dict[str, Any], reason: str | None = None, more: Any = None) -> bytes:
         likely, self._likely[index] = self._likely[index], []
-        logprobs = _logprobs(likely) if self._shape.logprobs and likely else None
+        logprobs = _logprobs(self._shape, likely) if self._shape.logprobs and likely else None
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason} | (more or {})
         usage = {"usage": None} if self._shape.usage else {}
         return event(_head(self._shape, CHUNK) | {"choices": [choice]} | usage)
@@ -200,8 +204,9 @@ def _choice(shape: Shape, index: int, answer: Answer) -> dict[str, Any]:
     choice = {
         "index": index,
         "message": message | ({"tool_calls": calls} if calls else {}),
-        "logprobs": _logprobs(answer.likely) if shape.logprobs else None,
+        "logprobs": _logprobs(shape, answer.likely) if shape.logprobs else None,
         "finish_reason": _reason(answer),
+        "stop_reason": answer.reason,
     }
     return choice | ({"token_ids": list(answer.tokens)} if shape.tokens else {})
 
@@ -223,8 +228,8 @@ def _reason(answer: Answer) -> str:
     return "tool_calls" if answer.calls else "stop"
 
 
-def _logprobs(likely: Iterable[Likely]) -> dict[str, Any]:
-    return {"content": [logprob(each) for each in likely], "refusal": None}
+def _logprobs(shape: Shape, likely: Iterable[Likely]) -> dict[str, Any]:
+    return {"content": [logprob(each, shape.as_ids) for each in likely], "refusal": None}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 from pydantic import BeforeValidator, Field
 
 from agentcho.calls import values
-from agentcho.calls.call import HOTTEST, Penalty, Sampling, SamplingOptions, Seed, Stop, Temperature
+from agentcho.calls.call import HOTTEST, BadWord, Penalty, Sampling, SamplingOptions, Seed, Stop, Temperature
 from agentcho.errors import RequestError
 from agentcho.serve.api import models
-from agentcho.serve.api.body import Body, Several, single, within
+from agentcho.serve.api.body import Body, Only, Several, single, within
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Sharing
@@ -24,55 +24,73 @@ IGNORED = frozenset(
     {
         "access_programs",
         "chat_template_kwargs",
+        "ec_transfer_params",
         "guided_decoding_backend",
         "guided_whitespace_pattern",
         "include_reasoning",
         "kv_transfer_params",
+        "length_penalty",
         "max_tool_calls",
+        "media_io_kwargs",
         "metadata",
+        "mm_processor_kwargs",
         "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
         "request_id",
+        "return_mm_kwargs",
+        "return_token_offsets",
+        "routed_experts_prompt_start",
         "safety_identifier",
         "service_tier",
+        "session_id",
+        "skip_special_tokens",
         "spaces_between_special_tokens",
         "store",
+        "stream_interval",
+        "truncation_side",
         "user",
+        "vllm_xargs",
     }
 )
 """What changes nothing here, and is counted."""
-ONLY: Mapping[str, object] = {
-    "length_penalty": 1,
-    "min_tokens": 0,
-    "best_of": 1,
-    "echo": False,
-    "ignore_eos": False,
-    "use_beam_search": False,
-    "skip_special_tokens": True,
-    "detokenize": True,
-    "add_special_tokens": False,
-    "return_tokens_as_token_ids": False,
-    "include_stop_str_in_output": False,
-    "add_generation_prompt": True,
-    "continue_final_message": False,
+SAMPLES = "answers are sampled, each by itself"
+ONLY: Mapping[str, Only] = {
+    "best_of": Only(1, SAMPLES),
+    "use_beam_search": Only(False, SAMPLES),
+    "watermarking": Only(False, "answers have no watermark"),
+    "detokenize": Only(True, "answers are text; return_token_ids adds their ids"),
+    "echo": Only(False, "an answer is what was said, without what stands before it"),
+    "add_generation_prompt": Only(True, "an answer is a message of the assistant"),
+    "continue_final_message": Only(False, "an answer is a message of its own, not the rest of another"),
+    "add_special_tokens": Only(False, "the chat template says where special tokens stand"),
+    "return_prompt_text": Only(False, "the client has the messages that its prompt is made of"),
+    "enable_response_messages": Only(False, "the client has the messages that its prompt is made of"),
 }
-"""The one value of a parameter that is taken, because it changes nothing."""
 NO_STATE = "this server keeps no conversations; send all messages, or take turns by previous_response_id"
+NO_PATTERNS = "this server takes choices and JSON schemas alone"
 REFUSED: Mapping[str, str] = {
     "audio": "this server says no audio",
     "prediction": "this server takes no predicted output",
     "moderation": "this server moderates nothing",
     "web_search_options": "this server searches nothing",
     "previous_response_id": "it is of /v1/responses; send all messages",
+    "previous_input_messages": "take turns by previous_response_id",
     "conversation": NO_STATE,
     "context_management": NO_STATE,
     "prompt": "this server keeps no prompts; send the messages",
     "functions": "it is of an older API; give tools",
     "function_call": "it is of an older API; give tool_choice",
-    "guided_regex": "this server takes choices and JSON schemas alone",
-    "guided_grammar": "this server takes choices and JSON schemas alone",
+    "guided_regex": NO_PATTERNS,
+    "guided_grammar": NO_PATTERNS,
+    "chat_template": "the model's own frames messages, so that none can pass for another",
+    "documents": "put them into the messages",
+    "truncate_prompt_tokens": "nothing is ever cut from a prompt; send less",
+    "prompt_logprobs": "log-probabilities are told of what is said",
+    "logprob_token_ids": "log-probabilities are told of the likeliest tokens; give top_logprobs",
+    "thinking_token_budget": "this server does not tell thoughts from words; give max_tokens",
+    "repetition_detection": "this server looks for no repetitions; give a penalty",
 }
 """Why a parameter is not taken."""
 
@@ -89,7 +107,21 @@ Schema = dict[str, Any]
 Stops = Annotated[Several[Stop], BeforeValidator(single)]
 MACHINE = 1 << 31
 TokenId = Annotated[int, BeforeValidator(_decimal), Field(ge=0, lt=MACHINE)]
-SAMPLED = ("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty")
+SAMPLED = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "stop",
+    "stop_token_ids",
+    "include_stop_str_in_output",
+    "min_tokens",
+    "ignore_eos",
+    "bad_words",
+    "allowed_token_ids",
+)
 """Parameters that are options of `Sampling` as they are."""
 BIASED = 100.0
 """A bias is cut to so much, as vLLM does."""
@@ -112,7 +144,10 @@ class Structured(Body):
     """vLLM's constraints of an answer: one of some texts, or JSON."""
 
     within = "structured_outputs."
-    ignored = frozenset({"disable_fallback", "disable_any_whitespace", "disable_additional_properties"})
+    ignored = frozenset(
+        {"disable_fallback", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern"}
+    )
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(("regex", "grammar", "structural_tag"), NO_PATTERNS)
 
     choice: Several[str] = ()
     schema_: Schema | None = Field(default=None, alias="json")
@@ -123,7 +158,7 @@ class Parameters(Body):
     """A request of either API, without its messages."""
 
     ignored = IGNORED
-    only: ClassVar[Mapping[str, object]] = ONLY
+    only: ClassVar[Mapping[str, Only]] = ONLY
     refused = REFUSED
 
     model: str = Field(min_length=1, max_length=1024)
@@ -138,6 +173,12 @@ class Parameters(Body):
     logit_bias: Annotated[dict[TokenId, float], Field(max_length=1 << 12)] | None = None
     seed: Seed | None = None
     stop: Stops = ()
+    stop_token_ids: Annotated[Several[TokenId], Field(max_length=1 << 10)] = ()
+    include_stop_str_in_output: bool = False
+    min_tokens: Annotated[int, Field(ge=0, lt=MACHINE)] = 0
+    ignore_eos: bool = False
+    bad_words: Annotated[Several[BadWord], Field(max_length=1 << 10)] = ()
+    allowed_token_ids: Annotated[Several[TokenId], Field(min_length=1, max_length=1 << 17)] = ()
     tool_choice: Any = None
     agentcho: Extras = Extras()
     cache_salt: Salt | None = None
@@ -146,6 +187,7 @@ class Parameters(Body):
     guided_choice: Several[str] = ()
     guided_json: Schema | None = None
     return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = False
 
     def target(self) -> models.Target:
         """The model, and the society and the agent that its name or the body name. `ApiError`: they differ."""
@@ -190,20 +232,24 @@ def _given(body: Body, name: str) -> Any:
     return getattr(body, name) if name in body.model_fields_set else None
 
 
-def options(given: Parameters, constrained: Constraint | None, limits: Limits) -> SamplingOptions:
-    """How the tokens of an answer are chosen. `ApiError`: a value is out of its bounds, or goes with no other."""
+def options(given: Parameters, constrained: Constraint | None, limits: Limits, most: int) -> SamplingOptions:
+    """How the tokens of an answer are chosen, which are `most` at most. `ApiError`: a value is out of its bounds, or
+    goes with no other."""
     within(len(given.stop), limits.stops, "stop")
-    chosen: dict[str, Any] = {name: value for name in SAMPLED if (value := getattr(given, name)) is not None}
+    if given.min_tokens > most:
+        raise ApiError(400, f"min_tokens: an answer has {most} tokens at most here; lower it", "min_tokens")
+    sampled = {name: getattr(given, name) for name in SAMPLED}
+    chosen: dict[str, Any] = {
+        name: value for name, value in sampled.items() if value != Parameters.model_fields[name].default
+    }
     if given.logit_bias is not None:
         chosen["logit_bias"] = {id: max(-BIASED, min(BIASED, bias)) for id, bias in given.logit_bias.items()}
     if given.top_k is not None:
         chosen["top_k"] = max(given.top_k, 0)
-    if given.stop:
-        chosen["stop"] = given.stop
     if constrained is not None:
         chosen |= _constrained(constrained, limits)
     try:
-        Sampling(**chosen)
+        Sampling(**chosen, max_tokens=most)
     except RequestError as error:
         param = constrained.param if constrained is not None else "stop"
         told = str(error).removeprefix("sampling: ").partition("; see Sampling")[0]  # a class that clients do not have

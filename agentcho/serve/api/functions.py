@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from agentcho.serve.api import fields
-from agentcho.serve.api.body import Body, within
+from agentcho.serve.api.body import Body, Only, within
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Tool, Tools
@@ -44,7 +44,11 @@ class ChatTool(Body):
 class ResponsesTool(Function):
     """A function as /v1/responses lists it."""
 
-    only: ClassVar[Mapping[str, object]] = {"defer_loading": False, "async": False, "allowed_callers": ["direct"]}
+    only: ClassVar[Mapping[str, Only]] = {
+        "defer_loading": Only(False, "all functions are listed for the model"),
+        "async": Only(False, "the client runs functions, and sends their results"),
+        "allowed_callers": Only(["direct"], "the client runs functions, and sends their results"),
+    }
 
     kinds = ("function",)
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from agentcho.serve.api import asked as asking
 from agentcho.serve.api import fields, functions, ids
 from agentcho.serve.api.asked import Asked
-from agentcho.serve.api.body import Body, Several, read
+from agentcho.serve.api.body import Body, Only, Several, read
 from agentcho.serve.api.fields import IGNORED, ONLY, Positive, TopLogprobs
 from agentcho.serve.api.held import Held
 from agentcho.serve.api.items import Input, quoted
@@ -83,7 +83,11 @@ class ResponsesBody(fields.Parameters):
     """A request."""
 
     ignored = IGNORED - {"metadata", "store"} | {"reasoning"}
-    only: ClassVar[Mapping[str, object]] = {**ONLY, "background": False, "truncation": "disabled"}
+    only: ClassVar[Mapping[str, Only]] = {
+        **ONLY,
+        "background": Only(False, "an answer is told as it is said"),
+        "truncation": Only("disabled", "nothing is ever cut from a prompt"),
+    }
 
     input: Annotated[Input, Field(min_length=1)]
     instructions: str | None = None
@@ -134,12 +138,13 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         given.stream,
         logprobs=asked.logprobs is not None,
         tokens=given.return_token_ids,
-        calling=asking.calling(asked.tools, asked.format),
+        calling=asking.calling(request),
         ignored=tuple(sorted(ignored | given.without_effect())),
         echo=_echo(given, functions.chosen(given.tool_choice), given.store and keeps),
         previous=given.previous_response_id,
         store=given.store and keeps,
         leading=len(told),
+        as_ids=given.return_tokens_as_token_ids,
     )
     return target, request, shape
 
@@ -294,7 +299,7 @@ def _call_item(answer: str, number: int, call: ToolCall) -> dict[str, Any]:
 
 
 def _logprobs(shape: Shape, likely: Iterable[Likely]) -> list[dict[str, Any]]:
-    return [logprob(each) for each in likely] if shape.logprobs else []
+    return [logprob(each, shape.as_ids) for each in likely] if shape.logprobs else []
 
 
 def _has_message(answer: Answer) -> bool:

@@ -20,7 +20,8 @@ class Shape(NamedTuple):
     - `id`, `created` (seconds since 1970) and `model` (as the client wrote it) are told in every object.
     - `ids` are those of the answers.
     - `stream`: in events as it is said; `usage`: these end with the token counts.
-    - `logprobs`, `tokens`: with logarithms, and with token ids.
+    - `logprobs`, `tokens`: with logarithms, and with token ids. `as_ids`: the logarithms' tokens are told as
+      `token_id:7`, and not by their text.
     - `ignored`: the names of parameters that were given and changed nothing, sorted, to be counted.
     - `echo`: parameters that the answer repeats.
     - `previous`: the response that this one goes on with. `store`: it may be gone on with. `leading`: so many messages
@@ -41,6 +42,7 @@ class Shape(NamedTuple):
     previous: str | None = None
     store: bool = False
     leading: int = 0
+    as_ids: bool = False
 
 
 class Counts(NamedTuple):
@@ -67,9 +69,9 @@ def counts(usage: Usage) -> Counts:
     return Counts(usage.prompt, usage.completion, cached, reused, dict(usage.missed))
 
 
-def logprob(likely: Likely) -> dict[str, Any]:
+def logprob(likely: Likely, as_ids: bool = False) -> dict[str, Any]:
     """One token with its logarithm, and the likeliest others beside it."""
-    return _alone(likely) | {"top_logprobs": [_alone(each) for each in likely.others]}
+    return _alone(likely, as_ids) | {"top_logprobs": [_alone(each, as_ids) for each in likely.others]}
 
 
 def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
@@ -79,6 +81,6 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     return f"{head}data: {json.dumps(data, allow_nan=False, separators=(',', ':'))}\n\n".encode()
 
 
-def _alone(likely: Likely) -> dict[str, Any]:
+def _alone(likely: Likely, as_ids: bool) -> dict[str, Any]:
     value = max(likely.logprob, LEAST) if likely.logprob == likely.logprob else LEAST
-    return {"token": likely.text, "logprob": value, "bytes": list(likely.raw)}
+    return {"token": f"token_id:{likely.token}" if as_ids else likely.text, "logprob": value, "bytes": list(likely.raw)}

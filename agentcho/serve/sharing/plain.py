@@ -56,7 +56,7 @@ class PlainPrompts:
         prompt, opening = await tokenised(request, lambda: chat_of(request, self._frames))
         lengths = sum(len(words.tokens) for _, words in prompt)
         room = room_for(lengths, None, self._frames, self._keeping.capacity, opening)
-        options = samplings(request, room.most(request.max_tokens, self._keeping.most), self._frames)
+        options = samplings(request, room.most(request.max_tokens, self._keeping.most, request.least), self._frames)
         speeches = [Speech(n, request, hear, self._frames) for n in range(request.choices)]
         tree = self._trees[exact] = self._trees.pop(exact)
         path = tree.find(prompt)

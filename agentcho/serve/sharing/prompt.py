@@ -153,12 +153,12 @@ class Room(NamedTuple):
     closing: int
     limit: int
 
-    def most(self, asked: int | None, default: int) -> int:
-        """How many tokens may be sampled. `ContextOverflow`: there is room for none."""
-        left = self.limit - self.prompt - self.closing
-        if left < 1:
-            raise ContextOverflow(self.prompt + self.closing + 1, self.limit)
-        return min(left, default if asked is None else asked)
+    def most(self, asked: int | None, default: int, least: int = 0) -> int:
+        """How many tokens may be sampled, at least so many. `ContextOverflow`: there is no room for these."""
+        left, least = self.limit - self.prompt - self.closing, max(1, least)
+        if left < least:
+            raise ContextOverflow(self.prompt + self.closing + least, self.limit)
+        return min(left, max(default, least) if asked is None else asked)
 
 
 def room_for(
@@ -178,20 +178,25 @@ def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampl
     options: dict[str, Any] = dict(request.options)
     if forms_of(request, frames):
         options.pop("json_schema", None)
+        options.pop("choices", None)
     seed = secrets.randbits(63) if request.seed is None else request.seed
     return tuple(Sampling(**options, max_tokens=most, seed=_seed(seed, n)) for n in range(request.choices))
 
 
 def forms_of(request: ChatRequest, frames: FramePort) -> tuple[AnswerForm, ...]:
     """The ways to write what is said, where it must be a call of a function; and that, or the answer's own, where it
-    may be one, and all else must be JSON of a schema. None: it may be anything, or what its options say."""
+    may be one, and all else must be JSON of a schema or one of some texts. None: it may be anything, or what its
+    options say."""
     tools = request.tools
     if tools is None or tools.choice == "none":
         return ()
-    known, answer = frames.framing.tools, request.options.get("json_schema")
-    if tools.choice == "auto" and answer is not None:
-        return known.forms(tools.tools, None, answer)
-    return () if tools.choice == "auto" else known.forms(request.held, tools.named)
+    known, answer, choices = frames.framing.tools, request.options.get("json_schema"), request.options.get("choices")
+    if tools.choice != "auto":
+        return known.forms(request.held, tools.named)
+    if choices is not None:
+        texts = (AnswerForm(tuple(frames.framing.content.encode(choice)), None) for choice in choices)
+        return (*known.forms(tools.tools), *texts)
+    return () if answer is None else known.forms(tools.tools, None, answer)
 
 
 def _seed(seed: int, choice: int) -> int:

@@ -109,7 +109,7 @@ class ServedModel:
         try:
             return await self._answer(caller, request, hear)
         except RequestError as error:
-            if error.field != "sampling" or (request.constrained is None and not request.options.get("logit_bias")):
+            if error.field != "sampling" or (request.constrained is None and error.option not in request.options):
                 raise
             raise _refused(error, request) from error
 
@@ -297,8 +297,8 @@ class ServedModel:
 def _refused(error: RequestError, request: ChatRequest) -> ApiError:
     """What the engine refuses of a sampling, in the words of the fields that the client gave."""
     told, constrained = str(error).replace("max_tokens", request.most), request.constrained
-    if "logit_bias" in told:
-        return ApiError(400, told, "logit_bias")
+    if error.option in request.options:
+        return ApiError(400, f"{error.option}: {told}", error.option)
     return ApiError(400, told.replace("json_schema", constrained or "json_schema"), constrained)
 
 

@@ -156,7 +156,7 @@ class Society:
         matched = talk.matched(prompt, brings, words)
         name = speaker(reader.agent, "assistant", frames)
         room = room_for(talk.lengths(matched), name, frames, self._keeping.capacity)
-        options = samplings(request, room.most(request.max_tokens, self._keeping.most), frames)
+        options = samplings(request, room.most(request.max_tokens, self._keeping.most, request.least), frames)
         self._recording.spoke_for(caller.key or "no key", reader.agent)
         talk.join(reader.agent, "named" if reader.proven else "unnamed")
         reads = talk.reads(matched, reader)

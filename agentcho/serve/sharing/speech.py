@@ -51,12 +51,12 @@ class Speech:
         start, stop = words.sampled or (0, 0)
         tokens, ended = words.tokens[start:stop], words.stopped or "stop"
         text = words.text
-        if ended == "stop_string" and not calls:
+        if ended in ("stop_string", "stop_token") and not calls:
             text = cut_off(text, self._request.tools, self._frames)
         asked = self._request.tools
         if ended == "max_tokens" and not calls and asked is not None and asked.choice in ("required", "named"):
             text = ""  # the beginning of a call, which is neither one nor words
-        return Answer(self.id, text, ended, tokens, calls, before, tuple(self._likely))
+        return Answer(self.id, text, ended, tokens, calls, before, tuple(self._likely), words.stop_reason)
 
     def _likelihood(self, likely: tuple[tuple[int, float], ...]) -> Likely:
         said, *others = (Likely(token, self._bytes(token), logprob) for token, logprob in likely)
