@@ -191,8 +191,8 @@ def _known_ids(sampling: Sampling, bounds: Bounds) -> None:
 def _thinks(call: Decode) -> bool:
     """Whether a decode may think. `RequestError`: it is asked for what goes with no thought."""
     thinks = truth(call.thinks, "thinks")
-    if thinks and (call.logits or call.stride != 1 or call.forms or call.logprobs is not None):
-        raise RequestError("thinks goes with no logits, stride, forms or logprobs; leave it out", "sampling")
+    if thinks and (call.logits or call.stride != 1 or call.forms):
+        raise RequestError("thinks goes with no logits, stride or forms; leave it out", "sampling")
     return thinks
 
 

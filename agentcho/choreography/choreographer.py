@@ -339,8 +339,10 @@ class Choreographer:
         for flush in {id(handle.request.flush): handle.request.flush for handle, _ in heard}.values():
             self._flush(flush, [handle for handle, _ in heard if handle.request.flush is flush])
         for handle, spoken in heard:
-            if handle.request.on_token and spoken.text and not spoken.thought and not handle.done.is_set():
-                self._notify(handle, "on_token", partial(handle.request.on_token, spoken.text))
+            what = "on_thought" if spoken.thought else "on_token"
+            listener = handle.request.on_thought if spoken.thought else handle.request.on_token
+            if listener and spoken.text and not handle.done.is_set():
+                self._notify(handle, what, partial(listener, spoken.text))
 
     def _flush(self, flush: Callable[[], None] | None, handles: list[Handle]) -> None:
         """Put on record what was told; requests that share a flush that fails all fail with it."""

@@ -71,10 +71,10 @@ class Request(NamedTuple):
     `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
     `turn` says who goes first where not all of it fits. `exact` asks for the deterministic profile: bits that depend on
     nothing else that runs (None: as the choreographer was opened).
-    `on_piece` is called with each token and each text of the decode; when those of all requests were, each `flush` is
-    called, once a step; only then does `on_token` get the visible text. `on_done` gets the result before the submitter
-    wakes. `on_dropped` is called, once, where the request is given up after a first piece. All run on the event loop.
-    What one raises fails this request, and no other.
+    `on_piece` is called with each token and each text of the decode; when those of all requests were, each `flush`
+    is called, once a step; only then does `on_token` get the visible text, and `on_thought` that of a thought.
+    `on_done` gets the result before the submitter wakes. `on_dropped` is called, once, where the request is given
+    up after a first piece. All run on the event loop. What one raises fails this request, and no other.
     """
 
     calls: tuple[Call, ...]
@@ -86,6 +86,7 @@ class Request(NamedTuple):
     on_piece: Callable[[Piece], None] | None = None
     flush: Callable[[], None] | None = None
     on_dropped: Callable[[Unfinished], None] | None = None
+    on_thought: Callable[[str], None] | None = None
 
 
 def checked_request(request: object) -> Request:
@@ -97,7 +98,7 @@ def checked_request(request: object) -> Request:
         str.__str__(part) if isinstance(part, str) else whole(part, "one of order")
         for part in listed(request.order, "order")
     )
-    for what in ("on_token", "on_done", "on_piece", "flush", "on_dropped"):
+    for what in ("on_token", "on_done", "on_piece", "flush", "on_dropped", "on_thought"):
         hear = getattr(request, what)
         if hear is not None and not callable(hear):
             raise RequestError(f"{what} is {kind(hear)}; give a function, or None")

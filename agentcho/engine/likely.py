@@ -22,13 +22,15 @@ def weigh(runner: Runner, blame: Blame, plan: Plan, spoken: Listed[Spoken]) -> t
     for begin in range(0, len(asked), stride):
         found |= _found(runner, blame, plan.weighed, asked[begin : begin + stride], failed)
     lost = {failure.id for failure in failed}
-    said = [each._replace(likely=found.get(each.id, ())) for each in spoken if each.id not in lost]
-    return said, failed
+    new = {id(each) for each in asked}
+    whole = (each for each in spoken if each.id not in lost)
+    return [each._replace(likely=found.get(each.id, ())) if id(each) in new else each for each in whole], failed
 
 
 def _is_new(spoken: Spoken, weighed: Mapping[EncodingId, Weighed]) -> bool:
-    """Whether a decode that asks has said a token, and not only text that was held back before."""
-    return spoken.id in weighed and spoken.nth >= weighed[spoken.id].before
+    """Whether a decode that asks has said a token, and not only text that was held back before, or what was given
+    behind a thought."""
+    return spoken.id in weighed and spoken.nth == weighed[spoken.id].before
 
 
 def _found(

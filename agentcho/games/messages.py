@@ -61,7 +61,7 @@ class Messages:
         self._leaks = LeakPaths(reuse, self.drafts)
         self._sinks = Sinks(self.drafts, reuse.leakage)
         self._numbers: dict[str, int] = {}
-        self.thoughts = Thoughts(self.drafts, self.add, roster.hide)
+        self.thoughts = Thoughts(self.drafts, self._add_hidden)
         self.unanswered: dict[str, list[Telling]] = {}
         """By agent, results that say of a call of a tool that it was cancelled. Each is said before the agent reads the
         call."""
@@ -199,6 +199,10 @@ class Messages:
         self._numbers[author] = self._numbers.get(author, 0) + (draft.metadata.id == self._next(author))
         self.drafts[draft.metadata.id] = draft
         self.recorded.check(draft)
+
+    def _add_hidden(self, draft: Draft) -> None:
+        self.roster.hide(draft.metadata.id)
+        self.add(draft)
 
     # -- messages of known text --------------------------------------------------------------------------
 

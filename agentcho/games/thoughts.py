@@ -32,19 +32,17 @@ def thought_of(id: str) -> str:
 
 @dataclass
 class Thoughts:
-    """Those of one game. `drafts` are its messages by id. `add` lets there be a message, `publish` lets it be out."""
+    """Those of one game. `drafts` are its messages by id. `add` lets there be a message, which no view is to show."""
 
     drafts: dict[str, Draft]
     add: Callable[[Draft], None]
-    hide: Callable[[str], None]
 
-    def begin(self, draft: Draft, shared: bool) -> Draft:
+    def begin(self, draft: Draft, shared: bool = False) -> Draft:
         """The message of the thought before that of `draft`, from its first token on."""
         id, author = thought_of(draft.metadata.id), draft.metadata.author
         to = draft.metadata.audience if shared else Audience(frozenset({author} if author else ()))
         metadata = draft.metadata._replace(id=id, audience=to)
         thought = replace(draft, metadata=metadata, text="", act=draft.act._replace(choices=()))
-        self.hide(id)
         self.add(thought)
         draft.act = draft.act._replace(thought=id)
         return thought
@@ -112,9 +110,9 @@ class Parting:
         begin: Callable[[Draft], Draft],
         journal: Journal,
         sink: Sink,
-        begun: Callable[[str], None],
+        begun: Callable[[str], object] = id,
     ) -> None:
-        self._game, self._draft, self._making, self._begin = game, draft, making, begin
+        self._game, self.draft, self._making, self._begin = game, draft, making, begin
         self._journal, self._sink, self._begun = journal, sink, begun
         self._waiting: list[Piece] = []
         self.thought: Draft | None = None
@@ -126,7 +124,7 @@ class Parting:
         if said.thought is None:
             return
         if said.thought and self.thought is None:
-            self.thought = self._begin(self._draft)
+            self.thought = self._begin(self.draft)
             metadata = self.thought.metadata
             author, audience = metadata.author or "", metadata.audience
             self._sink(Began(self._game, metadata.id, author, "decode", audience, "", thought=True))
@@ -135,7 +133,7 @@ class Parting:
             self._tell(each)
 
     def _tell(self, said: Piece) -> None:
-        own = self.thought or self._draft
+        own = self.thought or self.draft
         if said.opening is not None:
             self._begun(own.metadata.id)
             opening = said.opening if self.thought is None else _bare(said.opening, said.opening.own.words.text)
@@ -147,11 +145,11 @@ class Parting:
 
     def _speak(self, text: str) -> None:
         """Words after a thought: they are a message of their own, and their tokens the thought's."""
-        id = self._draft.metadata.id
+        id = self.draft.metadata.id
         if self._answer is None:
             self._answer = ""
             self._begun(id)
-            self._sink(FirstToken(self._journal.text_begun(self._draft, self._words(None), NOTHING)))
+            self._sink(FirstToken(self._journal.text_begun(self.draft, self._words(None), NOTHING)))
         self._answer += text
         self._sink(Token(self._game, id, text))
 
@@ -161,25 +159,25 @@ class Parting:
         for each in waiting:
             self._tell(each)
         if self.thought is None:
-            self._journal.enter(self._making, self._draft, result)
+            self._journal.enter(self._making, self.draft, result)
             return
         words = result.made[len(self._making.missing)].words.said
         assert words is not None
         self._making.on.enter_thought(result.made[len(self._making.missing)].id, self.thought.metadata.id)
         self._journal.enter(self._making, self.thought, result)
-        self._journal.enter_answer(self._draft, words)
+        self._journal.enter_answer(self.draft, words)
 
     def dropped(self, said: Unfinished) -> None:
         """The message was given up; what was said of it is all that there is."""
         if self.thought is None:
-            self._journal.enter_dropped(self._making, self._draft, said)
+            self._journal.enter_dropped(self._making, self.draft, said)
             return
         self._journal.enter_dropped(self._making, self.thought, _bare(said, said.own.words.text))
         ended: Ending = said.ended or "failed"
-        self._journal.enter_text(self._draft, self._words(None), NOTHING, ended)
+        self._journal.enter_text(self.draft, self._words(None), NOTHING, ended)
 
     def _words(self, stopped: str | None) -> Words:
-        return Words(self._draft.text, self._answer or "", (), (0, 0), (0, 0), stopped)
+        return Words(self.draft.text, self._answer or "", (), (0, 0), (0, 0), stopped)
 
 
 def _bare(said: Unfinished, text: str) -> Unfinished:

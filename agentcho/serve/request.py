@@ -145,18 +145,20 @@ class Likely(NamedTuple):
 
 class Delta(NamedTuple):
     """What a step added to answer number `choice`: visible text, and the logarithms of its tokens where they were asked
-    for."""
+    for; or `thought`, text of what the model thinks before."""
 
     choice: int
     text: str
     likely: tuple[Likely, ...] = ()
+    thought: str = ""
 
 
 class Usage(NamedTuple):
     """Tokens of a request, framing included. `prompt` are all that were read. Of these `exact` were reused as they
     would have been encoded anew, but for rounding: what the prompt begins with, each message encoded over just those
     before it; `reused` through encodings of messages, all others that were not encoded for this request. What requests
-    that come together have in common is new to one of them. `completion` were generated. `missed`: tokens of messages
+    that come together have in common is new to one of them. `completion` were generated, `pondered` of them for
+    thoughts. `missed`: tokens of messages
     that the society did not have yet, by why (see `index.Miss`); more than were encoded, where requests come together.
     """
 
@@ -165,13 +167,14 @@ class Usage(NamedTuple):
     exact: int = 0
     reused: int = 0
     missed: tuple[tuple[str, int], ...] = ()
+    pondered: int = 0
 
 
 class Answer(NamedTuple):
     """One answer. `id` is the one by which a later request may quote it. `text` is all that was said; where that is
     calls of functions, `calls` has them, and `before` the text before the first. `ended`: "stop", "stop_string",
     "stop_token" or "max_tokens"; `reason`: the string or the id of a token that the client named and that ended it.
-    `tokens` are the ids of what was said."""
+    `tokens` are the ids of what was said. `thought` is what the model thought before, in `pondered` tokens."""
 
     id: str
     text: str
@@ -181,6 +184,13 @@ class Answer(NamedTuple):
     before: str = ""
     likely: tuple[Likely, ...] = ()
     reason: int | str | None = None
+    thought: str = ""
+    pondered: int = 0
+
+    @property
+    def sampled(self) -> int:
+        """How many tokens were generated for it."""
+        return len(self.tokens) + self.pondered
 
 
 class Answers(NamedTuple):

@@ -152,7 +152,9 @@ class Stream:
         return [self._chunk(index, first) for index in range(len(self._held))]
 
     def delta(self, delta: Delta) -> list[bytes]:
-        """What a step added to one answer."""
+        """What a step added to one answer, or to the thought before it."""
+        if delta.thought:
+            return [self._chunk(delta.choice, _thought(delta.thought))]
         shown, waiting = self._held[delta.choice].add(delta.text), self._likely[delta.choice]
         waiting += delta.likely
         self._heard[delta.choice] += len(delta.likely)
@@ -201,6 +203,7 @@ def _choice(shape: Shape, index: int, answer: Answer) -> dict[str, Any]:
     calls = _calls(answer)
     said = answer.before or None if calls else answer.text
     message = {"role": "assistant", "content": said, "refusal": None, "id": answer.id}
+    message |= _thought(answer.thought) if answer.thought else {}
     choice = {
         "index": index,
         "message": message | ({"tool_calls": calls} if calls else {}),
@@ -209,6 +212,11 @@ def _choice(shape: Shape, index: int, answer: Answer) -> dict[str, Any]:
         "stop_reason": answer.reason,
     }
     return choice | ({"token_ids": list(answer.tokens)} if shape.tokens else {})
+
+
+def _thought(text: str) -> dict[str, str]:
+    """What a model thinks before its answer, under both names that servers have for it."""
+    return {"reasoning_content": text, "reasoning": text}
 
 
 def _calls(answer: Answer) -> list[dict[str, Any]]:
@@ -239,5 +247,5 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "completion_tokens": found.completion,
         "total_tokens": found.prompt + found.completion,
         "prompt_tokens_details": found.details,
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": usage.pondered},
     }

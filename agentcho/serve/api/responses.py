@@ -161,6 +161,8 @@ def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
     if _has_message(answer):
         said = answer.before if answer.calls else answer.text
         output.insert(0, _message(answer.id, _status(answer), [_part(said, _logprobs(shape, answer.likely))]))
+    if answer.thought:
+        output.insert(0, _thought(answer.id, answer.thought))
     return _head(shape) | ended | {"output": output, "usage": _usage(answers.usage)}
 
 
@@ -173,6 +175,7 @@ class Stream:
         self._shape, self._held, self._answer = shape, Held(how), shape.ids[0]
         self._said, self._likely, self._waiting = list[str](), list[Likely](), list[Likely]()
         self._open, self._number, self._heard = False, 0, 0
+        self._thought, self._place = list[str](), 0
 
     def begin(self) -> list[bytes]:
         """What is sent before the first token."""
@@ -180,7 +183,9 @@ class Stream:
         return [self._event(f"response.{kind}", response=response) for kind in ("created", "in_progress")]
 
     def delta(self, delta: Delta) -> list[bytes]:
-        """What a step added to the answer."""
+        """What a step added to the answer, or to the thought before it."""
+        if delta.thought:
+            return list(self._think(delta.thought))
         shown = self._held.add(delta.text)
         self._waiting += delta.likely
         self._heard += len(delta.likely)
@@ -191,12 +196,12 @@ class Stream:
     def end(self, answers: Answers) -> list[bytes]:
         """What is sent once the answer has ended; nothing comes after it."""
         answer, response = answers.answers[0], whole(self._shape, answers)
-        sent, rest = list[bytes](), self._held.rest(answer)
+        sent, rest = self._end_of_thought(), self._held.rest(answer)
         self._waiting += answer.likely[self._heard :]
         if self._open or _has_message(answer):
             sent += self._text(rest)
             sent += self._closing(answer)
-        first = int(self._open)
+        first = self._place + int(self._open)
         for number, call in enumerate(answer.calls):
             sent += self._call(first + number, _call_item(self._answer, number, call))
         return [*sent, self._event(f"response.{response['status']}", response=response)]
@@ -210,11 +215,29 @@ class Stream:
         failed = self._event("response.failed", response=response)
         return failed + self._event("error", **fields, **error.to_json())
 
+    def _think(self, text: str) -> Iterator[bytes]:
+        """More of a thought, and before the first of it the item that it is."""
+        place = {"item_id": _thought_id(self._answer), "output_index": 0, "content_index": 0}
+        if not self._thought:
+            yield self._event(ADDED, output_index=0, item=_thought(self._answer, "", "in_progress"))
+        self._thought.append(text)
+        yield self._event("response.reasoning_text.delta", **place, delta=text)
+
+    def _end_of_thought(self) -> list[bytes]:
+        """The end of the thought, if there was one that goes on."""
+        if not self._thought or self._place:
+            return []
+        self._place, text = 1, "".join(self._thought)
+        place = {"item_id": _thought_id(self._answer), "output_index": 0, "content_index": 0}
+        done = self._event("response.reasoning_text.done", **place, text=text)
+        return [done, self._event(DONE, output_index=0, item=_thought(self._answer, text.strip()))]
+
     def _text(self, shown: str) -> Iterator[bytes]:
         """More of the text, and before the first of it the message that it is in."""
+        yield from self._end_of_thought()
         if not self._open:
             self._open = True
-            yield self._event(ADDED, output_index=0, item=_message(self._answer, "in_progress", []))
+            yield self._event(ADDED, output_index=self._place, item=_message(self._answer, "in_progress", []))
             yield self._in_part("response.content_part.added", part=_part("", []))
         likely, self._waiting = self._waiting, []
         if shown or likely:
@@ -229,7 +252,7 @@ class Stream:
         part = _part(text, logprobs)
         yield self._in_part("response.output_text.done", text=text, logprobs=logprobs)
         yield self._in_part("response.content_part.done", part=part)
-        yield self._event(DONE, output_index=0, item=_message(self._answer, _status(answer), [part]))
+        yield self._event(DONE, output_index=self._place, item=_message(self._answer, _status(answer), [part]))
 
     def _call(self, index: int, item: dict[str, Any]) -> Iterator[bytes]:
         """A call, whole."""
@@ -241,7 +264,8 @@ class Stream:
         yield self._event(DONE, output_index=index, item=item)
 
     def _in_part(self, type: str, **fields: Any) -> bytes:
-        return self._event(type, item_id=ids.item(self._answer), output_index=0, content_index=0, **fields)
+        place = {"item_id": ids.item(self._answer), "output_index": self._place, "content_index": 0}
+        return self._event(type, **place, **fields)
 
     def _event(self, type: str, **fields: Any) -> bytes:
         number, self._number = self._number, self._number + 1
@@ -289,6 +313,17 @@ def _message(answer: str, status: str, content: list[dict[str, Any]]) -> dict[st
     return {"id": ids.item(answer), "type": "message", "status": status, "role": "assistant", "content": content}
 
 
+def _thought(answer: str, text: str, status: str = "completed") -> dict[str, Any]:
+    """What the model thought before its answer."""
+    content = [{"type": "reasoning_text", "text": text}] if text else []
+    item = {"id": _thought_id(answer), "type": "reasoning", "status": status}
+    return item | {"summary": [], "content": content, "encrypted_content": None}
+
+
+def _thought_id(answer: str) -> str:
+    return f"rs_{answer.removeprefix('msg_')}"
+
+
 def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
@@ -327,6 +362,6 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "input_tokens": found.prompt,
         "input_tokens_details": {**found.details, "cache_write_tokens": 0},
         "output_tokens": found.completion,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.pondered},
         "total_tokens": found.prompt + found.completion,
     }

@@ -16,7 +16,7 @@ from agentcho.flow.resolver import EXACT
 from agentcho.message import Words
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.prefixes import Node, PrefixTree
-from agentcho.serve.sharing.prompt import Framed, calls_in, chat_of, forms_of, room_for, samplings, tokenised
+from agentcho.serve.sharing.prompt import Framed, calls_in, chat_of, forms_of, room_for, samplings, thinks, tokenised
 from agentcho.serve.sharing.society import Keeping
 from agentcho.serve.sharing.speech import Speech, all_said
 
@@ -55,7 +55,7 @@ class PlainPrompts:
         """Answer a request. `exact`: in the deterministic profile. Cancelled: its rows are freed at the next step."""
         prompt, opening = await tokenised(request, lambda: chat_of(request, self._frames))
         lengths = sum(len(words.tokens) for _, words in prompt)
-        room = room_for(lengths, None, self._frames, self._keeping.capacity, opening)
+        room = room_for(request, lengths, None, self._frames, self._keeping.capacity, opening)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most, request.least), self._frames)
         speeches = [Speech(n, request, hear, self._frames) for n in range(request.choices)]
         tree = self._trees[exact] = self._trees.pop(exact)
@@ -73,8 +73,11 @@ class PlainPrompts:
             self.used = monotonic()
             self.forget(self._keeping.tokens)
         answers = tuple(answer for answer, _ in said)
-        completion = sum(len(answer.tokens) for answer in answers)
-        return Answers(answers, Usage(room.prompt, completion, min(reused for _, reused in said), 0))
+        completion, pondered = (
+            sum(counted) for counted in zip(*((a.sampled, a.pondered) for a in answers), strict=True)
+        )
+        reused = min(reused for _, reused in said)
+        return Answers(answers, Usage(room.prompt, completion, reused, 0, pondered=pondered))
 
     def forget(self, tokens: int) -> None:
         """Give up encodings that were not used for long, until so many tokens are held, or all others are in use."""
@@ -99,6 +102,7 @@ class PlainPrompts:
             forms=forms,
             cut=True,
             opening=how.opening,
+            thinks=thinks(request, self._frames),
         )
         fresh = set(made)  # less what another request makes at the same time, and before this one
 
@@ -112,14 +116,25 @@ class PlainPrompts:
         self._asked += 1
         calls: tuple[Call, ...] = (*made.values(), decode)
         asked = Request(
-            calls, (self._asked,), how.speech.token, done, how.turn, exact=how.exact, on_piece=how.speech.piece
+            calls,
+            (self._asked,),
+            on_token=how.speech.token,
+            on_done=done,
+            turn=how.turn,
+            exact=how.exact,
+            on_piece=how.speech.piece,
+            on_thought=how.speech.thought,
         )
         result = await self._choreographer.run(asked)
         return how.speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
 
     def _keep(self, tree: PrefixTree, path: list[Node], request: ChatRequest, made: FinishedCall) -> None:
-        """Keep an answer for the request that quotes it, where it is what the quotation will be."""
+        """Keep an answer for the request that quotes it, where it is what the quotation will be: one after a thought is
+        quoted without that."""
         words, id = made.words, made.id
+        if words.thought is not None:
+            self._release([id])
+            return
         before, calls = calls_in(words.text, request.tools, self._frames)
         said = Framed("assistant", words.text)
         if calls:

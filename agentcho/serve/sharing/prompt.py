@@ -145,31 +145,49 @@ def _value(arguments: str) -> Any:
         return arguments
 
 
+def thinks(request: ChatRequest, frames: FramePort) -> bool:
+    """Whether the model may think before it answers: not where what it says must be written as a call of a function
+    is."""
+    return frames.framing.thinking is not None and not forms_of(request, frames)
+
+
 class Room(NamedTuple):
     """What the decodes of a request have room for: `prompt` tokens stand before what is said, of `limit`; `closing`
-    tokens come after it."""
+    tokens come after it. `apart`: a thought has as many tokens as the answer after it, and is not counted with it."""
 
     prompt: int
     closing: int
     limit: int
+    apart: bool = False
 
     def most(self, asked: int | None, default: int, least: int = 0) -> int:
         """How many tokens may be sampled, at least so many. `ContextOverflow`: there is no room for these."""
-        left, least = self.limit - self.prompt - self.closing, max(1, least)
+        left = (self.limit - self.prompt - self.closing) // (2 if self.apart else 1)
+        least = max(1, least)
         if left < least:
             raise ContextOverflow(self.prompt + self.closing + least, self.limit)
         return min(left, max(default, least) if asked is None else asked)
 
 
 def room_for(
-    lengths: int, speaker: str | None, frames: FramePort, limit: int, opens: tuple[int, ...] | None = None
+    request: ChatRequest,
+    lengths: int,
+    speaker: str | None,
+    frames: FramePort,
+    limit: int,
+    opens: tuple[int, ...] | None = None,
 ) -> Room:
     """The room behind a prompt of so many tokens. `limit` is the smaller of the model's positions and the store's
     tokens. `opens`: the ids that open the answer (None: those of the assistant's frame)."""
-    framing = frames.framing
-    opening = framing.opening("assistant", speaker, answer=True) if opens is None else opens
-    closing = framing.closing("assistant")
-    return Room(frames.bos + lengths + len(opening), len(closing), min(frames.context, limit))
+    framing, options = frames.framing, request.options
+    thinking = framing.thinking if thinks(request, frames) else None
+    opening, closing = framing.opening("assistant", speaker, answer=True), len(framing.closing("assistant"))
+    if thinking is not None:
+        opening = thinking.opening(framing.opening("assistant", speaker))
+        closing += len(thinking.begins) + len(thinking.ends) + len(thinking.behind)
+    whole = options.get("choices") is not None or options.get("json_schema") is not None
+    begun = frames.bos + lengths + len(opening if opens is None else opens)
+    return Room(begun, closing, min(frames.context, limit), apart=thinking is not None and whole)
 
 
 def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampling, ...]:

@@ -155,7 +155,7 @@ class Society:
         words = await self._words(request, talk.unknown(prompt, reader)) if request.is_long else {}
         matched = talk.matched(prompt, brings, words)
         name = speaker(reader.agent, "assistant", frames)
-        room = room_for(talk.lengths(matched), name, frames, self._keeping.capacity)
+        room = room_for(request, talk.lengths(matched), name, frames, self._keeping.capacity)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most, request.least), frames)
         self._recording.spoke_for(caller.key or "no key", reader.agent)
         talk.join(reader.agent, "named" if reader.proven else "unnamed")
@@ -165,10 +165,12 @@ class Society:
         said = await all_said([talk.say(reads, to, request, how) for how in hows])
         answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
         reused = min((each.reused for each in said), key=sum)
-        completion = sum(len(answer.tokens) for answer in answers)
+        completion, pondered = (
+            sum(counted) for counted in zip(*((a.sampled, a.pondered) for a in answers), strict=True)
+        )
+        lacked = tuple(sorted(missed(matched).items()))
         return Answers(
-            answers,
-            Usage(room.prompt, completion, reused.exact, reused.by_message, tuple(sorted(missed(matched).items()))),
+            answers, Usage(room.prompt, completion, reused.exact, reused.by_message, lacked, pondered=pondered)
         )
 
     async def _words(self, request: ChatRequest, new: Sequence[Framed]) -> dict[Framed, Words]:

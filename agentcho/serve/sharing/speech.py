@@ -26,19 +26,26 @@ def new_id() -> str:
 
 
 class Speech:
-    """Answer number `choice` of a request, as it is said. `piece` and `token` are to be called as it is. `id` is the
-    one by which it can be quoted."""
+    """Answer number `choice` of a request, as it is said. `piece`, `token` and `thought` are to be called as it is.
+    `id` is the one by which it can be quoted."""
 
     def __init__(self, choice: int, request: ChatRequest, hear: Hear, frames: FramePort) -> None:
         self._choice, self._request, self._hear, self._frames = choice, request, hear, frames
         self.id = request.ids[choice] if request.ids else new_id()
         self._likely: list[Likely] = []
+        self._unsure: list[Piece] = []
         self._told = 0
 
     def piece(self, piece: Piece) -> None:
-        """A token was sampled."""
-        if piece.likely:
-            self._likely.append(self._likelihood(piece.likely))
+        """A token was sampled. Those of a thought have no logarithms."""
+        self._unsure.append(piece)
+        if piece.thought is not None:
+            said, self._unsure = self._unsure, []
+            self._likely += (self._likelihood(each.likely) for each in said if each.likely and not piece.thought)
+
+    def thought(self, text: str) -> None:
+        """More of what the model thinks before its answer."""
+        self._hear(Delta(self._choice, "", thought=text))
 
     def token(self, text: str) -> None:
         """Text became visible; it goes to the client with the logarithms of all tokens since the text before."""
@@ -46,7 +53,12 @@ class Speech:
         self._hear(Delta(self._choice, text, fresh))
 
     def answer(self, words: Words) -> Answer:
-        """The whole answer."""
+        """The whole answer; `words` are the thought's with those of the answer, where there is one."""
+        thought, pondered = "", 0
+        if words.said is not None:
+            start, stop = words.sampled or (0, 0)
+            thought, pondered, words = words.text, stop - start, words.said
+            pondered -= len(words.tokens[slice(*(words.sampled or (0, 0)))])
         before, calls = calls_in(words.text, self._request.tools, self._frames)
         start, stop = words.sampled or (0, 0)
         tokens, ended = words.tokens[start:stop], words.stopped or "stop"
@@ -56,7 +68,18 @@ class Speech:
         asked = self._request.tools
         if ended == "max_tokens" and not calls and asked is not None and asked.choice in ("required", "named"):
             text = ""  # the beginning of a call, which is neither one nor words
-        return Answer(self.id, text, ended, tokens, calls, before, tuple(self._likely), words.stop_reason)
+        return Answer(
+            id=self.id,
+            text=text,
+            ended=ended,
+            tokens=tokens,
+            calls=calls,
+            before=before,
+            likely=tuple(self._likely),
+            reason=words.stop_reason,
+            thought=thought,
+            pondered=pondered,
+        )
 
     def _likelihood(self, likely: tuple[tuple[int, float], ...]) -> Likely:
         said, *others = (Likely(token, self._bytes(token), logprob) for token, logprob in likely)

@@ -14,16 +14,17 @@ from typing import Any, NamedTuple, cast, get_args
 
 from agentcho.calls.call import EncodingId, FramePort, Receipt, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.handle import FinishedCall, Piece, Request, Result, Unfinished
+from agentcho.choreography.handle import FinishedCall, Piece, Request, Result
 from agentcho.config import Limits, ReusePolicy
 from agentcho.errors import RequestError
-from agentcho.events import FirstToken, Joined, Over, Sink, Token
+from agentcho.events import Joined, Over, Sink
 from agentcho.flow.draft import Draft
 from agentcho.flow.plans import DecodePlan
 from agentcho.flow.resolver import EXACT
 from agentcho.flow.views import Read, ReadSet
 from agentcho.games.journal import Journal, Making
 from agentcho.games.limits import Meter
+from agentcho.games.thoughts import Parting, Thoughts
 from agentcho.message import SCENARIO, Audience, Kind, Metadata, Part, Words
 from agentcho.serve.request import ChatRequest
 from agentcho.serve.sharing.index import (
@@ -38,7 +39,7 @@ from agentcho.serve.sharing.index import (
     reads_as_others,
     strings,
 )
-from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, speaker
+from agentcho.serve.sharing.prompt import Framed, calls_in, forms_of, speaker, thinks
 from agentcho.serve.sharing.reused import Places, Reused
 from agentcho.serve.sharing.speech import Speech, new_id
 
@@ -119,6 +120,7 @@ class Talk:
         self._meter.start()
         self._journal = Journal(game, reuse, self._meter, sink, bos=self._frames.bos, salt=salt)
         self._resolver, self._places = self._journal.resolver, Places()
+        self._thoughts = Thoughts(self._resolver.drafts, self._add)
         self._index = MessageIndex()
         self._earlier = None if earlier is None else earlier._index
         self._contents = {} if earlier is None else earlier._own_contents()
@@ -133,6 +135,9 @@ class Talk:
 
     def __len__(self) -> int:
         return len(self._resolver.drafts)
+
+    def _add(self, draft: Draft) -> None:
+        self._resolver.drafts[draft.metadata.id] = draft
 
     def join(self, agent: str, how: str) -> None:
         """An agent asks for something; the first time it joins the cast."""
@@ -343,51 +348,68 @@ class Talk:
             "logprobs": request.logprobs,
             "forms": forms_of(request, self._frames),
             "cut": True,
+            "thinks": thinks(request, self._frames),
         }
         on = self._journal.exactly() if how.exact else self._resolver
-        plan = on.decode_plan(draft, len(self._unread) < UNREAD, **options)
+        shadow = len(self._unread) < UNREAD and not options["thinks"]
+        plan = on.decode_plan(draft, shadow, **options)
         making, said = Making(plan.missing, author, on), list[Said]()
+        parting = Parting(
+            self.game,
+            draft,
+            making,
+            begin=self._thoughts.begin,
+            journal=self._journal,
+            sink=self._sink,
+        )
 
         def piece(piece: Piece) -> None:
-            if piece.opening is not None:
-                self._sink(FirstToken(self._journal.first_token(making, draft, piece.opening)))
-            self._sink(Token(self.game, draft.metadata.id, piece.text, piece.token))
+            parting.piece(piece)
             how.speech.piece(piece)
 
         def done(result: Result) -> None:
-            self._journal.enter(making, draft, result)
-            said.append(self._entered(draft, making, result, how.speech, request))
-
-        def dropped(unfinished: Unfinished) -> None:
-            self._journal.enter_dropped(making, draft, unfinished)
+            parting.done(result)
+            said.append(self._entered(parting, making, result, how.speech, request))
 
         self.turns += 1
-        order, exact = (self.game, author, self.turns), on.reuse.deterministic
-        calls = Request(plan.calls, order, how.speech.token, done, how.turn, exact, piece, how.flush, dropped)
+        calls = Request(
+            plan.calls,
+            (self.game, author, self.turns),
+            on_token=how.speech.token,
+            on_done=done,
+            turn=how.turn,
+            exact=on.reuse.deterministic,
+            on_piece=piece,
+            flush=how.flush,
+            on_dropped=parting.dropped,
+            on_thought=how.speech.thought,
+        )
         with self._using(reads, plan):
             await self._choreographer.run(calls)
         return said[0]
 
-    def _entered(self, draft: Draft, making: Making, result: Result, speech: Speech, request: ChatRequest) -> Said:
+    def _entered(self, parting: Parting, making: Making, result: Result, speech: Speech, request: ChatRequest) -> Said:
         """An answer is whole: it can be quoted from now, and its encodings count, but for those that another request
-        made at the same time."""
+        made at the same time. What was encoded with a thought in it is the thought's."""
+        draft, encoded = parting.draft, (parting.thought or parting.draft).metadata.id
         missing, profile = making.missing, EXACT if making.on.reuse.deterministic else ""
         for needed, call in zip(missing, result.made, strict=False):
             self._made(needed.message, profile + needed.recipe, call)
         own = result.made[len(missing) :]
         for recipe, call in zip(("author", "audience"), own, strict=False):
-            self._made(draft.metadata.id, profile + recipe, call)
+            self._made(encoded, profile + recipe, call)
         for call in result.made[: len(missing) + 1]:
             self._read(call.receipt)
         self._unread.update((shadow.id, shadow.receipt) for shadow in own[1:])
-        words, context = own[0].words, own[0].receipt.context
+        generated, context = own[0].words, own[0].receipt.context
+        words = generated.said or generated
         lead, calls = calls_in(words.text, request.tools, self._frames)
         framed = Framed("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
         before = Standing(read.id for read in draft.reads.reads)
         known = self._known(draft, speech.id, framed, before.key, said=True)
         self._index.add(replace(known, quotable=self._quotable(framed, words)))
         fresh = {call.id for call in result.made if not self._journal.is_twin(call.id)}
-        return Said(words, self._places.reused(context, fresh))
+        return Said(generated, self._places.reused(context, fresh))
 
     def _read(self, receipt: Receipt) -> None:
         """Something was said, or encoded, over these; what was put off for them is made."""
