@@ -108,7 +108,7 @@ def test_a_stream_has_the_thought_before_the_answer() -> None:
 def test_a_response_has_the_thought_as_an_item_in_front() -> None:
     _, _, shape = of_responses()
     answers = answered(shape, SAID, usage=USAGE)
-    output = response(shape, answers).output
+    output: Any = response(shape, answers).output
     assert [item.type for item in output] == ["reasoning", "message"]
     assert [part.text for part in output[0].content] == ["hm so"]
     told = events(shape, [Delta(0, "", thought="hm so"), Delta(0, "Hello there")], answers)
