@@ -27,6 +27,9 @@ Bits = Literal["int8", "int4"]
 """In how many bits the weights of linear layers can be kept."""
 KvDtype = Literal["int8"]
 """In which numbers keys and values can be kept, other than those of the model."""
+NAMED = "'understudy', 'smollm2', a folder, a GGUF file"
+LOCAL = f"{NAMED}, or a Hugging Face id."
+"""What names a model, for help: of any that is loaded here."""
 EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
 FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
 THREADS = (
@@ -240,7 +243,8 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = Field(
-        default="understudy", description="'understudy', a folder, a GGUF file, a Hugging Face id, or 'openai:NAME'."
+        default="understudy",
+        description=f"{NAMED}, a Hugging Face id, or 'openai:NAME'.",
     )
     device: str = Field(default="auto", description="auto, cpu, cuda.")
     base_url: str | None = Field(

@@ -91,7 +91,7 @@ class ModelNotFound(ModelError):
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(
-            f"no model {model!r}: {reason}. Give 'understudy', a folder with config.json and *.safetensors, "
+            f"no model {model!r}: {reason}. Give 'understudy', 'smollm2', a folder with config.json and *.safetensors, "
             "a GGUF file, or a Hugging Face id that is downloaded or can be reached"
         )
         self.model = model

@@ -70,6 +70,7 @@ from agentcho.cli.words import (
     Set,
     Where,
 )
+from agentcho.config import LOCAL
 from agentcho.games.parts import Missing
 from agentcho.games.resume import Changed
 
@@ -398,9 +399,7 @@ def view(
 
 
 def doctor(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="'understudy', a folder, a GGUF file, or a Hugging Face id.")
-    ] = "understudy",
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LOCAL)] = "understudy",
     verbose: Annotated[bool, typer.Option("--verbose", help="A line for each layer, and not one for all.")] = False,
     *,
     where: Placing,

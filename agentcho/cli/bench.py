@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from agentcho.cli import attacks, judging, peers, speed
 from agentcho.cli.options import From, Given, run_config, spread
 from agentcho.cli.words import HERE
-from agentcho.config import RunConfig
+from agentcho.config import LOCAL, RunConfig
 from agentcho.display.progress import progress
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
@@ -109,7 +109,7 @@ def leakage(
 
 
 def serve(
-    model: Annotated[str, typer.Option(help=speed.NAMED)] = UNDERSTUDY,
+    model: Annotated[str, typer.Option(help=LOCAL)] = UNDERSTUDY,
     dtype: Annotated[str, typer.Option(help="The same for all servers.")] = "float32",
     workflow: Annotated[
         list[str] | None, typer.Option(help=f"One or more of the paper's; default: {RECORDED}.", show_default=False)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from agentcho.lab.bench.plans import Workload
 
 OURS = (
-    "'understudy', a folder, or a Hugging Face id: default understudy. With --server: one of ours beside it, or none."
+    "'understudy', 'smollm2', a folder, or a Hugging Face id: default understudy. With --server: one of ours beside "
+    "it, or none."
 )
 BINARY = "llama.cpp's llama-server; default: that of `make llama`, or the one on the search path."
 TYPE = "llama.cpp's type of weights, such as Q4_K_M; default: that of the same bits as --weights."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from agentcho.cli.outputs import drawable, writable, written
-from agentcho.config import EIGHT_BITS, FEW_BITS, Bits, KvDtype
+from agentcho.config import EIGHT_BITS, FEW_BITS, LOCAL, Bits, KvDtype
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.progress import Tell
@@ -28,8 +28,7 @@ UNDERSTUDY = "understudy"
 SWEEP = "Instead of the paper's workflows: branches by voters of a tree of thoughts, or agents of a parallel debate."
 ARM = "One or more, such as choreographed:enforce:deterministic; default: the five that are fast."
 FIRST = "Time first tokens alone: after its first each text is fed 16 tokens a step, by stock arms at once."
-NAMED = "'understudy', a folder, a GGUF file, or a Hugging Face id."
-Model = Annotated[str, typer.Option(help=NAMED)]
+Model = Annotated[str, typer.Option(help=LOCAL)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
 Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 DTYPES = "auto: bfloat16 for a shape where the processor has it, else float32; the model's own for others."

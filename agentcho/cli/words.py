@@ -10,7 +10,7 @@ import typer
 from agentcho.cli.options import PAIR, From, Given
 from agentcho.cli.outputs import drawable
 from agentcho.cluster.config import ClusterConfig
-from agentcho.config import RunConfig
+from agentcho.config import LOCAL, RunConfig
 from agentcho.display import Kind
 
 TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
@@ -65,7 +65,7 @@ Retries = Annotated[int | None, typer.Option(min=0, help=RETRIES, show_default=F
 Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 Plot = Annotated[Path | None, typer.Option(metavar=FILE, help=PLOT, show_default=False, callback=drawable)]
 
-HERE = {"model": "'understudy', a folder, a GGUF file, or a Hugging Face id."}
+HERE = {"model": LOCAL}
 SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 """Options of a run whose model is behind an API."""
 LOADING = ("model", "device", "device_map", "dtype", "threads", "weights", "kv_dtype")

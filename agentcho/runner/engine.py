@@ -103,7 +103,8 @@ class Engine(EngineCore):
     ) -> Engine:
         """Load a model, and prove on its weights that encodings can be shared. Safetensors or GGUF, no remote code.
 
-        - `model`: "understudy", a folder, a GGUF file, or a hub's id. `adapter`: a folder of peft's; `merge` adds it.
+        - `model`: "understudy", "smollm2", a folder, a GGUF file, or a hub's id. `adapter`: a folder of peft's; `merge`
+          adds it.
         - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in its place: "auto" spreads layers over
           all GPUs; or what else transformers takes. `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32,
           or bfloat16 where that is more than 64 MiB and the processor has it. `fingerprint["dtype"]` says which.

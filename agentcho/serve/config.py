@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, THREADS, WEIGHED, Bits, KvDtype, Markers
+from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, LOCAL, THREADS, WEIGHED, Bits, KvDtype, Markers
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.models import Target, read
 from agentcho.serve.request import Sharing
@@ -78,7 +78,7 @@ class ServeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str = Field(default="understudy", description="'understudy', a folder, a GGUF file, or a Hugging Face id.")
+    model: str = Field(default="understudy", description=LOCAL)
     name: str | None = Field(
         default=None,
         pattern=r"^[^#\s]{1,200}$",

