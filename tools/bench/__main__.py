@@ -17,7 +17,6 @@ import typer
 
 from agentcho.cli import run
 from agentcho.cli.speed import (
-    NAMED,
     SHAPES,
     UNDERSTUDY,
     Benchmark,
@@ -36,6 +35,7 @@ from agentcho.cli.speed import (
     named,
     paper,
 )
+from agentcho.config import LOCAL
 from agentcho.display.progress import progress
 from agentcho.lab.bench.result import Figures, Kind, Result
 from agentcho.progress import Tell
@@ -247,7 +247,7 @@ def stream(
 
 def gpu(
     shape: Annotated[str, typer.Option(help=SHAPES)] = "llama-3.1-8b",
-    model: Annotated[str | None, typer.Option(help=f"Instead of a shape: {NAMED}", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(help=f"Instead of a shape: {LOCAL}", show_default=False)] = None,
     device: Annotated[str, typer.Option(help="cuda, cuda:N; cpu, to try it with a small model.")] = "cuda",
     dtype: Dtype = "auto",
     workflow: Workflows = None,
