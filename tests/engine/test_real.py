@@ -7,7 +7,6 @@ brought by `make real`, and required by AGENTCHO_TEST_REAL=required.
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers.normalizers import NFC
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from agentcho.calls.call import Said
-from agentcho.engine.content import BLANK
 from agentcho.engine.fidelity import TALKS, Talk, fidelity
 from agentcho.engine.template import Framing, derive
 from agentcho.runner.known import place_of
@@ -168,11 +165,15 @@ def test_any_tokens_are_text_and_their_bytes_join_to_it(real: Real, data: st.Dat
 
 @FEW
 @given(text=TEXTS)
-def test_what_is_encoded_is_decoded(real: Real, text: str) -> None:
-    normal, content = real.tokenizer.backend_tokenizer.normalizer, real.framing.content
-    given = unicodedata.normalize("NFC", text) if isinstance(normal, NFC) else text
-    expected = given if content.token_bytes(0) != b"<unk>" else given.replace(BLANK, " ")
-    assert content.decode(content.encode(text)) == expected
+def test_what_is_encoded_is_decoded_or_lost_as_by_stock_transformers(real: Real, text: str) -> None:
+    content, known, text = (
+        real.framing.content,
+        real.tokenizer,
+        text.replace("\u2581", " "),
+    )  # they are one letter there
+    if not content.spells_control(text):
+        expected = known.decode(known(text, add_special_tokens=False)["input_ids"], skip_special_tokens=False)
+        assert content.decode(content.encode(text)) in (text, expected)
 
 
 def test_answers_end_at_tokens_that_end_answers(real: Real) -> None:
