@@ -12,7 +12,7 @@ from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, Said, StepR
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.texts import ENDPOINT, TextPort
-from agentcho.calls.tools import ToolsPort
+from agentcho.calls.tools import Tool, ToolsPort
 from agentcho.calls.values import text
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import RequestError, UnknownEncoding
@@ -75,7 +75,7 @@ class TextFraming:
         """Nothing."""
         return ()
 
-    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
         """None: the server writes it."""
         return None
 

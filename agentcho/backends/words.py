@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from agentcho.calls.call import Said, WholePrompt
+from agentcho.calls.tools import Tool
 from agentcho.engine.content import THOUGHTS
 from agentcho.engine.thinking import Thinking
 from agentcho.engine.tools import CallPieces, ToolFormat
@@ -138,6 +139,6 @@ class FakeFraming:
         """Ids after it."""
         return (END,) if framed_as(role)[2] else ()
 
-    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
         """None: every message has a frame of its own."""
         return None

@@ -17,7 +17,7 @@ from agentcho.calls.corpus import Corpus
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.reuse import Ape, Choose
-from agentcho.calls.tools import AnswerForm, ToolsPort
+from agentcho.calls.tools import AnswerForm, Tool, ToolCall, ToolsPort
 from agentcho.calls.values import WORD, listed, schema
 from agentcho.errors import RequestError
 from agentcho.message import Words
@@ -459,6 +459,8 @@ class Said(NamedTuple):
     role: str
     text: str
     name: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
 
 
 class PromptPiece(NamedTuple):
@@ -538,8 +540,9 @@ class FramingPort(Protocol):
         opens for it."""
 
     def closing(self, role: str) -> tuple[int, ...]: ...
-    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
-        """A conversation as the chat template writes it as a whole; None: each message has a frame of its own."""
+    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
+        """A conversation, with functions that the model may call, as the chat template writes it as a whole; None: each
+        message has a frame of its own."""
 
 
 class FramePort(Protocol):

@@ -1,23 +1,27 @@
 """A whole conversation as its chat template writes it, in the ids of stock `apply_chat_template`, cut into messages.
 
 A template does some things once in a conversation: it injects a default prompt or a date, trims contents, cuts thoughts
-from earlier answers, folds the system message into a turn of the user. So the conversation is rendered and tokenised as
-a whole, and its messages are found again in the text. Templates that ask for the date get the one at which the model
-was loaded. One thing differs from stock on purpose: what spells a control token in a content stays text. Does not know:
-frames of single messages, but for where one ends; engines, calls.
+from earlier answers, folds the system message into a turn of the user, lists functions. So the conversation is rendered
+and tokenised as a whole, calls and results included, and its messages are found again in the text. Templates that ask
+for the date get the one at which the model was loaded. One thing differs from stock on purpose: what spells a control
+token in a content stays text. Does not know: frames of single messages, but for where one ends; engines.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
+from functools import cached_property
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import PromptPiece, Said, WholePrompt
+from agentcho.calls.tools import Tool, ToolCall
 from agentcho.engine.content import HIDDEN, THOUGHTS, ContentTokenizer, Placed, template_source
+from agentcho.engine.tools import described
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,6 +34,14 @@ class _Gap(NamedTuple):
 
     message: int
     named: bool
+
+
+class _Calling(NamedTuple):
+    """How a template takes calls: their arguments as JSON texts, and not as objects; and this as the content beside
+    them where nothing else is said."""
+
+    texts: bool
+    content: str | None
 
 
 class Conversations:
@@ -60,37 +72,49 @@ class Conversations:
         if asked is not None and _parts(asked)[0][-1] == closings.get("user"):
             self._closings["user"] = ""  # an answer has to begin with something
 
-    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
         """The ids of a conversation; see `FramingPort.prompt`.
 
         Args:
             conversation: Its messages, in order.
+            tools: The functions that the model may call.
 
         Returns:
             Its ids in pieces, whose concatenation with the opening, behind the beginning that the engine puts there, is
             what stock `apply_chat_template` with `add_generation_prompt` gives. None: the template cannot render it, or
-            its contents spell control tokens and cannot be found again in what the template makes of them.
+            its contents spell control tokens and cannot be found again in what the template makes of them, or functions
+            or calls spell some.
 
         Raises:
             RequestError: A content can only be encoded as a control token.
         """
-        text = self.render(conversation)
-        skeletons = [self.render(_marked(conversation))]
+        functions = [described(tool) for tool in tools]
+        if self._content.spells_control("\n".join(_strings([functions, *(said.calls for said in conversation)]))):
+            return None
+        text = self.render(conversation, functions)
+        skeletons = [self.render(_marked(conversation), functions)]
         if not all(said.text for said in conversation):  # a template may leave out a message that says nothing
-            skeletons.append(self.render(_marked(conversation, empty=True)))
-        found = [self._cut(text, skeleton, conversation) for skeleton in skeletons if text and skeleton]
+            skeletons.append(self.render(_marked(conversation, empty=True), functions))
+        found = [self._cut(text, skeleton, conversation, functions) for skeleton in skeletons if text and skeleton]
         return next((prompt for prompt in found if prompt is not None), None)
 
-    def _cut(self, text: str, skeleton: str, conversation: Sequence[Said]) -> WholePrompt | None:
+    def _cut(
+        self, text: str, skeleton: str, conversation: Sequence[Said], functions: list[dict[str, Any]]
+    ) -> WholePrompt | None:
         """The ids of a text, cut by what it is with marks in the place of contents; None: it cannot be."""
         literals, gaps = _parts(skeleton)
-        spans = self._spans(text, conversation, literals, gaps)
+        spans = self._spans(text, conversation, functions, literals, gaps)
         if spans is not None:
             placed: list[Placed] | None = self._placed(text, spans)
             owners: list[tuple[int, ...]] = [(gap.message,) for gap in gaps if not gap.named]
             borders = self._borders(conversation, literals, gaps, spans)
+            if any(said.calls for said in conversation):
+                ends = self._with_calls(
+                    text, conversation, {owner[0]: at for owner, at in zip(owners, borders, strict=True)}
+                )
+                borders, owners = [end for end, _ in ends], [(message,) for _, message in ends]
         else:
-            placed = self._unlocated(text, conversation)
+            placed = self._unlocated(text, conversation, functions)
             owners = [tuple(range(len(conversation)))]
             borders = [len(text) - (len(literals[-1]) if text.endswith(literals[-1]) else 0)]
         count = len(self._begin)
@@ -98,13 +122,14 @@ class Conversations:
             return None
         return _cut(placed[count:], owners, borders)
 
-    def render(self, conversation: Sequence[Said]) -> str | None:
-        """The text of a conversation up to its answer; None: the template cannot render it."""
-        turns = [
-            {"role": said.role, "content": said.text} | ({"name": said.name} if said.name else {})
-            for said in conversation
-        ]
-        variants: tuple[dict[str, Any], ...] = ({}, {"tools": []})
+    def render(self, conversation: Sequence[Said], functions: list[dict[str, Any]] | None = None) -> str | None:
+        """The text of a conversation up to its answer; None: the template cannot render it. `functions` are those that
+        the model may call, as templates are given them."""
+        calling = self._calling if any(said.calls for said in conversation) else _Calling(texts=False, content="")
+        if calling is None:
+            return None
+        turns = [_turn(said, calling) for said in conversation]
+        variants: tuple[dict[str, Any], ...] = ({"tools": functions},) if functions else ({}, {"tools": []})
         for more in variants:  # some templates that know functions fail where none are given at all
             options: dict[str, Any] = {"add_generation_prompt": True, "chat_template": self._source, **more}
             try:
@@ -112,6 +137,35 @@ class Conversations:
             except Exception:  # the template is foreign code: any error means it cannot render this
                 continue
         return None
+
+    @cached_property
+    def _calling(self) -> _Calling | None:
+        """In which way the template takes calls; None: it writes none."""
+        call = ToolCall("Zqcalledfunction", '{"Zqkey": "Zqvalue"}', "a1b2c3d4e")
+        probe = (Said("user", "x"), Said("assistant", "", calls=(call,)), Said("tool", "y", call_id=call.id))
+        options: Any = {"tools": [described(Tool("Zqotherfunction"))], "chat_template": self._source}
+        for texts, content in product((False, True), ("", None)):
+            turns = [_turn(said, _Calling(texts, content)) for said in probe]
+            try:
+                text = str(self._tokenizer.apply_chat_template(turns, tokenize=False, **options))
+            except Exception:  # the template is foreign code, as above
+                continue
+            if call.name in text:
+                return _Calling(texts, content)
+        return None
+
+    def _with_calls(self, text: str, conversation: Sequence[Said], borders: Mapping[int, int]) -> list[tuple[int, int]]:
+        """The ends of messages and their places, in order. `borders` are the ends behind contents; a message with calls
+        ends at the first closing behind them, for they spell none."""
+        ends = dict(borders)
+        for place, said in enumerate(conversation):
+            closing = self._closings.get(said.role, "")
+            if said.calls and self._content.control(closing):
+                name = text.find(said.calls[-1].name, ends.get(place, ends.get(place - 1, 0)))
+                end = text.find(closing, name) if name >= 0 else -1
+                if end >= 0:
+                    ends[place] = end + len(closing)
+        return sorted((end, place) for place, end in ends.items())
 
     def _stock(self, text: str) -> list[Placed]:
         found: Any = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
@@ -139,7 +193,9 @@ class Conversations:
                         return True
         return False
 
-    def _unlocated(self, text: str, conversation: Sequence[Said]) -> list[Placed] | None:
+    def _unlocated(
+        self, text: str, conversation: Sequence[Said], functions: list[dict[str, Any]]
+    ) -> list[Placed] | None:
         """The tokens of a text in which contents were not found. Of what they spell, control words are found again: in
         the same conversation other letters stand there. None: they cannot be, or one of them may be a control token.
 
@@ -147,10 +203,10 @@ class Conversations:
         """
         bare = self._content.without_control
         harmless = [
-            Said(each.role, bare(each.text, each.role == "assistant"), each.name and bare(each.name, False))
+            each._replace(text=bare(each.text, each.role == "assistant"), name=each.name and bare(each.name, False))
             for each in conversation
         ]
-        rendered = text if harmless == list(conversation) else self.render(harmless)
+        rendered = text if harmless == list(conversation) else self.render(harmless, functions)
         if rendered is None or len(rendered) != len(text):
             return None
         others = [place for place, letters in enumerate(zip(text, rendered, strict=True)) if letters[0] != letters[1]]
@@ -165,7 +221,12 @@ class Conversations:
         )
 
     def _spans(
-        self, text: str, conversation: Sequence[Said], literals: Sequence[str], gaps: Sequence[_Gap]
+        self,
+        text: str,
+        conversation: Sequence[Said],
+        functions: list[dict[str, Any]],
+        literals: Sequence[str],
+        gaps: Sequence[_Gap],
     ) -> list[tuple[int, int]] | None:
         """Where contents and names stand in a text; None: the template made something else of them.
 
@@ -173,8 +234,8 @@ class Conversations:
         the template's own.
         """
         bare = self._content.without_control
-        harmless = [Said(each.role, bare(each.text), each.name and bare(each.name)) for each in conversation]
-        rendered = text if harmless == list(conversation) else self.render(harmless)
+        harmless = [each._replace(text=bare(each.text), name=each.name and bare(each.name)) for each in conversation]
+        rendered = text if harmless == list(conversation) else self.render(harmless, functions)
         if rendered is None or len(rendered) != len(text):
             return None
         given = [str(harmless[gap.message].name if gap.named else harmless[gap.message].text) for gap in gaps]
@@ -216,13 +277,49 @@ def frozen(tokenizer: PreTrainedTokenizerBase, now: datetime) -> str | None:
     )
 
 
+def _turn(said: Said, calling: _Calling) -> dict[str, Any]:
+    """A message as a template gets it."""
+    turn: dict[str, Any] = {"role": said.role, "content": said.text} | ({"name": said.name} if said.name else {})
+    if said.call_id:
+        turn["tool_call_id"] = said.call_id
+    if said.calls:
+        turn["content"] = said.text or calling.content
+        functions = [{"name": call.name, "arguments": _arguments(call.arguments, calling.texts)} for call in said.calls]
+        turn["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": function}
+            for call, function in zip(said.calls, functions, strict=True)
+        ]
+    return turn
+
+
+def _arguments(text: str, as_text: bool) -> Any:
+    """The arguments of a call as a template gets them; as they are where they are no JSON object."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) and not as_text else text
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from value
+        for each in value.values():
+            yield from _strings(each)
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _strings(each)
+
+
 def _marked(conversation: Sequence[Said], empty: bool = False) -> list[Said]:
     """The same conversation, with a mark in the place of every content and name. `empty`: not of a content that is."""
     return [
-        Said(
-            said.role,
-            "" if empty and not said.text else f"Zq{place}contentqZ",
-            f"Zq{place}nameqZ" if said.name else None,
+        said._replace(
+            text="" if (empty or said.calls) and not said.text else f"Zq{place}contentqZ",
+            name=f"Zq{place}nameqZ" if said.name else None,
         )
         for place, said in enumerate(conversation)
     ]
@@ -280,8 +377,9 @@ def _in_order(found: tuple[Any, ...]) -> list[tuple[int, int]]:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """What templates make of a content: with blanks cut off, without the thoughts before the last answer."""
-    yield from dict.fromkeys((text, text.strip(), text.lstrip(), text.rstrip()))
+    """What templates make of a content: with blanks cut off, without the thoughts before the last answer, as JSON."""
+    quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+    yield from dict.fromkeys((text, text.strip(), text.lstrip(), text.rstrip(), quoted))
     if THOUGHTS[1] in text:
         said = text.rpartition(THOUGHTS[1])[2]
         yield from dict.fromkeys((said, said.strip(), said.lstrip("\n"), said.lstrip()))

@@ -18,6 +18,7 @@ from itertools import pairwise, product, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import DefaultPrompt, Said, WholePrompt
+from agentcho.calls.tools import Tool
 from agentcho.engine.content import ContentTokenizer, any_of, template_source
 from agentcho.engine.conversation import Conversations, frozen
 from agentcho.engine.thinking import MARKS, Thinking, opens_thought, written
@@ -155,9 +156,9 @@ class Framing:
         closing = self.ids[self.frame(whole).closing]
         return closing if closes else ()
 
-    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
         """A conversation as the template writes it as a whole; see `Conversations.prompt`."""
-        return self.conversations.prompt(conversation)
+        return self.conversations.prompt(conversation, tools)
 
     def frame(self, role: str) -> Frame:
         """The frame of a role, that of its alias where it has none."""

@@ -132,7 +132,7 @@ class ToolFormat:
     def listing(self, tools: Sequence[Tool], system: str = "") -> Written:
         """The content of a system message that lists the functions; see `ToolsPort.listing`."""
         form, style = self._listing, self._listing.style
-        functions = [_function(tool) for tool in tools]
+        functions = [described(tool) for tool in tools]
         listed = [style.write(each["function"] if form.bare else each) for each in functions]
         middle = [piece for each in listed for piece in (form.between, each)][1:] or [""]
         if system and form.first:
@@ -239,7 +239,7 @@ def _plain_listing(calls: CallPieces) -> ListingPieces:
     return ListingPieces(lead, trail=trail)
 
 
-def _function(tool: Tool) -> dict[str, Any]:
+def described(tool: Tool) -> dict[str, Any]:
     """A function as chat templates are given it."""
     parameters = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from agentcho import Sampling
 from agentcho.backends.words import FakeFraming
+from agentcho.calls.call import Said
 from agentcho.calls.tools import Tool, ToolCall, Written
 from agentcho.engine.template import Framing, derive
 from agentcho.engine.tools import ToolFormat
@@ -416,3 +417,44 @@ def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
         "marked": ("[TOOL_RESULTS][TOOL_CONTENT]", "[/TOOL_RESULTS]"),
         "listed": ('[TOOL_RESULTS]{"content": ', "[/TOOL_RESULTS]"),
     }
+
+
+@pytest.mark.parametrize("system", [(), (Said("system", "Be brief."),)])
+@pytest.mark.parametrize("style", FORMATS)
+def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(style: str, system: tuple[Said, ...]) -> None:
+    given = {"place": 'Zürich "west"', "days": [1, 2.5, None, {}]}
+    call = ToolCall("weather", json.dumps(given, ensure_ascii=False), ID)
+    talk = (
+        *system,
+        Said("user", "Well?"),
+        Said("assistant", "", calls=(call,)),
+        Said("tool", 'rain, "heavy"\n', "weather", call_id=ID),
+    )
+    turns = [
+        *({"role": said.role, "content": said.text} for said in system),
+        {"role": "user", "content": "Well?"},
+        asked(given, style),
+        {"role": "tool", "content": talk[-1].text, "tool_call_id": ID, "name": "weather"},
+    ]
+    functions = [{"type": "function", "function": WEATHER._asdict()}]
+    more: Any = {"tools": functions, "add_generation_prompt": True, "return_dict": False}
+    for count in (len(talk) - 2, len(talk)):
+        found, bos = framing(style).prompt(talk[:count], [WEATHER]), framing(style).bos
+        assert found is not None
+        ids = [*([] if bos is None else [bos]), *(id for piece in found.pieces for id in piece.tokens), *found.opening]
+        assert ids == tokenizer(style).apply_chat_template(turns[:count], **more)
+        if not system:  # which some of these templates leave out
+            assert [place for piece in found.pieces for place in piece.messages] == list(range(count))
+    spelt = Tool("weather", f"{tokenizer(style).eos_token}?", PARAMETERS)
+    assert framing(style).prompt(talk, [spelt]) is None, "no word of a function becomes a control token"
+
+
+@pytest.mark.parametrize("style", ["hermes", "marked"])
+def test_a_call_in_a_whole_conversation_is_a_piece_that_ends_where_its_message_does(style: str) -> None:
+    talk = [Said("user", "Well?"), Said("assistant", "", calls=(ToolCall("weather", "{}", ID),))]
+    talk += [Said("tool", "rain", "weather", call_id=ID)]
+    found = framing(style).prompt(talk, [WEATHER])
+    assert found is not None
+    assert [piece.messages for piece in found.pieces] == [(0,), (1,), (2,)]
+    closing = framing(style).closing("assistant")
+    assert found.pieces[1].tokens[-len(closing) :] == closing

@@ -8,7 +8,7 @@ import pytest
 
 from agentcho import Engine, RunConfig
 from agentcho.calls.call import Decode
-from agentcho.serve.request import Caller, ChatRequest, Quoted
+from agentcho.serve.request import Caller, ChatRequest, Quoted, Tool, ToolCall, Tools
 from agentcho.serve.sharing.served import ServedModel, Serving
 from tests.engine.families import Family
 from tests.engines import Engines
@@ -89,3 +89,35 @@ def test_words_that_spell_control_tokens_stay_text(engines: Engines, monkeypatch
     play(body)
     plain, forged = ([id for id in prompt if id in engine.framing.content.forbidden] for prompt in fed.prompts)
     assert plain == forged
+
+
+def test_a_chat_with_functions_is_the_stock_one_to_the_id(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines(Family("llama", "Llama", style="hermes"))
+    fed = Fed(engine, monkeypatch)
+    parameters = {"type": "object", "properties": {"place": {"type": "string"}}}
+    tools = Tools((Tool("weather", "How is the weather?", parameters),))
+    call = ToolCall("weather", '{"place": "Bern"}', "a1b2c3d4e")
+    talk = (user("Well?"), Quoted("assistant", "", calls=(call,)), Quoted("tool", "rain", call_id=call.id))
+
+    async def body() -> None:
+        model = ServedModel("small", engine, RunConfig(), Serving())
+        async with model.serving():
+            for count in (1, 3):
+                request = ChatRequest(talk[:count], {"temperature": 0.0}, 4, tools=tools)
+                await model.answer(Caller(), request, lambda delta: None)
+
+    play(body)
+    function = {"name": "weather", "arguments": {"place": "Bern"}}
+    turns: list[dict[str, Any]] = [
+        {"role": "user", "content": "Well?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": call.id, "type": "function", "function": function}],
+        },
+        {"role": "tool", "content": "rain", "tool_call_id": call.id, "name": "weather"},
+    ]
+    functions = [{"type": "function", "function": tools.tools[0]._asdict()}]
+    more: Any = {"tools": functions, "add_generation_prompt": True, "return_dict": False}
+    expected = [engine.tokenizer.apply_chat_template(turns[:count], **more) for count in (1, 3)]
+    assert fed.prompts == expected

@@ -100,7 +100,8 @@ def summed(rows: Sequence[Row]) -> list[str]:
         f"agents' messages equal to stock: {sum(row.agents == row.of for row in rendered)} of {len(rendered)}",
         f"calls of functions: {len(functions)} in the template's own format, "
         f"{sum(bool(row.tools_written) for row in functions)} of these written and "
-        f"{sum(bool(row.tools_read) for row in functions)} read as there; "
+        f"{sum(bool(row.tools_read) for row in functions)} read as there, "
+        f"{sum(bool(row.tools_listed) for row in functions)} conversations with functions equal to stock; "
         f"{sum(row.tools == 'plain words' for row in loaded)} in plain words, "
         f"{sum(row.tools == 'no calls' for row in loaded)} templates list functions and write no calls",
     ]

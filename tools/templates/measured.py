@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import product
 from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerFast
@@ -39,6 +40,8 @@ PARAMETERS = {
     "required": ["place"],
 }
 FUNCTIONS = (Tool("weather", "How is the weather?", PARAMETERS), Tool("clock", "What time is it?", PARAMETERS))
+TOOLS = [{"type": "function", "function": each._asdict()} for each in FUNCTIONS]
+RESULT = "It rains."
 CALL = ToolCall("weather", json.dumps(ARGUMENTS, ensure_ascii=False), ID)
 
 
@@ -107,9 +110,9 @@ def _alike(known: PreTrainedTokenizerFast, framing: Framing, talk: Talk) -> Alik
     return "ids" if ours == stock else "text" if known.decode(ours) == known.decode(stock) else "other"
 
 
-def _whole(framing: Framing, talk: Talk) -> list[int] | None:
+def _whole(framing: Framing, talk: Talk, functions: tuple[Tool, ...] = ()) -> list[int] | None:
     """The ids of a conversation, as `agentcho serve` has them; None: its messages are framed one by one."""
-    if (found := framing.prompt(talk)) is None:
+    if (found := framing.prompt(talk, functions)) is None:
         return None
     return [*framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
 
@@ -132,48 +135,44 @@ class _Functions(NamedTuple):
 
 def _of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Functions:
     """How a template writes functions, and whether they are written and read here as there."""
-    asked: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
-    listed = rendered(known, asked, FUNCTIONS)
+    listed = rendered(known, [{"role": "user", "content": QUESTION}])
     knows = listed is not None and FUNCTIONS[0].name in listed
-    calls = _called(known)
-    if calls is None:
+    called = _called(known)
+    if called is None:
         return _Functions("no calls" if knows else "none")
+    turns, text = called
+    calls = text.partition(QUESTION)[2]
     if not framing.tools.auto:
-        return _Functions("plain words" if knows or FUNCTIONS[0].name in calls else "none")
-    text, _ = framing.tools.spoken("", [CALL])
-    answer, _ = framing.tools.result("It rains.", ID, CALL.name)
-    written = text in calls and answer in calls
-    _, found = framing.tools.read(calls[calls.find(framing.tools.opening) :].partition(answer)[0])
+        return _Functions("plain words")
+    said, result = framing.tools.spoken("", [CALL])[0], framing.tools.result(RESULT, ID, CALL.name)[0]
+    written = said in calls and result in calls
+    _, found = framing.tools.read(calls[calls.find(framing.tools.opening) :].partition(RESULT)[0])
     read = [(each.name, json.loads(each.arguments)) for each in found[:1]] == [(CALL.name, ARGUMENTS)]
-    return _Functions("derived", written, read)
+    talk = (Said("user", QUESTION), Said("assistant", "", calls=(CALL,)), Said("tool", RESULT, CALL.name, call_id=ID))
+    given: Any = {"tools": TOOLS, "add_generation_prompt": True, "return_dict": False}
+    return _Functions(
+        "derived", written, read, _whole(framing, talk, FUNCTIONS) == known.apply_chat_template(turns, **given)
+    )
 
 
-def _called(known: PreTrainedTokenizerFast) -> str | None:
-    """A conversation with a call and its result, as the template writes it; None: it cannot."""
-    for arguments in (ARGUMENTS, CALL.arguments):
-        for content in ("", None):
-            function = {"name": CALL.name, "arguments": arguments}
-            turns: list[dict[str, Any]] = [
-                {"role": "user", "content": QUESTION},
-                {
-                    "role": "assistant",
-                    "content": content,
-                    "tool_calls": [{"id": ID, "type": "function", "function": function}],
-                },
-                {"role": "tool", "content": "It rains.", "tool_call_id": ID, "name": CALL.name},
-            ]
-            if (text := rendered(known, turns, FUNCTIONS)) is not None and CALL.name in text.partition(QUESTION)[2]:
-                return text.partition(QUESTION)[2]
+def _called(known: PreTrainedTokenizerFast) -> tuple[list[dict[str, Any]], str] | None:
+    """A conversation with a call and its result, as the template takes it and as it writes it; None: it cannot."""
+    for arguments, content in product((ARGUMENTS, CALL.arguments), ("", None)):
+        function = {"name": CALL.name, "arguments": arguments}
+        call = {"id": ID, "type": "function", "function": function}
+        turns: list[dict[str, Any]] = [
+            {"role": "user", "content": QUESTION},
+            {"role": "assistant", "content": content, "tool_calls": [call]},
+            {"role": "tool", "content": RESULT, "tool_call_id": ID, "name": CALL.name},
+        ]
+        if (text := rendered(known, turns)) is not None and CALL.name in text.partition(QUESTION)[2]:
+            return turns, text
     return None
 
 
-def rendered(known: PreTrainedTokenizerFast, turns: list[dict[str, Any]], functions: tuple[Tool, ...]) -> str | None:
+def rendered(known: PreTrainedTokenizerFast, turns: list[dict[str, Any]]) -> str | None:
     """A conversation with functions as stock transformers writes it; None: its template cannot."""
-    given: Any = {
-        "tools": [{"type": "function", "function": each._asdict()} for each in functions],
-        "tokenize": False,
-        "add_generation_prompt": True,
-    }
+    given: Any = {"tools": TOOLS, "tokenize": False, "add_generation_prompt": True}
     try:
         return str(known.apply_chat_template(turns, **given))
     except Exception:  # the template is foreign code: any error means it cannot render this

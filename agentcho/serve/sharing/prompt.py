@@ -10,6 +10,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
 
 from agentcho.calls.call import FramePort, Said, Sampling
@@ -66,14 +67,16 @@ class Chat(NamedTuple):
 
 def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
     """The prompt of a request as the chat template writes it as a whole, in the ids of stock `apply_chat_template`. One
-    with functions, or that the template cannot render, has a frame for each message."""
-    apart = tuple((framed, framed.words(frames)) for framed in prompt_of(request, frames))
-    lists = request.tools is not None and request.tools.choice != "none"
-    if lists or any(quoted.calls or quoted.role == "tool" for quoted in request.messages):
-        return Chat(apart)
-    found = frames.framing.prompt([Said(each.role, each.text, each.name) for each in request.messages])
+    that the template cannot render, or with functions where its format of calls is not known, has a frame for each
+    message."""
+    tools = () if request.tools is None or request.tools.choice == "none" else request.tools.tools
+    calls = tools or any(quoted.calls or quoted.role == "tool" for quoted in request.messages)
+    known = frames.framing.tools.auto or not calls
+    found = frames.framing.prompt(_conversation(request), tools) if known else None
     if found is None:
-        return Chat(apart)
+        return Chat(tuple((framed, framed.words(frames)) for framed in prompt_of(request, frames)))
+    without = replace(request, tools=None) if tools else request
+    apart = tuple((framed, framed.words(frames)) for framed in prompt_of(without, frames))
     messages = list[tuple[Framed, Words]]()
     for tokens, places in found.pieces:
         framed, words = apart[places[0]]
@@ -82,6 +85,21 @@ def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
         messages.append((framed, framed.words(frames)))
     canonical = found.opening == frames.framing.opening("assistant", None, answer=True)
     return Chat(tuple(messages), None if canonical else found.opening)
+
+
+def _conversation(request: ChatRequest) -> list[Said]:
+    """The messages of a request as a chat template gets them. A result has the name of its function."""
+    called = {call.id: call.name for quoted in request.messages for call in quoted.calls}
+    return [
+        Said(
+            role=each.role,
+            text=each.text,
+            name=called.get(each.call_id or "") if each.role == "tool" else each.name,
+            calls=each.calls,
+            call_id=each.call_id or "",
+        )
+        for each in request.messages
+    ]
 
 
 async def tokenised(request: ChatRequest, work: Callable[[], T]) -> T:
