@@ -24,6 +24,7 @@ STYLES = (
     JsonStyle(separators=(",", ":")),
     JsonStyle(4),
     JsonStyle(2),
+    JsonStyle(ascii=True),
 )
 Turns = list[dict[str, Any]]
 
@@ -80,8 +81,12 @@ class _Search:
         """How calls are written."""
         self._listed, self._named = True, True
         ways = product((False, True), ("user", "assistant", None), ("", None), STYLES)
+        taken = False
         for self._texts, last, content, style in ways:
+            if self._texts and taken:  # texts would stand where the template writes objects in a way of its own
+                return None
             rest = self._after_user(last, self._calling(ARGUMENTS, content))
+            taken = taken or (rest is not None and NAME in rest and all(key in rest for key in ARGUMENTS))
             pieces = None if rest is None else self._call(rest, style)
             if pieces is None or not self._confirmed(pieces, last, content):
                 continue

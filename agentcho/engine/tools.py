@@ -30,14 +30,15 @@ _TAG, _UNTAG = "<tool_call>", re.compile(r"\s*</tool_call>\s*")
 
 
 class JsonStyle(NamedTuple):
-    """How a template writes JSON."""
+    """How a template writes JSON. `ascii`: other letters are escaped."""
 
     indent: int | None = None
     separators: tuple[str, str] | None = None
+    ascii: bool = False
 
     def write(self, value: Any) -> str:
         """The value as JSON."""
-        return json.dumps(value, ensure_ascii=False, indent=self.indent, separators=self.separators)
+        return json.dumps(value, ensure_ascii=self.ascii, indent=self.indent, separators=self.separators)
 
     @property
     def guidance(self) -> dict[str, Any]:

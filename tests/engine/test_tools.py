@@ -458,3 +458,29 @@ def test_a_call_in_a_whole_conversation_is_a_piece_that_ends_where_its_message_d
     assert [piece.messages for piece in found.pieces] == [(0,), (1,), (2,)]
     closing = framing(style).closing("assistant")
     assert found.pieces[1].tokens[-len(closing) :] == closing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "derived"),
+    [
+        ("{% for key, value in a.items() %}<{{ key }}>{{ value }}</{{ key }}>{% endfor %}", False),
+        ("<|{{ a if a is string else a | items | list | string }}|>", False),
+        ("<args>{{ a | tojson(ensure_ascii=true) }}", True),
+    ],
+)
+def test_arguments_in_a_syntax_of_the_templates_own_are_not_taken_for_json(arguments: str, derived: bool) -> None:
+    known = tokenizer("hermes")
+    known.chat_template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.content or '') }}"
+        "{% for call in m.tool_calls or [] %}"
+        "{{ '<tool_call>' + call.function.name }}{% set a = call.function.arguments %}"
+        + arguments
+        + "</tool_call>{% endfor %}{{ '<|im_end|>\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    )
+    form = derive(known, "own").tools
+    assert form.auto == derived
+    if derived:
+        assert form.spoken("", [ToolCall("weather", '{"place": "Zürich"}')])[0] == (
+            '<tool_call>weather<args>{"place": "Z\\u00fcrich"}</tool_call>'
+        )
