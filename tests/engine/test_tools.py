@@ -422,7 +422,7 @@ def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
 @pytest.mark.parametrize("system", [(), (Said("system", "Be brief."),)])
 @pytest.mark.parametrize("style", FORMATS)
 def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(style: str, system: tuple[Said, ...]) -> None:
-    given = {"place": 'Zürich "west"', "days": [1, 2.5, None, {}]}
+    given: dict[str, Any] = {"place": 'Zürich "west"', "days": [1, 2.5, None, {}]}
     call = ToolCall("weather", json.dumps(given, ensure_ascii=False), ID)
     talk = (
         *system,
