@@ -88,22 +88,23 @@ class Cones:
         """A shortest path to each of these messages that is in the cone, the nearest first."""
         left, found = set(wanted), dict[str, tuple[str, ...]]()
         for id in self.walk(start).order:
-            message = self.records[id].message
-            if message in left:
-                left.remove(message)
-                found[message] = self.path(start, id)
+            for message in self.records[id].messages:
+                if message in left:
+                    left.remove(message)
+                    found[message] = (*self.path(start, id)[:-1], message)
         return found
 
     def _cones(self) -> dict[int, Cone]:
         cones = dict[int, Cone]()
         for id in self._sorted:
-            cones[id] = self._roll.cone(self.records[id].message, (cones[over] for over in self._over[id]))
+            record = self.records[id]
+            cones[id] = self._roll.cone(record.message, (cones[over] for over in self._over[id]), record.also)
         return cones
 
     def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
         """Fill `faults` and `roots`. An encoding that was made over one with an unknown cone has an unknown cone
         too."""
-        lines, ids = self.lines, Counter(record.id for record in made)
+        ids = Counter(record.id for record in made)
         for entry in entries:
             own = entry.encoding, entry.message.id
             if entry.encoding is not None and own not in {(record.id, record.message) for record in entry.made}:
@@ -113,7 +114,7 @@ class Cones:
         self.faults = dict(self.roots)
         for id in dict.fromkeys([*self._sorted, *self.records]):
             record = self.records[id]
-            fault = self._misfit(record, lines[record.message], ids[id])
+            fault = self._misfit(record, ids[id])
             bad = next((over for over in self._over[id] if over in self.faults), None) if self.faults else None
             if fault is None and bad is not None:
                 self.faults.setdefault(id, f"it attends to encoding {bad}: {self.faults[bad]}")
@@ -144,14 +145,17 @@ class Cones:
         fits = thought.message.author == entry.message.author and self.lines[thought.message.id] == 1
         return thought.own if fits and thought.message.words.thought is not None else None
 
-    def _misfit(self, record: EncodingRecord, lines: int, records: int) -> str | None:
+    def _misfit(self, record: EncodingRecord, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""
         known, over = self._over[record.id], attended(record.receipt)
         lost = [] if len(known) == len(over) else [each for each in over if each not in self.records]
         strange = known if self._several else ()
         elsewhere = [each for each in strange if not self._models.may_read(record, self.records[each])]
-        if lines != 1:
-            return f"message {record.message} has {lines or 'no'} lines"
+        for message in record.messages:
+            if (lines := self.lines[message]) != 1:
+                return f"message {message} has {lines or 'no'} lines"
+        if record.also and record.recipe != "baseline":
+            return "it is of several messages, and stands in no prompt of a reader's own"
         if records > 1:
             return "it is recorded more than once"
         if lost:

@@ -114,6 +114,7 @@ def _attended(verdict: GameVerdict) -> dict[str, set[str]]:
     for record in records.values():
         own = messages.get(record.message)
         if own is not None and own.author is not None and verdict.reader(record) == own.author:
-            over = {records[piece.id].message for piece in record.receipt.context if piece.id in records}
+            read = (records[piece.id].messages for piece in record.receipt.context if piece.id in records)
+            over = {message for messages in read for message in messages}
             found.setdefault(own.id, set()).update(over & messages.keys())
     return found

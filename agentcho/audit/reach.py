@@ -19,12 +19,14 @@ from agentcho.records.transcript import Entry
 
 class Brought(NamedTuple):
     """What one encoding brings an agent that attends to it: the verdict on that, and the messages in it that are not
-    for the agent. `encoding` 0: there is none, for a model behind an API read the text of `message`."""
+    for the agent. `encoding` 0: there is none, for a model behind an API read the text of `message`. `also`: other
+    messages that the encoding is of."""
 
     encoding: int
     message: str
     verdict: Verdict
     secrets: Set[str]
+    also: tuple[str, ...] = ()
 
 
 class Reached(NamedTuple):
@@ -58,7 +60,7 @@ class Reach:
             self.unclean += 1
             self.worst = min(self.worst, placed.verdict, key=WORST.index)
         if first:
-            self.read.add(brought.message)
+            self.read.update((brought.message, *brought.also))
             if brought.verdict != "clean" and brought.encoding:
                 self.brought[brought.encoding] = brought
         if placed is not brought:
@@ -71,7 +73,8 @@ class Reach:
         if brought.verdict == "transitive":  # mostly a few more than the one before
             fresh, self._last = fresh - self._last, fresh
         for secret in fresh:
-            how: Verdict = "direct" if secret == brought.message else _behind(brought.verdict)
+            own = secret == brought.message or secret in brought.also
+            how: Verdict = "direct" if own else _behind(brought.verdict)
             known = self.reached.get(secret)
             if known is None or WORST.index(how) < WORST.index(known.verdict):
                 self.reached[secret] = Reached(how, call, brought.message)
@@ -120,14 +123,16 @@ def _brings(verdict: GameVerdict, reader: str, id: int) -> Brought:
     if cones.fault(id) is not None or record is None:
         return Brought(id, f"#{id}" if record is None else record.message, "unlabelled", frozenset())
     secrets = cones.cones[id] & cones.hidden(reader)
-    if record.message in secrets:
-        return Brought(id, record.message, "direct", secrets)
+    if secrets.isdisjoint(record.messages):
+        how: Verdict = "transitive" if secrets else "clean"
+    else:
+        how = "direct"
     if secrets:
-        return Brought(id, record.message, "transitive", secrets)
+        return Brought(id, record.message, how, secrets, record.also)
     felt = verdict.positions.within(id, reader)
     if felt is not None:
         return Brought(id, record.message, "positional", _after(verdict, felt[1].after))
-    return Brought(id, record.message, "clean", secrets)
+    return Brought(id, record.message, "clean", secrets, record.also)
 
 
 def _placed(verdict: GameVerdict, reader: str, record: EncodingRecord, piece: int, brought: Brought) -> Brought:

@@ -148,8 +148,9 @@ class GameVerdict:
     def _verdict(self, reader: str, call: EncodingRecord, piece: int, id: int) -> tuple[Verdict, tuple[Share, ...]]:
         """The first that applies of an encoding whose cone is known."""
         message = self.cones.records[id].message
-        if hidden(self.cones.messages[message], reader):
-            return "direct", (Share(self._author(message), (message,), (message,)),)
+        for named in self.cones.records[id].messages:
+            if hidden(self.cones.messages[named], reader):
+                return "direct", (Share(self._author(named), (named,), (named,)),)
         if secrets := self.cones.cones[id] & self.cones.hidden(reader):
             return "transitive", self._shares(self.cones.paths(id, secrets))
         odd = self.positions.at(call.id, reader, piece)

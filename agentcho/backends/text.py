@@ -38,6 +38,10 @@ class Utf8:
         """The bytes of all pieces."""
         return self.encode("".join(pieces))
 
+    def marked(self, ids: Sequence[int]) -> bool:
+        """No: it has no such tokens."""
+        return False
+
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
         """`RequestError`: nobody knows this model's token ids."""
         raise RequestError("token ids for a model behind an API, which takes texts alone; give the text")
@@ -58,6 +62,7 @@ class TextFraming:
     thinking = None
     begin: tuple[int, ...] = ()
     default = None
+    apart = True
 
     def __init__(self) -> None:
         self.content = Utf8()

@@ -60,6 +60,10 @@ class Vocabulary:
         """Whether `ids` are those that `text` encodes to."""
         return self.encode(text) == list(ids)
 
+    def marked(self, ids: Sequence[int]) -> bool:
+        """No: it has no such tokens."""
+        return False
+
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
         """These ids, if they can be content. `RequestError`: one frames messages, or belongs to no word."""
         given = tuple(ids)
@@ -118,6 +122,7 @@ class FakeFraming:
 
     plain: tuple[tuple[str, str], ...] = ()
     default = None
+    apart = True
     stops = frozenset({END})
     thinking: Thinking | None = None
 

@@ -452,6 +452,10 @@ class ContentPort(Protocol):
     def token_bytes(self, id: int, begins: bool = False) -> bytes:
         """The bytes that a token adds to a text, which it `begins` or not."""
 
+    def marked(self, ids: Sequence[int]) -> bool:
+        """Whether content has tokens of the template's own in it, as around a call of a function, which its text alone
+        does not give. Marks of thoughts do not count."""
+
 
 class Said(NamedTuple):
     """A message of a conversation, as its chat template gets it."""
@@ -526,6 +530,11 @@ class FramingPort(Protocol):
     @property
     def plain(self) -> Sequence[tuple[str, str]]:
         """Roles between whose messages stands nothing but what a text can spell or a model can say."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether the model was trained on messages that were tokenised one by one, so that agents' prompts are made of
+        frames in every mode."""
 
     @property
     def tools(self) -> ToolsPort:

@@ -215,6 +215,11 @@ class ContentTokenizer:
             raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")
         return given
 
+    def marked(self, ids: Sequence[int]) -> bool:
+        """Whether some of these ids are tokens of the template's own; see `ContentPort.marked`."""
+        thoughts = {self._ids[word] for word in THOUGHTS if word in self._ids}
+        return any(id in self.special and id not in thoughts for id in ids)
+
     def spells(self, ids: Sequence[int], text: str) -> bool:
         """Whether `text` encodes to exactly these ids, so that they say nothing more than the text does."""
         try:

@@ -26,6 +26,8 @@ from agentcho.engine.tools import described
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+APART = "agentcho_messages"
+"""The key of `tokenizer_config.json` by which a checkpoint says that its training tokenised messages "apart"."""
 _MARK = re.compile("Zq([0-9]+)(content|name)qZ")
 
 
@@ -48,6 +50,8 @@ class Conversations:
     """Renders and tokenises whole conversations. `date` is the date that the template writes, in ISO format (None: it
     asks for none).
 
+    `apart`: see `FramingPort`.
+
     Args:
         tokenizer: The model's tokenizer, with a chat template and a fast backend.
         content: Tokenises what users and models say.
@@ -65,6 +69,7 @@ class Conversations:
         now: datetime,
     ) -> None:
         self._tokenizer, self._content, self._begin = tokenizer, content, begin
+        self.apart = getattr(tokenizer, "init_kwargs", {}).get(APART) == "apart"
         self._source = frozen(tokenizer, now)
         self.date = None if self._source is None else now.date().isoformat()
         self._closings = dict(closings)

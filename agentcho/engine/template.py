@@ -118,6 +118,11 @@ class Framing:
 
         return tuple((one, other) for one, other in product(self.frames, repeat=2) if spellable(one, other))
 
+    @property
+    def apart(self) -> bool:
+        """Whether the model was trained on messages that were tokenised one by one."""
+        return self.conversations.apart
+
     def _openings(self, role: str) -> Iterator[tuple[int, ...]]:
         """The ids before the content of a message, with a name and without; the name itself is left out."""
         frame = self.frames[role]

@@ -72,7 +72,7 @@ class AnchorPools:
                 del self._pools[caller]
 
     def _pending(self, path: Path, missing: Lacking) -> Iterator[Anchor]:
-        for _, recipe, other, call in missing.values():
+        for _, recipe, other, call, *_ in missing.values():
             mine = recipe == "repaired" and other[0] == path[0] and self._serves(other, path)
             if mine and isinstance(call, Repair) and isinstance(call.choose, Anchored):
                 yield Anchor(call, call.of)

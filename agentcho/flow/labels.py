@@ -72,9 +72,12 @@ class Roll:
     def __init__(self) -> None:
         self.places: dict[str, int] = {}
 
-    def cone(self, message: str, over: Iterable[Cone]) -> Cone:
-        """A message, and all that is in the cones of what it was encoded over."""
+    def cone(self, message: str, over: Iterable[Cone], also: Iterable[str] = ()) -> Cone:
+        """A message, all that is in the cones of what it was encoded over, and the messages of which its encoding is
+        `also`."""
         bits = 1 << self.places.setdefault(message, len(self.places))
+        for other in also:
+            bits |= 1 << self.places.setdefault(other, len(self.places))
         for cone in over:
             bits |= cone.bits
         return Cone(self, bits)
@@ -86,12 +89,12 @@ class Roll:
         return Cone(self, sum(1 << self.places.setdefault(id, len(self.places)) for id in ids))
 
 
-def adds_up(cone: Set[str], message: str, over: Iterable[Set[str]]) -> bool:
-    """Whether a cone is a message and all that is in the cones of what it was encoded over."""
+def adds_up(cone: Set[str], message: str, over: Iterable[Set[str]], also: Iterable[str] = ()) -> bool:
+    """Whether a cone is that of `Roll.cone`."""
     parts = list(over)
     if isinstance(cone, Cone) and all(isinstance(part, Cone) and part.roll is cone.roll for part in parts):
-        return cone.bits == cone.roll.cone(message, (part for part in parts if isinstance(part, Cone))).bits
-    return cone == {message}.union(*parts)
+        return cone.bits == cone.roll.cone(message, (part for part in parts if isinstance(part, Cone)), also).bits
+    return cone == {message}.union(also, *parts)
 
 
 class EncodingRecord(NamedTuple):
@@ -103,6 +106,11 @@ class EncodingRecord(NamedTuple):
     `receipt.anchors` give: the cones of all these are in its own. `engine` names the model on whose engine it is (None:
     the run's own). `respelled`: the message was said under another tokenizer, and its text was encoded anew under this
     one.
+
+    A baseline encoding may be of several messages, the others in `also`: what the template writes of them cannot be cut
+    at their borders. `tokens` are its ids where they are not those that the one message has in its own frame. Of what
+    an agent said: `apart`, the template could not write its prompt as a whole, so each message there has its frame;
+    `opened`, it begins with other ids than those of its frame, as the template opens an answer to that prompt.
     """
 
     id: EncodingId
@@ -113,6 +121,15 @@ class EncodingRecord(NamedTuple):
     cone: Set[str]
     engine: str | None = None
     respelled: bool = False
+    also: tuple[str, ...] = ()
+    tokens: tuple[int, ...] | None = None
+    apart: bool = False
+    opened: bool = False
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """All messages that it is of."""
+        return (self.message, *self.also)
 
 
 ID = itemgetter(0)
@@ -142,13 +159,31 @@ class Ledger:
         receipt: Receipt,
         engine: str | None = None,
         respelled: bool = False,
+        *,
+        also: tuple[str, ...] = (),
+        tokens: tuple[int, ...] | None = None,
+        apart: bool = False,
+        opened: bool = False,
     ) -> EncodingRecord:
         """Enter an encoding whose context is already entered; returns the record with its cone.
 
         KeyError: the receipt names an encoding that the ledger has not seen (our own invariant).
         """
-        cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)))
-        entered = EncodingRecord(id, message, caller, recipe, receipt, cone, engine, respelled)
+        cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)), also)
+        entered = EncodingRecord(
+            id,
+            message,
+            caller,
+            recipe,
+            receipt,
+            cone,
+            engine,
+            respelled,
+            also=also,
+            tokens=tokens,
+            apart=apart,
+            opened=opened,
+        )
         self._records[id], self._cones[id] = entered, cone
         return entered
 
@@ -156,7 +191,7 @@ class Ledger:
         """All that could have influenced what an agent has just said; None: it was said in no encoding here. Those that
         were made last are looked at first."""
         for record in reversed(self._records.values()):
-            if record.message == message and record.caller == author:
+            if record.message == message and record.caller == author and record.tokens is None:
                 return record.cone
         return None
 
@@ -194,9 +229,11 @@ class Monitor:
         self._labels: dict[EncodingId, frozenset[Label]] = {}
         self._guards = WeakValueDictionary[EncodingId, Guard]()
 
-    def guard(self, message: str, audience: Audience, clearance: Audience) -> Guard:
-        """The guard of a call that encodes `message` for `clearance`, all of whom it must be fit for."""
-        return Guard(self._labels, self._guards, Label(message, audience), clearance)
+    def guard(self, message: str, audience: Audience, clearance: Audience, also: Iterable[Metadata] = ()) -> Guard:
+        """The guard of a call that encodes `message`, and others `also`, for `clearance`, all of whom it must be fit
+        for."""
+        own = (Label(message, audience), *(Label(other.id, other.audience) for other in also))
+        return Guard(self._labels, self._guards, own, clearance)
 
     def add(self, id: EncodingId, label: Label) -> None:
         """Something else is in an encoding that nobody has read yet: a thought, which came before what is said in
@@ -218,7 +255,7 @@ class Guard:
         self,
         labels: dict[EncodingId, frozenset[Label]],
         guards: WeakValueDictionary[EncodingId, Guard],
-        own: Label,
+        own: tuple[Label, ...],
         clearance: Audience,
     ) -> None:
         self._labels, self._guards, self._own, self._clearance = labels, guards, own, clearance
@@ -229,7 +266,7 @@ class Guard:
         `LeakageError`: something of the context has no label here; unknown is not clean. A call that was put off is
         checked again when it begins: what it was admitted over then may have been forgotten by everybody else in
         between."""
-        first: dict[Audience, str] = {self._own.audience: self._own.message}
+        first: dict[Audience, str] = {label.audience: label.message for label in reversed(self._own)}
         admitted = dict[EncodingId, frozenset[Label]]()
         for parent in context:
             labels = self._labels.get(parent, self._admitted.get(parent))
@@ -240,7 +277,7 @@ class Guard:
                 first[label.audience] = min(label.message, first.get(label.audience, label.message))
         for message, audience in sorted(((m, a) for a, m in first.items()), key=lambda pair: pair[0]):
             if not audience.covers(self._clearance):
-                raise LeakageError(str(self._clearance), (self._own.message, message))
+                raise LeakageError(str(self._clearance), (self._own[0].message, message))
         self._guards[id] = self
         self._admitted = admitted
         self._labels[id] = frozenset(Label(message, audience) for audience, message in first.items())

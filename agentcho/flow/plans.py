@@ -17,12 +17,15 @@ path of messages with their positions (repaired)."""
 
 
 class Needed(NamedTuple):
-    """An encoding that a call lacks: of which message, by which recipe, at which path (baseline)."""
+    """An encoding that a call lacks: of which message, by which recipe, at which path (baseline). `also` are other
+    messages that it is of too, and `tokens` its ids, where they are not those of the one message in its own frame."""
 
     message: str
     recipe: Recipe
     path: tuple[str, ...]
     call: Prefill | Repair
+    also: tuple[str, ...] = ()
+    tokens: tuple[int, ...] | None = None
 
     @property
     def key(self) -> Key:
@@ -42,16 +45,23 @@ class Context(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions."""
+    """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions.
+    `opening`: the ids that open its answer (None: those of the assistant's frame). `apart`: the template could not
+    write its prompt as a whole."""
 
     missing: tuple[Needed, ...]
     parents: tuple[Parent, ...]
     offsets: Offsets
     new_offset: int | None
+    opening: tuple[int, ...] | None = None
+    apart: bool = False
 
 
 class DecodePlan(NamedTuple):
-    """The calls that say one message: what is missing, the decode, and its shadow, if it has one."""
+    """The calls that say one message: what is missing, the decode, and its shadow, if it has one. `apart`: see
+    `Resolved`; `opened`: see `EncodingRecord`."""
 
     missing: tuple[Needed, ...]
     calls: tuple[Call, ...]
+    apart: bool = False
+    opened: bool = False

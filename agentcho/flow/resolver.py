@@ -4,9 +4,9 @@ in the same submit.
 choreographed: under audit and deny each message through its author's encoding E(m), made once. Under enforce the
 author of a message reads it through E(m), everyone else through its audience's X(m): m over those of its parents
 that all its readers may read, at positions that count from these alone. baseline: each message encoded in the
-caller's own prompt; a prompt is a path of message ids, and equal beginnings of paths are shared. With a repair each
-caller has, of others' messages, encodings of its own between these: some tokens anew in its own prompt, the others as
-they are reused, or with the offsets of its own anchors. Re-encoding is from token ids where they are known.
+caller's own prompt, as the chat template writes that as a whole; equal beginnings of prompts are shared. With a repair
+each caller has, of others' messages, encodings of its own between these: some tokens anew in its own prompt, the others
+as they are reused, or with the offsets of its own anchors. Re-encoding is from token ids where they are known.
 
 Of several engines in one game each has a resolver, over the same messages. There an author reads its own words through
 an E(m) that is made on that engine; everyone else reads X(m) where m was said on another, under audit and deny too, so
@@ -18,12 +18,12 @@ alone; all else goes through the adapter of who asks. Does not know: policies, t
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentcho.calls.anchored import Anchored
-from agentcho.calls.call import Decode, EncodingId, Guard, Offsets, Prefill, Receipt, Repair, Shadow
+from agentcho.calls.call import Decode, EncodingId, FramePort, Guard, Offsets, Prefill, Receipt, Repair, Shadow
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.values import position
 from agentcho.config import RepairBy, ReusePolicy
@@ -33,8 +33,9 @@ from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import Label, Monitor, Recipe
 from agentcho.flow.lengths import Lengths
 from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Parent, Resolved
+from agentcho.flow.prompts import Part, Prompts
 from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
-from agentcho.message import Audience
+from agentcho.message import Audience, Metadata
 
 AHEAD, JUDGED, EXACT = " ahead", " judged", "exact "
 """After what is made of a message before its caller itself asks for it; after what is made for a view that judges;
@@ -45,7 +46,8 @@ class Resolver:
     """The encodings of one game's messages on one engine. `bos`: how many tokens every context begins with. Games share
     stored keys only where their `salt` is the same. `spelling`: of the engine, where the game has several (None: there
     is no other). `drafts`: the game's messages, which its resolvers share. `kin`: a resolver of another adapter on the
-    same engine, whose encodings for audiences are this one's too.
+    same engine, whose encodings for audiences are this one's too. `frames`: how the engine frames messages, by which
+    baseline prompts are written as a whole (None: by `spelling`, or without one message by message).
 
     In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
     """
@@ -59,6 +61,7 @@ class Resolver:
         spelling: Spelling | None = None,
         drafts: dict[str, Draft] | None = None,
         kin: Resolver | None = None,
+        frames: FramePort | None = None,
     ) -> None:
         self.reuse, self.bos, self.spelling = reuse, bos, spelling
         self._class = f"{len(salt)}/{salt}/" if salt else ""
@@ -74,6 +77,8 @@ class Resolver:
         self._ends: dict[Key, int] = {}
         self._monitor: Monitor = Monitor() if kin is None else kin._monitor
         self.spells = self._lengths.spells
+        self.frames = spelling.frames if frames is None and spelling is not None else frames
+        self._prompts = Prompts(self.drafts, self.frames, self.spells)
         self._corpora = Corpora(self.drafts, self.spells) if reuse.speculate else None
 
     @property
@@ -120,10 +125,12 @@ class Resolver:
             corpora=self._guessed_from(draft, out),
             adapter=self._adapter,
             ape=self._ape,
+            opening=resolved.opening,
             **options,
         )
         if not shadow or not self.shadowed(draft):
-            return DecodePlan(resolved.missing, (*(lack.call for lack in resolved.missing), call))
+            calls = *(lack.call for lack in resolved.missing), call
+            return DecodePlan(resolved.missing, calls, resolved.apart, resolved.opening is not None)
         lacking = {lack.key: lack for lack in resolved.missing}
         parents, audience = self._public_encodings(draft, lacking), draft.metadata.audience
         guard = self._guard(draft, audience)
@@ -192,7 +199,8 @@ class Resolver:
         """The same of a message that is to be said next, in the prompt of its author."""
         if self.reuse.mode != "baseline":
             return self.end_position(draft, length)
-        return self.bos + sum(self._lengths.read(draft.reads)) + length
+        ids = [read.id for read in draft.reads.reads]
+        return self.bos + self._prompts.length(ids, self._lengths.read(draft.reads)) + length
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId, receipt: Receipt) -> bool:
         """Take a finished encoding in; False where one was there already: this one is its twin."""
@@ -393,26 +401,53 @@ class Resolver:
 
     # -- baseline ----------------------------------------------------------------------------------------
 
-    def prompt_path(self, reads: Sequence[Read], caller: str | None) -> tuple[str, ...]:
-        """The path that names a prompt. In the deterministic profile it marks what the caller generated itself, which
+    def said_path(self, draft: Draft) -> tuple[str, ...]:
+        """The path of what an author has just said: that of its prompt, and then the message as it was fed."""
+        author, reads = draft.metadata.author, draft.reads.reads
+        own = self._names(Read(draft.metadata.id), Part((draft.metadata.id,)), author)
+        return (*self._path(reads, author), own)
+
+    def prompt_parts(self, reads: Sequence[Read]) -> tuple[Part, ...]:
+        """What stands in the prompt of a call with these reads, encoding by encoding."""
+        return self._prompts.of([read.id for read in reads]).parts
+
+    def _path(self, reads: Sequence[Read], caller: str | None) -> tuple[str, ...]:
+        """The path that names a prompt: what is encoded first, what comes after it, and so on."""
+        known = {read.id: read for read in reads}
+        return tuple(self._names(known[part.messages[0]], part, caller) for part in self.prompt_parts(reads))
+
+    def _names(self, read: Read, part: Part, caller: str | None) -> str:
+        """The name of a part in a path. In the deterministic profile it marks what the caller generated itself, which
         it alone reads as it was fed then: whether its prompt began as an author's did, and the author's own bits were
         there, would tell another what that author had read in secret."""
-        if not self.reuse.deterministic:
-            return tuple(read.id for read in reads)
-        said = (self.drafts[read.id].metadata.kind == "decode" and self._own(caller, read) for read in reads)
-        return tuple(f"{read.id} as said" if own else read.id for read, own in zip(reads, said, strict=True))
+        if not self.reuse.deterministic or part.tokens is not None:
+            return part.name
+        said = self.drafts[read.id].metadata.kind == "decode" and self._own(caller, read)
+        return f"{part.name} as said" if said else part.name
 
     def _baseline(self, reads: Sequence[Read], caller: str | None) -> Resolved:
-        """Each message over all before it, in the caller's own order; offsets play no part."""
-        clearance, path = Audience(frozenset({caller} if caller else ())), self.prompt_path(reads, caller)
+        """Each part of the prompt over all before it, in the caller's own order; offsets play no part."""
+        clearance, path = Audience(frozenset({caller} if caller else ())), self._path(reads, caller)
+        prompt = self._prompts.of([read.id for read in reads])
         missing, parents = list[Needed](), list[Parent]()
-        for end, (id, *_) in enumerate(reads, start=1):
+        for end, part in enumerate(prompt.parts, start=1):
             known = self._private.get(("baseline", path[:end]))
             if known is None:
-                call = self._prefill(self.drafts[id], clearance, Context(tuple(parents)))
-                missing.append(Needed(id, "baseline", path[:end], call))
+                call = self._part(part, clearance, Context(tuple(parents)))
+                first, *also = part.messages
+                missing.append(Needed(first, "baseline", path[:end], call, tuple(also), part.tokens))
             parents.append(missing[-1].call if known is None else known)
-        return Resolved(tuple(missing), *Context(tuple(parents)))
+        return Resolved(tuple(missing), *Context(tuple(parents)), prompt.opening, prompt.apart)
+
+    def _part(self, part: Part, clearance: Audience, context: Context) -> Prefill:
+        """The call that encodes a part of a prompt."""
+        draft = self.drafts[part.messages[0]]
+        call = self._prefill(draft, clearance, context)
+        if part.tokens is None:
+            return call
+        also = [self.drafts[id].metadata for id in part.messages[1:]]
+        guard = self._guard(draft, clearance, also)
+        return replace(call, text="", tokens=None, framed=part.tokens, guard=guard, extends=None)
 
     # -- calls -------------------------------------------------------------------------------------------
 
@@ -443,7 +478,7 @@ class Resolver:
             return outer
         return outer + json.dumps(clearance.to_json())
 
-    def _guard(self, draft: Draft, clearance: Audience) -> Guard | None:
+    def _guard(self, draft: Draft, clearance: Audience, also: Iterable[Metadata] = ()) -> Guard | None:
         if self.reuse.leakage == "audit":
             return None
-        return self._monitor.guard(draft.metadata.id, draft.metadata.audience, clearance)
+        return self._monitor.guard(draft.metadata.id, draft.metadata.audience, clearance, also)

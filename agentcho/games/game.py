@@ -87,8 +87,16 @@ class Game:
         self._meter = Meter(self.config.limits)
         self.reuse = reuse or (self.config.policy if self.config.says_reuse else choreographer.reuse)
         self._recorded, models = recorded or Recorded(index), Models(choreographer, others)
-        bos, spelling = choreographer.frames.bos, models.spelling
-        self._journal = Journal(index, self.reuse, self._meter, self._sink, self._recorded, bos=bos, spelling=spelling)
+        self._journal = Journal(
+            index,
+            self.reuse,
+            self._meter,
+            self._sink,
+            self._recorded,
+            bos=choreographer.frames.bos,
+            spelling=models.spelling,
+            frames=choreographer.frames,
+        )
         self._models = GameModels(models, self._journal)
         self._rounds = Rounds(choreographer.tasks, TaintTracker(), Precedence(lambda: models.steps))
         self._messages = Messages(self._journal, self._recorded, self._roster, self._rounds, policy, self.reuse)

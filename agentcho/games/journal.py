@@ -11,7 +11,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import NamedTuple
 
-from agentcho.calls.call import ContentPort, EncodingId, Turn
+from agentcho.calls.call import ContentPort, EncodingId, FramePort, Turn
 from agentcho.choreography.handle import FinishedCall, Request, Result, Unfinished
 from agentcho.config import ReusePolicy
 from agentcho.engine.layout import in_common
@@ -19,9 +19,8 @@ from agentcho.errors import ResumeMismatch
 from agentcho.events import Encoded, Ended, Sink
 from agentcho.flow.draft import Draft, Spelling
 from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
-from agentcho.flow.plans import Needed
+from agentcho.flow.plans import DecodePlan, Needed
 from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import Read
 from agentcho.games.limits import Meter
 from agentcho.message import Message, Words
 from agentcho.records.lines import Ending, Origin
@@ -174,16 +173,33 @@ def _compared(draft: Draft, entry: Entry) -> Iterable[tuple[str, bool]]:
 
 class Making(NamedTuple):
     """What a request makes beside what is said: the encodings that its call lacks, on the engine of `on`. `caller`: in
-    whose prompt baseline encodings stand."""
+    whose prompt baseline encodings stand. `apart`, `opened`: see `EncodingRecord`."""
 
     missing: Sequence[Needed]
     caller: str | None
     on: Resolver
+    apart: bool = False
+    opened: bool = False
+
+    @classmethod
+    def of(cls, plan: DecodePlan, caller: str | None, on: Resolver) -> Making:
+        """What is made by the calls that say one message."""
+        return cls(plan.missing, caller, on, plan.apart, plan.opened)
+
+
+class Made(NamedTuple):
+    """What an encoding is of that was made while a message was said. `apart`, `opened`: see `EncodingRecord`."""
+
+    message: str
+    recipe: Recipe
+    path: tuple[str, ...] = ()
+    apart: bool = False
+    opened: bool = False
 
 
 class Journal:
-    """One game's. `held` are the ids of all its encodings, to be released with it. `salt` and `spelling`: see
-    `Resolver`. `resolver` is that of the run's own engine; what is made on another (`beside`) says so."""
+    """One game's. `held` are the ids of all its encodings, to be released with it. `salt`, `spelling` and
+    `frames`: see `Resolver`. `resolver` is that of the run's own engine; what is made on another (`beside`) says so."""
 
     def __init__(
         self,
@@ -196,11 +212,12 @@ class Journal:
         bos: int = 0,
         salt: str = "",
         spelling: Spelling | None = None,
+        frames: FramePort | None = None,
     ) -> None:
         self._recorded = recorded or Recorded(game)
         self._game, self._meter, self._sink, self._attempt = game, meter, sink, self._recorded.attempt
         self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
-        self.resolver = Resolver(reuse, bos, salt=salt, spelling=spelling)
+        self.resolver = Resolver(reuse, bos, salt=salt, spelling=spelling, frames=frames)
         self._resolvers, self._salt = [self.resolver], salt
         self._exact = self.resolver if reuse.deterministic else None
         self._ledger = Ledger()
@@ -222,7 +239,9 @@ class Journal:
         if self._exact is None:
             own = self.resolver
             reuse = own.reuse._replace(deterministic=True, speculate=False)
-            self._exact = Resolver(reuse, own.bos, salt=self._salt, spelling=own.spelling, drafts=own.drafts)
+            self._exact = Resolver(
+                reuse, own.bos, salt=self._salt, spelling=own.spelling, drafts=own.drafts, frames=own.frames
+            )
             self._resolvers.append(self._exact)
         return self._exact
 
@@ -238,7 +257,7 @@ class Journal:
         The line of a message has all encodings that were made since the line before, of whatever message.
         """
         for lack, call in zip(making.missing, result.made, strict=False):
-            self._record(lack.message, lack.recipe, lack.path, call, making)
+            self._record(lack, call, making)
         if draft is not None:
             self._enter_said(draft, result, making)
 
@@ -342,8 +361,8 @@ class Journal:
         """The encodings that its call lacked, as far as they were made, and its own so far."""
         for lack, call in zip(making.missing, unfinished.made, strict=False):
             if call is not None:
-                yield self._noted(lack.message, lack.recipe, lack.path, call, making)
-        yield self._noted(draft.metadata.id, self._recipe, (), unfinished.own, making)
+                yield self._noted(lack, call, making)
+        yield self._noted(self._own(draft, making), unfinished.own, making)
 
     def _unfinished(
         self, draft: Draft, unfinished: Unfinished, made: tuple[EncodingRecord, ...], ended: Ending | None
@@ -369,23 +388,27 @@ class Journal:
 
     def _enter_said(self, draft: Draft, result: Result, making: Making) -> None:
         id, said = draft.metadata.id, result.made[len(making.missing) :]
-        path = making.on.prompt_path((*draft.reads.reads, Read(id)), draft.metadata.author)
+        path = making.on.said_path(draft) if self._recipe == "baseline" else ()
         draft.message = self._recorded.restored(self._message(draft, said[0].words))
-        self._record(id, self._recipe, path, said[0], making)
+        self._record(self._own(draft, making, path), said[0], making)
         for shadow in said[1:]:
-            self._record(id, "audience", (), shadow, making)
+            self._record(Made(id, "audience"), shadow, making)
         count = self._meter.count if draft.message.words.thought is None else self._meter.spend
         count(draft.message)
         fresh, context = {call.id for call in result.made}, said[0].receipt.context
         reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
         self._write(draft, said[0].id, self._usage(0, reused, result))
 
-    def _record(self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, making: Making) -> None:
+    def _own(self, draft: Draft, making: Making, path: tuple[str, ...] = ()) -> Made:
+        return Made(draft.metadata.id, self._recipe, path, making.apart, making.opened)
+
+    def _record(self, of: Needed | Made, made: FinishedCall, making: Making) -> None:
         """A baseline encoding stands in the prompt of the caller; a repaired one's path begins with its own; an author
         encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
         that one's: the engine encodes the two once."""
-        record = self._noted(message, recipe, path, made, making)
-        first, draft = making.on.enter(message, recipe, path, made.id, made.receipt), making.on.drafts[message]
+        record = self._noted(of, made, making)
+        first = making.on.enter(of.message, of.recipe, of.path, made.id, made.receipt)
+        draft = making.on.drafts[of.message]
         fed = len(made.words.tokens) if first and not made.receipt.anchors else 0
         if draft.begun is not None and making.on is self.resolver:
             fed += draft.begun.fed - in_common(made.words.tokens, draft.begun.tokens)
@@ -405,15 +428,26 @@ class Journal:
         drafts = self.resolver.drafts.values()
         return [*self.take_outdated(), *(draft.begun.id for draft in drafts if draft.begun is not None)]
 
-    def _noted(
-        self, message: str, recipe: Recipe, path: tuple[str, ...], made: FinishedCall, making: Making
-    ) -> EncodingRecord:
-        on, caller = making.on, making.caller
-        draft = on.drafts[message]
+    def _noted(self, of: Needed | Made, made: FinishedCall, making: Making) -> EncodingRecord:
+        on, caller, recipe = making.on, making.caller, of.recipe
+        draft = on.drafts[of.message]
         author = draft.metadata.author
-        whose = path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
-        engine = on.model_of(recipe)
-        return self._ledger.record(made.id, message, whose, recipe, made.receipt, engine, not on.spells(draft))
+        whose = of.path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
+        of_prompt = of if isinstance(of, Needed) else None
+        own = of if isinstance(of, Made) else Made(of.message, recipe)
+        return self._ledger.record(
+            made.id,
+            of.message,
+            whose,
+            recipe,
+            made.receipt,
+            on.model_of(recipe),
+            not on.spells(draft),
+            also=() if of_prompt is None else of_prompt.also,
+            tokens=None if of_prompt is None else of_prompt.tokens,
+            apart=own.apart,
+            opened=own.opened,
+        )
 
     def _message(self, draft: Draft, words: Words) -> Message:
         data, reads = draft.metadata, draft.reads

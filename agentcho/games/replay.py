@@ -156,7 +156,7 @@ class _Replay:
     def __init__(self, trace: Workflow, engine: EnginePort, reuse: ReusePolicy, logits: bool, stride: int) -> None:
         self._engine, self._reuse, self._logits, self._stride = engine, reuse, logits, stride
         self._drafts = _Drafts({message.id: message for message in trace.messages}, engine, reuse)
-        self._journal = Journal(0, reuse, Meter(Limits()), self._collect, bos=engine.bos)
+        self._journal = Journal(0, reuse, Meter(Limits()), self._collect, bos=engine.bos, frames=engine)
         self._journal.resolver.drafts.update(self._drafts.all())
         self._needs = awaited(trace)
         self._decodes = [message for message in trace.messages if message.kind == "decode"]
@@ -211,7 +211,8 @@ class _Replay:
 
         def done(result: Result) -> None:
             self._done[decode.id] = result, waited
-            self._journal.enter(Making(plan.missing, decode.author, self._journal.resolver), draft, result)
+            making = Making.of(plan, decode.author, self._journal.resolver)
+            self._journal.enter(making, draft, result)
             self._publish_known()
             for other in self._decodes:
                 if decode.id in self._needs[other.id]:
@@ -269,6 +270,8 @@ class _Drafts:
             return None
         framed = frame(self._engine.framing, message.role, message.name, answer=message.kind == "decode")
         content = framed.inside(message.tokens, closed=message.ended is None)
+        if message.content is not None:
+            content = message.tokens[slice(*message.content)]
         if content is None and message.role == "system":  # the frame may have a date
             return None
         if content is None:

@@ -226,7 +226,7 @@ class Turns:
         }
         plan = on.decode_plan(draft, shadow=not thinks, out=self._messages.rounds.visible(), **how)
         author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
-        making, said_in = Making(plan.missing, author, on), set[str]() if branch is None else branch.said
+        making, said_in = Making.of(plan, author, on), set[str]() if branch is None else branch.said
 
         parting = Parting(
             self._index,

@@ -48,6 +48,10 @@ class EncodingPart(Line):
     anchors: Annotated[tuple[Whole, ...], LIST] = ()
     engine: str | None = None
     respelled: bool = False
+    also: Strings = ()
+    tokens: Tokens | None = None
+    apart: bool = False
+    opened: bool = False
     cone: Annotated[frozenset[str], LIST] | None = None
     seal: str | None = None
 

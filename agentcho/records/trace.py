@@ -37,7 +37,8 @@ class TraceMessage(BaseModel):
     `reuse` is that of the view it was said over: see `View`.
     `tokens` are all ids fed, framing and closing included; they win over `text` where `tokenizer`, a digest,
     is the engine's own. `ended`: the decode is unfinished: these are its tokens up to then, without closing ones, and
-    no message has it as a parent.
+    no message has it as a parent. `content`: the (start, stop) of header and text in `tokens`, of a decode that does
+    not stand in the frame of its role, because its template opened it otherwise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +56,7 @@ class TraceMessage(BaseModel):
     new_offset: Annotated[int, Field(ge=0)] | None = None
     tokens: tuple[TokenId, ...] | None = None
     tokenizer: Name | None = None
+    content: tuple[int, int] | None = None
     ended: Literal["cancelled", "failed", "died"] | None = None
     reuse: Literal["judge"] | None = None
 
@@ -76,6 +78,8 @@ class TraceMessage(BaseModel):
             "a decode needs an author who is in its audience": self.kind == "decode" and not self._own(),
             "offsets must be one a parent": self.offsets is not None and len(self.offsets) != len(self.parents),
             "tokens need the digest of their tokenizer": self.tokens is not None and self.tokenizer is None,
+            "content is a part of tokens": self.content is not None
+            and not 0 <= self.content[0] <= self.content[1] <= len(self.tokens or ()),
         }
         for fault, found in faults.items():
             if found:
@@ -162,9 +166,14 @@ def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
 
 
 def trace_message(
-    message: Message, tokenizer: str | None, ended: str | None = None, reuse: ReuseFor | None = None
+    message: Message,
+    tokenizer: str | None,
+    ended: str | None = None,
+    reuse: ReuseFor | None = None,
+    opened: bool = False,
 ) -> TraceMessage:
-    """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer."""
+    """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer. `opened`: see
+    `EncodingRecord`."""
     known = tokenizer is not None and bool(message.tokens) and message.words.thought is None
     fields = {
         "id": message.id,
@@ -181,6 +190,7 @@ def trace_message(
         "reuse": reuse,
         "tokens": message.tokens if known else None,
         "tokenizer": tokenizer if known else None,
+        "content": message.content if known and opened else None,
     }
     fields = {"author": message.author} | {name: value for name, value in fields.items() if value is not None}
     try:
@@ -211,9 +221,15 @@ def exported(
         "meta": meta,
         "agents": sorted({*cast, *_named(entries)}),
         "messages": [
-            trace_message(placed, spelled.get(entry.engine), entry.ended, entry.act.reuse).to_json()
+            trace_message(
+                _apart(_placed(entry, made, lengths), answers),
+                spelled.get(entry.engine),
+                entry.ended,
+                entry.act.reuse,
+                opened=made is not None and made.opened,
+            ).to_json()
             for entry in entries
-            for placed in (_apart(_placed(entry, own.get(entry.message.id), lengths), answers),)
+            for made in (own.get(entry.message.id),)
         ],
     }
     return workflow(line, id)

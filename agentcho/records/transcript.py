@@ -270,8 +270,20 @@ def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
     """An encoding with its cone, listed or by its seal."""
     receipt = Receipt(seals.context(part.context), part.start, int(part.bos), part.base, part.anchors)
     cone = frozenset[str]() if part.cone is None else part.cone
-    elsewhere = part.engine, part.respelled
-    record = EncodingRecord(part.id, part.message, part.caller, part.recipe, receipt, cone, *elsewhere)
+    record = EncodingRecord(
+        part.id,
+        part.message,
+        part.caller,
+        part.recipe,
+        receipt,
+        cone,
+        part.engine,
+        part.respelled,
+        also=part.also,
+        tokens=part.tokens,
+        apart=part.apart,
+        opened=part.opened,
+    )
     if part.seal is not None:
         return seals.open(record, part.seal)
     seals.listed(record)
@@ -289,6 +301,8 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
     elsewhere = {} if record.engine is None else {"engine": record.engine}
     respelled = {"respelled": True} if record.respelled else {}
     anchors = {"anchors": receipt.anchors} if receipt.anchors else {}
+    prompt = {"also": record.also, "tokens": record.tokens, "apart": record.apart, "opened": record.opened}
+    rendered = {name: value for name, value in prompt.items() if value}
     return {
         "id": record.id,
         "message": record.message,
@@ -302,6 +316,7 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
         **cone,
         **elsewhere,
         **respelled,
+        **rendered,
     }
 
 
@@ -349,7 +364,7 @@ class Seals:
             return None
         seal = _seal(record, over)
         self._known[record.id] = seal, record.cone
-        whole = adds_up(record.cone, record.message, (cone for _, cone in over))
+        whole = adds_up(record.cone, record.message, (cone for _, cone in over), record.also)
         return seal if whole and len(record.cone) > LISTED else None
 
     def open(self, record: EncodingRecord, seal: str) -> EncodingRecord:
@@ -358,7 +373,7 @@ class Seals:
         over = self._over(record.receipt)
         if over is None or _seal(record, over) != seal:
             return record._replace(cone=frozenset())
-        cone = self._roll.cone(record.message, map(self._roll.of, [cone for _, cone in over]))
+        cone = self._roll.cone(record.message, map(self._roll.of, [cone for _, cone in over]), record.also)
         self._known[record.id] = seal, cone
         return record._replace(cone=cone)
 
@@ -389,7 +404,11 @@ def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:
     made = (record.message, record.recipe, record.caller, receipt.start, begun(receipt), receipt.base is None)
     elsewhere = () if record.engine is None and not record.respelled else (record.engine, record.respelled)
     anchored = (len(receipt.anchors),) if receipt.anchors else ()
-    whole = repr(((*made, *elsewhere, *anchored), places, [seal for seal, _ in over])).encode("utf-8", "surrogatepass")
+    prompt = record.also, record.tokens, record.apart, record.opened
+    rendered = prompt if any(prompt) else ()
+    whole = repr(((*made, *elsewhere, *anchored, *rendered), places, [seal for seal, _ in over])).encode(
+        "utf-8", "surrogatepass"
+    )
     return hashlib.blake2b(whole, digest_size=8, person=b"agentcho.cone").hexdigest()
 
 

@@ -235,13 +235,25 @@ class Engine(EngineCore):
         tokens: Sequence[int] | None = None,
         adapter: str | None = None,
         ape: Ape | None = None,
+        opening: tuple[int, ...] | None = None,
     ) -> Tensor:
         """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.
 
         Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
-        given, win over the text. Stores nothing. Raises as `decode` does.
+        given, win over the text. `opening`, if given, are the ids before the header, in place of the assistant's
+        framing. Stores nothing. Raises as `decode` does.
         """
-        asked = Decode(header, parents, offsets, new_offset, name=name, forced=(), adapter=adapter, ape=ape)
+        asked = Decode(
+            header,
+            parents,
+            offsets,
+            new_offset,
+            name=name,
+            forced=(),
+            adapter=adapter,
+            ape=ape,
+            opening=opening,
+        )
         (call,), _ = checked_calls([asked], ANY_TURN, self._bounds)
         assert isinstance(call, Decode)
         placed = self._layout(call)

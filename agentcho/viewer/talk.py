@@ -113,7 +113,7 @@ class _Talk:
         own = entry.own
         over = () if own is None else own.receipt.context
         records = self._verdict.cones.records
-        attended = [records[piece.id].message for piece in over if piece.id in records]
+        attended = [message for piece in over if piece.id in records for message in records[piece.id].messages]
         if attended == list(entry.message.parents):
             return None
         return [self._place[id] for id in entry.message.parents if id in self._place]

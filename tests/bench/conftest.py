@@ -12,6 +12,7 @@ from agentcho.lab.bench.result import Figures, Result
 from agentcho.records.trace import Workflow, workflow
 from tools.bench.targets import with_targets
 
+from ..engine.families import Family
 from ..engines import Engines
 
 
@@ -19,6 +20,12 @@ from ..engines import Engines
 def engine(engines: Engines) -> Engine:
     """Its network is its own: peers take its attention out for a while."""
     return engines.own()
+
+
+@pytest.fixture(scope="session")
+def phi(engines: Engines) -> Engine:
+    """One whose template writes a conversation as its messages in frames, and nothing else."""
+    return engines(Family("qwen2", "Qwen2", style="phi"))
 
 
 def line(id: str, author: str, *parents: str, **changes: Any) -> dict[str, Any]:

@@ -95,13 +95,16 @@ def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
 
 def test_prompts_are_what_the_baseline_feeds(engine: Engine, tree: Workflow) -> None:
     said, entries = prompts(tree, engine.framing), replay(tree, engine, mode="baseline", logits=False).entries
-    whole = {entry.message.id: tuple(entry.message.tokens) for entry in entries}
+    whole = {entry.message.id: entry.message.tokens for entry in entries}
+    made = {record.id: record.tokens or whole[record.message] for entry in entries for record in entry.made}
+    assert any(record.tokens for entry in entries for record in entry.made)
     start = () if engine.framing.bos is None else (engine.framing.bos,)
     assert start
-    for message in (m for m in tree.messages if m.kind == "decode"):
-        read = tuple(token for parent in message.parents for token in whole[parent])
-        begun = (*said[message.id].prompt, *said[message.id].text)
-        assert (*start, *read, *whole[message.id])[: len(begun)] == begun
+    for entry in (entry for entry in entries if entry.message.kind == "decode"):
+        assert entry.own is not None
+        read = tuple(token for piece in entry.own.receipt.context for token in made[piece.id])
+        begun = (*said[entry.message.id].prompt, *said[entry.message.id].text)
+        assert (*start, *read, *whole[entry.message.id])[: len(begun)] == begun
 
 
 def test_stock_chooses_from_what_the_baseline_chooses_from(engine: Engine, tree: Workflow) -> None:
@@ -157,6 +160,11 @@ def test_the_words_of_our_arms_are_held_against_the_baselines(
     assert found[AUDIT]["kl"][0] == pytest.approx(float(by_hand.mean()), rel=1e-3, abs=1e-6)
     same = torch.cat([one.argmax(1) == other.argmax(1) for one, other in apart])
     assert found[AUDIT]["agree"][0] == pytest.approx(float(same.double().mean()))
+
+
+def test_all_anew_is_the_baseline_where_its_template_writes_no_more_than_frames(phi: Engine, tree: Workflow) -> None:
+    timed = [Figures.of("tree", arm, [{"seconds": 1.0}]) for arm in (AUDIT, f"{AUDIT}+full", "baseline")]
+    found = {each.arm: each.values for each in with_words(phi, tree, timed)}
     assert found[AUDIT]["kl"][0] > 10 * abs(found[f"{AUDIT}+full"]["kl"][0])
 
 

@@ -45,15 +45,15 @@ def test_what_is_new_is_what_replays_feed(name: str) -> None:
     assert found.both <= found.baseline <= found.prompts
 
 
-def test_a_message_is_new_once_and_a_header_each_time(engine: Engine, tree: Workflow) -> None:
+def test_a_message_is_new_once_and_a_header_each_time(phi: Engine, tree: Workflow) -> None:
     """Counted by hand: the rules, the question, and what four calls begin with; the vote reads nothing new."""
-    entries = {e.message.id: e.message for e in replay(tree, engine, logits=False).entries}
-    header = len(engine.framing.content.encode("Well: "))
+    entries = {e.message.id: e.message for e in replay(tree, phi, logits=False).entries}
+    header = len(phi.framing.content.encode("Well: "))
     calls = [entries[id] for id in ("a1", "a2", "a3", "vote")]
     begun = sum(message.words.content[0] + header for message in calls)
     told = len(entries["rules"].tokens) + len(entries["question"].tokens)
     answers = sum(len(entries[id].tokens) for id in ("a1", "a2", "a3"))
-    found = new(tree, engine.framing)
+    found = new(tree, phi.framing)
     assert found.both == told + begun
     assert found.baseline == told + begun + answers
     assert found.prompts == 3 * told + len(entries["rules"].tokens) + answers + begun

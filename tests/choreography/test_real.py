@@ -137,18 +137,21 @@ def close(rows: Tensor, expected: Tensor) -> bool:
 
 
 def test_a_baseline_prompt_is_what_a_chat_api_would_encode(tiny: Engine) -> None:
-    """Each message over all before it, one right after the other, encoded from nothing for every single turn."""
+    """All of it as the template writes it together, encoded from nothing for every single turn."""
     entries, logits = played(tiny, "baseline")
     messages = {entry.message.id: entry.message for entry in entries}
     decodes = [entry for entry in entries if entry.message.kind == "decode"]
     assert len(decodes) == 8
+    opening = tiny.framing.opening("assistant", None)
     for entry in decodes:
-        prompt: list[EncodingId] = []
-        for id in entry.message.parents:
-            prompt.append(tiny.prefill(replace(again(messages[id]), parents=tuple(prompt))))
+        read = [messages[id] for id in entry.message.parents]
+        turns = [{"role": each.role, "content": each.header + each.text} for each in read]
+        ids = tiny.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        assert (ids[0], tuple(ids[-len(opening) :])) == (tiny.framing.bos, opening)
+        prompt = tiny.prefill(Prefill("", framed=tuple(ids[1 : -len(opening)])))
         assert entry.encoding is not None
-        assert close(logits[entry.encoding], score(tiny, entry.message, prompt))
-        tiny.release(prompt)
+        assert close(logits[entry.encoding], score(tiny, entry.message, [prompt]))
+        tiny.release([prompt])
 
 
 def test_a_choreographed_turn_is_chosen_over_what_its_receipts_say(tiny: Engine) -> None:

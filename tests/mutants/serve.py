@@ -31,8 +31,8 @@ SERVE = (
         "log-probabilities are computed over what the fast profile has encoded for audiences",
         "its keys and values depend on what was computed beside them, and so would the numbers",
         "agentcho/games/journal.py",
-        "spelling=own.spelling, drafts=own.drafts)",
-        "spelling=own.spelling, drafts=own.drafts, kin=own)",
+        "spelling=own.spelling, drafts=own.drafts, frames",
+        "spelling=own.spelling, drafts=own.drafts, kin=own, frames",
         (SHOWN,),
     ),
     Mutant(

@@ -66,8 +66,8 @@ ENFORCEMENT = (
         "drop the transitive step",
         "a cone would end at what was attended to, and not reach what that had attended to",
         "agentcho/flow/labels.py",
-        "cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)))",
-        "cone = self._roll.cone(message, (self._roll.cone(self._records[o].message, ()) for o in attended(receipt)))",
+        "cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)), also)",
+        "cone = self._roll.cone(message, (self._roll.cone(self[o].message, ()) for o in attended(receipt)), also)",
         (GAPS, "tests/audit/test_cones.py"),
     ),
     Mutant(
@@ -128,9 +128,9 @@ ENFORCEMENT = (
         "share prompts with their authors",
         "a baseline prompt that begins as its author's did would be read in the author's own bits",
         "agentcho/flow/resolver.py",
-        'return tuple(f"{read.id} as said" if own else read.id for read, own in zip(reads, said, strict=True))',
-        "return tuple(read.id for read in reads)",
-        (f"{INTERFERENCE}::test_a_prompt_that_begins_as_its_authors_began_but_for_a_secret",),
+        'return f"{part.name} as said" if said else part.name',
+        "return part.name",
+        ("tests/choreography/test_baseline.py::test_no_beginning_of_a_prompt_is_encoded_twice",),
     ),
     Mutant(
         "tell what there is",
@@ -299,10 +299,9 @@ ENFORCEMENT = (
         "cone from what was asked",
         "cones would be of the messages in the prompt, and not of what was attended to",
         "agentcho/games/journal.py",
-        "return self._ledger.record(made.id, message, whose, recipe, made.receipt, engine, not on.spells(draft))",
-        "record = self._ledger.record(made.id, message, whose, recipe, made.receipt)\n"
-        "        asked = frozenset({message, *self.resolver.drafts[message].metadata.parents})\n"
-        "        return record._replace(cone=asked)",
+        "            opened=own.opened,\n        )\n",
+        "            opened=own.opened,\n"
+        "        )._replace(cone=frozenset({of.message, *self.resolver.drafts[of.message].metadata.parents}))\n",
         (GAPS,),
     ),
     Mutant(

@@ -1,4 +1,5 @@
-"""Writes a model and its tokenizer as a folder that transformers can load. Does not know: training."""
+"""Writes a model and its tokenizer as a folder that transformers can load. The tokenizer says that messages were
+tokenised one by one in training. Does not know: training."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from agentcho.engine.conversation import APART
 
 from .tokens import BEGIN, CHAT_TEMPLATE, END, MESSAGE, PAD, START
 
@@ -28,7 +31,7 @@ def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
     generation(model).save_pretrained(folder)
     wrap(tokenizer).save_pretrained(folder, save_jinja_files=False)
     settings = folder / "tokenizer_config.json"
-    plain = json.loads(settings.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    plain = json.loads(settings.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast", APART: "apart"}
     settings.write_text(json.dumps(plain, indent=2) + "\n")
 
 

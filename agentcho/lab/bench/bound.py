@@ -12,6 +12,7 @@ from typing import NamedTuple
 from agentcho.calls.call import FramingPort
 from agentcho.games.traced import framed
 from agentcho.lab.bench.arms import BASELINE
+from agentcho.lab.bench.prompts import laid
 from agentcho.lab.bench.result import Figures, Result
 from agentcho.records.trace import Workflow
 
@@ -26,7 +27,7 @@ class New(NamedTuple):
 
 def new(workflow: Workflow, framing: FramingPort) -> New:
     """Calls in the order of the trace; what every prompt begins with (BOS) is not counted."""
-    laid = {message.id: framed(message, framing) for message in workflow.messages}
+    frames, asked = {message.id: framed(message, framing) for message in workflow.messages}, laid(workflow, framing)
     numbers = dict[object, int]()  # of prompts as far as a message of them, and of messages over what they were made
 
     def number(key: object) -> int:
@@ -37,20 +38,23 @@ def new(workflow: Workflow, framing: FramingPort) -> New:
     for message in workflow.messages:
         over = tuple(alike[id] for id in message.parents)
         said = message.kind == "decode"
-        alike[message.id] = number(message.id if said else (laid[message.id].tokens, over))
+        alike[message.id] = number(message.id if said else (frames[message.id].tokens, over))
         if not said:
             continue
         path = -1
-        for id in message.parents:
-            path, tokens = number((path, laid[id].tokens)), len(laid[id].tokens)
+        pieces, opened, words = asked[message.id]
+        for ids, messages in pieces:
+            path, tokens = number((path, ids)), len(ids)
+            known = all(alike[id] in met for id in messages)
             prompts += tokens
             alone += tokens * (path not in begun)
-            both += tokens * (path not in begun and alike[id] not in met)
+            apart = sum(len(frames[id].tokens) for id in messages)
+            both += min(tokens, apart) * (path not in begun and not known)
             begun.add(path)
-            met.add(alike[id])
-        own = len(laid[message.id].begun)
+            met.update(alike[id] for id in messages)
+        own = len(opened)
         prompts, alone, both = prompts + own, alone + own, both + own
-        begun.add(number((path, laid[message.id].tokens)))
+        begun.add(number((path, (*opened, *words.content, *words.closing))))
         met.add(alike[message.id])
     return New(prompts, alone, both)
 

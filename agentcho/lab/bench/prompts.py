@@ -5,11 +5,14 @@ The ids are those that the engine's baseline feeds. Does not know: how they are 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from agentcho.calls.call import FramingPort
+from agentcho.calls.call import FramingPort, Said
+from agentcho.engine.layout import Framed
+from agentcho.flow.prompts import Turn, conversation
 from agentcho.games.traced import framed
-from agentcho.records.trace import Workflow
+from agentcho.records.trace import TraceMessage, Workflow
 
 Ids = tuple[int, ...]
 
@@ -23,12 +26,49 @@ class Prompt(NamedTuple):
     text: Ids
 
 
-def prompts(workflow: Workflow, framing: FramingPort) -> dict[str, Prompt]:
-    """All decodes by id."""
-    laid = {message.id: framed(message, framing) for message in workflow.messages}
-    start = framing.begin
+class Piece(NamedTuple):
+    """Some ids of a prompt, and the messages that they are of."""
+
+    ids: Ids
+    messages: tuple[str, ...]
+
+
+class Laid(NamedTuple):
+    """The prompt of one decode behind BOS: its pieces, and the ids that open the answer, header included. `own` are the
+    ids of the answer in its own frame."""
+
+    pieces: tuple[Piece, ...]
+    begun: Ids
+    own: Framed
+
+
+def laid(workflow: Workflow, framing: FramingPort) -> dict[str, Laid]:
+    """The prompts of all decodes by id."""
+    frames = {message.id: framed(message, framing) for message in workflow.messages}
+    turns = {message.id: _turn(message, frames) for message in workflow.messages}
     found = {}
     for message in (m for m in workflow.messages if m.kind == "decode"):
-        read, own = (id for parent in message.parents for id in laid[parent].tokens), laid[message.id]
-        found[message.id] = Prompt(message.id, message.author or "", (*start, *read, *own.begun), own.content)
+        prompt, own = conversation([turns[id] for id in message.parents], framing), frames[message.id]
+        pieces = tuple(
+            Piece(turns[part.messages[0]].framed if part.tokens is None else part.tokens, part.messages)
+            for part in prompt.parts
+        )
+        opening = own.opening if prompt.opening is None else prompt.opening
+        found[message.id] = Laid(pieces, (*opening, *own.header), own)
     return found
+
+
+def prompts(workflow: Workflow, framing: FramingPort) -> dict[str, Prompt]:
+    """All decodes by id."""
+    start = framing.begin
+    authors = {message.id: message.author or "" for message in workflow.messages}
+    return {
+        id: Prompt(id, authors[id], (*start, *(i for piece in pieces for i in piece.ids), *begun), own.content)
+        for id, (pieces, begun, own) in laid(workflow, framing).items()
+    }
+
+
+def _turn(message: TraceMessage, frames: Mapping[str, Framed]) -> Turn:
+    words = frames[message.id]
+    said = Said(message.role, (message.header or "") + message.text, message.name)
+    return Turn(message.id, said, words.tokens, words.span)

@@ -5,7 +5,7 @@ All encodings are released at the end, so that no two stages share a cache key. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from agentcho.flow.draft import Draft
 from agentcho.flow.plans import Needed, Resolved
 from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import Read, ReadSet
-from agentcho.lab.measure.play import Line, MeasuredPort, Play
+from agentcho.lab.measure.play import Ids, Line, MeasuredPort, Play
 from agentcho.message import Message
 
 UNENCODABLE = (LeakageError, ContextOverflow, StoreFull)
@@ -42,8 +42,9 @@ class Stage:
     def __init__(self, engine: MeasuredPort, play: Play, reuse: ReusePolicy, apart: bool = False) -> None:
         self._engine, self._reuse, self._apart = engine, reuse, apart
         self._lines = play.by_id
-        self._resolver = Resolver(reuse)
-        self._resolver.drafts.update({line.message.id: _draft(line) for line in play.lines})
+        self._resolver = Resolver(reuse, frames=engine)
+        decode = engine.framing.content.decode
+        self._resolver.drafts.update({line.message.id: _draft(line, decode) for line in play.lines})
         self._resolver.bos = len(engine.framing.begin)
         self._held: list[int] = []
 
@@ -62,7 +63,7 @@ class Stage:
         self._refuse_direct(reads)
         resolved = self._resolve(reads)
         offsets, new_offset, name = resolved.offsets, resolved.new_offset, line.message.name
-        places = {"parents": _ids(resolved), "offsets": offsets, "new_offset": new_offset}
+        places = {"parents": _ids(resolved), "offsets": offsets, "new_offset": new_offset, "opening": resolved.opening}
         rows: NDArray[np.float32] = self._engine.score("", **places, name=name, tokens=line.content).numpy()
         return rows[line.headed :]
 
@@ -74,7 +75,11 @@ class Stage:
         """The id of what `reader` reads a message through, behind the messages `before` in its prompt; held until the
         stage ends."""
         reads = tuple(Read(id) for id in (*before, message))
-        return _ids(self._resolve(ReadSet(reader, reads, None, ())))[-1]
+        found = _ids(self._resolve(ReadSet(reader, reads, None, ())))
+        if self._reuse.mode != "baseline":
+            return found[-1]
+        parts = self._resolver.prompt_parts(reads)
+        return next(id for id, part in zip(found, parts, strict=True) if message in part.messages)
 
     def _refuse_direct(self, reads: ReadSet) -> None:
         """A game refuses these before it submits; a score has no guard."""
@@ -119,7 +124,7 @@ def _ids(resolved: Resolved) -> list[int]:
     return [parent for parent in resolved.parents if isinstance(parent, int)]
 
 
-def _draft(line: Line) -> Draft:
-    message: Message = line.message
-    words = message.header + message.text
-    return Draft(message.metadata, words, message.name, line.reads, message)
+def _draft(line: Line, decode: Callable[[Ids], str]) -> Draft:
+    """A message as a game keeps it. Its text is that of its ids, which may be other words than were said."""
+    message: Message = line.message.saying(header="", text=decode(line.content))
+    return Draft(message.metadata, message.text, message.name, line.reads, message)

@@ -118,7 +118,7 @@ class Talk:
         self._frames: FramePort = choreographer.frames
         self._meter = Meter(Limits())
         self._meter.start()
-        self._journal = Journal(game, reuse, self._meter, sink, bos=self._frames.bos, salt=salt)
+        self._journal = Journal(game, reuse, self._meter, sink, bos=self._frames.bos, salt=salt, frames=self._frames)
         self._resolver, self._places = self._journal.resolver, Places()
         self._thoughts = Thoughts(self._resolver.drafts, self._add)
         self._index = MessageIndex()
@@ -353,7 +353,7 @@ class Talk:
         on = self._journal.exactly() if how.exact else self._resolver
         shadow = len(self._unread) < UNREAD and not options["thinks"]
         plan = on.decode_plan(draft, shadow, **options)
-        making, said = Making(plan.missing, author, on), list[Said]()
+        making, said = Making.of(plan, author, on), list[Said]()
         parting = Parting(
             self.game,
             draft,

@@ -12,10 +12,11 @@ from time import perf_counter
 from typing import NamedTuple
 
 from agentcho.calls.call import FramingPort
+from agentcho.engine.layout import Framed
 from agentcho.games.replay import awaited
-from agentcho.games.traced import framed
 from agentcho.lab.bench.peers.llama import Said
 from agentcho.lab.bench.played import CallTimes, WorkflowTimes
+from agentcho.lab.bench.prompts import Piece, laid
 from agentcho.records.trace import Workflow
 
 Ids = tuple[int, ...]
@@ -48,21 +49,34 @@ def speakers(workflow: Workflow) -> list[str]:
 def slot_calls(workflow: Workflow, framing: FramingPort, slots: int) -> list[SlotCall]:
     """All decodes that say something, parents first. Agents have slots in the order in which they first speak; where
     there are too few, the server looks for the one that has most of a prompt."""
-    laid = {message.id: framed(message, framing) for message in workflow.messages}
-    spoken = {m.id for m in workflow.messages if m.kind == "decode" and laid[m.id].content}
+    asked = laid(workflow, framing)
+    spoken = {id: found.own for id, found in asked.items() if found.own.content}
     needs, agents = awaited(workflow), speakers(workflow)
     start: Ids = framing.begin
     found = []
     for message in (each for each in workflow.messages if each.id in spoken):
         parts: list[Ids | str] = [start]
-        for parent in message.parents:
-            one = laid[parent]
-            parts += [one.begun, parent, one.closing] if parent in spoken else [one.tokens]
-        parts.append(laid[message.id].begun)
+        for piece in asked[message.id].pieces:
+            parts += _around(piece, spoken)
+        parts.append(asked[message.id].begun)
         slot = agents.index(message.author or "") if len(agents) <= slots else ANY
-        after, length = needs[message.id] & spoken, len(laid[message.id].content)
+        after, length = needs[message.id] & spoken.keys(), len(spoken[message.id].content)
         found.append(SlotCall(message.id, slot, after, tuple(parts), length))
     return found
+
+
+def _around(piece: Piece, spoken: Mapping[str, Framed]) -> list[Ids | str]:
+    """A piece of a prompt with the id of what was said in it in place of these words, where it has them as they were
+    recorded."""
+    parts, left = list[Ids | str](), piece.ids
+    for id in piece.messages:
+        said = spoken[id].content if id in spoken else ()
+        places = range(len(left) - len(said) + 1) if said else ()
+        start = next((place for place in places if left[place : place + len(said)] == said), None)
+        if start is not None:
+            parts += [left[:start], id]
+            left = left[start + len(said) :]
+    return [*parts, left]
 
 
 class SlotsPlayed(NamedTuple):
