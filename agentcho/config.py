@@ -346,6 +346,10 @@ class RunConfig(BaseModel):
         default="refuse",
         description="What to do about a model in whose chat template a text can spell what stands between messages.",
     )
+    template_differs: Markers = Field(
+        default="refuse",
+        description="What to do about a model whose plain chats would have other tokens than transformers gives.",
+    )
     models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = {}
     own_model: ModelConfig | None = None
     people: tuple[str, ...] = ()

@@ -121,6 +121,7 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
         "disk_tokens": 0,
         "keep_cache": None,
         "plain_markers": "refuse",
+        "template_differs": "refuse",
         "share": 1,
         "tell": unheard,
         "threads": "auto",

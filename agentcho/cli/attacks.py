@@ -14,6 +14,7 @@ import typer
 
 from agentcho.cli import speed
 from agentcho.cli.outputs import written
+from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.progress import heard
@@ -41,6 +42,7 @@ Names = list[str] | None
 def leaks(
     model: speed.Model = speed.UNDERSTUDY,
     dtype: speed.Dtype = "auto",
+    template_differs: speed.Differs = "refuse",
     way: Annotated[Names, typer.Option(help=WAY, show_default=False)] = None,
     attack: Annotated[Names, typer.Option(help=ATTACK, show_default=False)] = None,
     kind: Annotated[Names, typer.Option(help=KIND, show_default=False)] = None,
@@ -67,7 +69,7 @@ def leaks(
     effort = Effort(candidates, templates)
     asked = Asked(kinds, tuple(ways(way or usual(earlier))), attacks, n, sentence, earlier, seed, repeats, effort)
     asked.check()
-    found = _measured(model, dtype, asked, json_, resume)
+    found = _measured(model, dtype, asked, json_, resume, template_differs)
     from agentcho.display.attacks import sheets
 
     typer.echo(speed.text(sheets(found)))
@@ -75,7 +77,7 @@ def leaks(
         typer.echo(f"\n{claim.way}: {claim.verdict}. {claim.sentence}.")
 
 
-def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool) -> LeaksResult:
+def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool, differs: Markers) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
     from agentcho.lab.leaks.measured import Kept, costs, digest, measure
     from agentcho.lab.timing import stoppable
@@ -85,7 +87,7 @@ def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: b
     settings = asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
     kept = Kept.begin(file, resume, settings)
     with progress("bench leaks", sys.stderr) as told:
-        engine = Engine.load(model, dtype=dtype, tell=told.tell)
+        engine = Engine.load(model, dtype=dtype, template_differs=differs, tell=told.tell)
         secrets = stoppable(lambda check: measure(engine, asked, kept, heard(told.tell, check)))
         timed = costs(engine, asked, told.tell)
     where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}

@@ -25,7 +25,7 @@ MOVED = ("cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
 """Benchmarks that are for a checkout alone."""
 PLAYED = From(
     RunConfig,
-    only=("model", "games", "max_tokens", "seed", "adapter"),
+    only=("model", "games", "max_tokens", "seed", "adapter", "template_differs"),
     defaults={"games": 32, "max_tokens": 96},
     helps=HERE | {"games": "How many.", "adapter": ADAPTER},
 )
@@ -78,6 +78,7 @@ def leakage(
         typer.Option(help=f"One or more; default: {SHAPE} in bfloat16 and {UNDERSTUDY}.", show_default=False),
     ] = None,
     dtype: Annotated[str, typer.Option(help=speed.DTYPES)] = "auto",
+    template_differs: speed.Differs = "refuse",
     traces: Annotated[
         Path | None, typer.Option(help="Dilemma games of a trace file instead of random words.", show_default=False)
     ] = None,
@@ -99,7 +100,7 @@ def leakage(
     for name in model or [SHAPE, UNDERSTUDY]:
         kind = speed.kind_of(name, dtype)
         with progress("bench leakage", sys.stderr) as told:
-            engine = Engine.load(name, dtype=kind, adapter=adapter, tell=told.tell)
+            engine = Engine.load(name, dtype=kind, adapter=adapter, template_differs=template_differs, tell=told.tell)
             spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
             label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
             found.append(measure(label, engine, [*played, open_talk(seed)], spoken, repeats, told.tell))

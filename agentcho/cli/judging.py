@@ -14,6 +14,7 @@ import typer
 
 from agentcho.cli import speed
 from agentcho.cli.outputs import written
+from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
 
@@ -33,6 +34,7 @@ Names = list[str] | None
 def judge(
     model: speed.Model = speed.UNDERSTUDY,
     dtype: speed.Dtype = "auto",
+    template_differs: speed.Differs = "refuse",
     task: Annotated[Names, typer.Option(help=TASK, show_default=False)] = None,
     way: Annotated[Names, typer.Option(help=WAY, show_default=False)] = None,
     n: Annotated[int, typer.Option("-n", "--choices", min=2, help="Choices a task.")] = 1000,
@@ -47,12 +49,13 @@ def judge(
     from agentcho.lab.judging.cases import TASKS
     from agentcho.lab.judging.measured import WAYS, Asked
 
-    found = _measured(model, dtype, Asked.of(task or TASKS, way or WAYS, n, seed, leakage), json_, resume)
+    asked = Asked.of(task or TASKS, way or WAYS, n, seed, leakage)
+    found = _measured(model, dtype, asked, json_, resume, template_differs)
     typer.echo(speed.text(sheets(found)))
     typer.echo(f"\n{verdict(found)}")
 
 
-def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool) -> JudgeResult:
+def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool, differs: Markers) -> JudgeResult:
     """Play, keep what was played beside the result until that is written, and write it."""
     from agentcho.lab.judging.measured import Kept, digest, measure, rows, target
     from agentcho.lab.judging.result import JudgeResult
@@ -62,7 +65,7 @@ def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: b
 
     kept = Kept.begin(file, resume, asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions())
     with progress("bench judge", sys.stderr) as told:
-        engine = Engine.load(model, dtype=dtype, tell=told.tell)
+        engine = Engine.load(model, dtype=dtype, template_differs=differs, tell=told.tell)
         measure(engine, asked, kept, told.tell)
     compared = rows(asked, kept)
     found = JudgeResult(

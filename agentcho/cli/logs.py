@@ -19,6 +19,7 @@ from agentcho.display.safe import inline
 from agentcho.games.faults import words
 
 Level = Literal["debug", "info", "warning", "error"]
+NOTES = "agentcho.notes"
 FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -29,8 +30,26 @@ class _Safe(logging.Formatter):
         return inline(super().format(record))
 
 
+class _Notes(logging.Handler):
+    """Writes what is for the user of a command on standard error, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):
+            print(f"agentcho: {inline(record.getMessage())}", file=sys.stderr, flush=True)
+
+
+def notes(*, shown: bool) -> None:
+    """Show notes from now, or do not, for the log is on standard error too."""
+    logger = logging.getLogger(NOTES)
+    for handler in [each for each in logger.handlers if isinstance(each, _Notes)]:
+        logger.removeHandler(handler)
+    if shown:
+        logger.addHandler(_Notes())
+
+
 def log(level: Level | None, file: Path | None) -> None:
     """Send the log of agentcho there from now. Neither given: nowhere. A file alone: at "info"."""
+    notes(shown=level is None or file is not None)
     logger = logging.getLogger("agentcho")
     for handler in [each for each in logger.handlers if isinstance(each.formatter, _Safe)]:
         logger.removeHandler(handler)

@@ -62,6 +62,7 @@ def peers(
     dtype: speed.Dtype = "auto",
     weights: speed.Weights = None,
     kv_dtype: speed.Kept = None,
+    template_differs: speed.Differs = "refuse",
     agents: Annotated[int, typer.Option(help="Of the debate; the peer has a slot for each.", min=2, max=64)] = 8,
     workflow: Annotated[
         list[str] | None, typer.Option(help=FLOWS.format(" and ".join(RECORDED)), show_default=False)
@@ -86,7 +87,9 @@ def peers(
         return
     if server_model is not None or server_key_env is not None:
         raise typer.BadParameter("--server-model and --server-key-env say something of --server; give that too")
-    asked = asked._replace(model=named or speed.UNDERSTUDY, weights=weights, kv_dtype=kv_dtype)
+    asked = asked._replace(
+        model=named or speed.UNDERSTUDY, weights=weights, kv_dtype=kv_dtype, differs=template_differs
+    )
     subjects = cache(partial(_subjects, workflow, agents, seed, scale))
     _llama(asked, subjects, Beside(llama_server, peer_type, agents), scale)
 

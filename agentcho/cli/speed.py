@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from agentcho.cli.outputs import drawable, writable, written
-from agentcho.config import EIGHT_BITS, FEW_BITS, LOCAL, Bits, KvDtype
+from agentcho.config import EIGHT_BITS, FEW_BITS, LOCAL, Bits, KvDtype, Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.progress import Tell
@@ -63,6 +63,9 @@ JSON = typer.Option("--json", help="Write the figures here.", show_default=False
 Json = Annotated[Path | None, JSON]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False, callback=drawable)]
 
+DIFFERS = "What to do about a model whose plain chats would have other tokens than transformers gives."
+Differs = Annotated[Markers, typer.Option("--template-differs", help=DIFFERS)]
+
 
 Where = Mapping[str, str | None]
 """A model, its dtype, its weights and its keys and values if these are in few bits, and its device."""
@@ -99,11 +102,12 @@ class Benchmark(NamedTuple):
     weights: Bits | None = None
     kv_dtype: KvDtype | None = None
     store_tokens: int | None = None
+    differs: Markers = "refuse"
 
     @property
     def settings(self) -> dict[str, Any]:
         """What figures depend on, of what is here."""
-        return {name: value for name, value in self._asdict().items() if name not in ("files", "program")}
+        return {name: value for name, value in self._asdict().items() if name not in ("files", "program", "differs")}
 
     def measured(self, measure: Callable[[Any, Tell], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
@@ -124,7 +128,7 @@ class Benchmark(NamedTuple):
         few: dict[str, Any] = {"weights": self.weights, "kv_dtype": self.kv_dtype}
         sizes: dict[str, Any] = {} if self.store_tokens is None else {"store_tokens": self.store_tokens}
         sizes |= {"host_tokens": 0} if sizes else {}
-        return Engine.load(self.model, self.device, self.kind, **few, **sizes, tell=tell)
+        return Engine.load(self.model, self.device, self.kind, **few, **sizes, template_differs=self.differs, tell=tell)
 
     def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
         """What was found with this engine: `there` and `how` beside what is here."""
@@ -171,6 +175,7 @@ def workflows(
     dtype: Dtype = "auto",
     weights: Weights = None,
     kv_dtype: Kept = None,
+    template_differs: Differs = "refuse",
     workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
     traces: Annotated[list[Path] | None, typer.Option(help=TRACES, show_default=False)] = None,
@@ -201,7 +206,11 @@ def workflows(
         arm_of(each)  # ConfigError before anything is loaded
     asked = Benchmark("workflows", named(model, shape), dtype, repeats, seed, Files(json_, plot))
     _played(
-        asked._replace(weights=weights, kv_dtype=kv_dtype), subjects, arms, Lengths(scale, not first, sweep), resume
+        asked._replace(weights=weights, kv_dtype=kv_dtype, differs=template_differs),
+        subjects,
+        arms,
+        Lengths(scale, not first, sweep),
+        resume,
     )
 
 

@@ -75,7 +75,7 @@ UNHEARD = ("disk_tokens", "keep_cache", "prefill_budget")
 """Options of a run that nothing which is said depends on."""
 Where = Annotated[Given, From(ClusterConfig)]
 Playing = Annotated[Given, From(RunConfig)]
-Trained = Annotated[Given, From(RunConfig, only=LOADING[:-1], helps=HERE)]
+Trained = Annotated[Given, From(RunConfig, only=(*LOADING[:-1], "template_differs"), helps=HERE)]
 Placing = Annotated[Given, From(RunConfig, only=LOADING[1:])]
 COLUMNS = From(
     RunConfig,

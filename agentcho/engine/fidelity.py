@@ -1,4 +1,5 @@
-"""How far the prompts of a model are those of stock `apply_chat_template`, found out on a few conversations.
+"""How far the prompts of a model are those of stock `apply_chat_template`, found out on a few conversations, and what
+the differences cost.
 
 Does not know: what the differences do to a model's answers.
 """
@@ -8,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.calls.call import Said
+from agentcho.calls.call import Said, WholePrompt
+from agentcho.config import Markers, Mode
 from agentcho.engine.layout import encoded
 from agentcho.engine.template import Framing
+from agentcho.errors import UnsupportedModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -33,32 +36,116 @@ TALKS: tuple[Talk, ...] = (
     ),
 )
 """Conversations that are tried: system messages, turns, line breaks, blanks."""
+ORDERS: tuple[tuple[str, ...], ...] = (
+    ("system", "user"),
+    ("system", "user", "assistant", "user"),
+    ("system", "user", "assistant", "assistant", "user"),
+    ("system", "user", "user"),
+    ("system", "assistant", "user"),
+    ("system", "assistant"),
+)
+"""Roles of messages in agents' prompts, in the orders that are tried: others' messages and one's own are both of the
+assistant."""
 SHOWN = 48
 """So many letters of each text are shown from the first difference on."""
 
 
 class Outcome(NamedTuple):
     """In how many of the conversations that stock transformers renders the ids are equal, and how the first that is not
-    goes on from its first difference: by stock, and here."""
+    goes on from its first difference, at token `at`: by stock, and here. `tokens` are those of stock's prompts, and
+    `more` is how many more the prompts have here, both in all conversations together."""
 
     equal: int
     of: int
     stock: str = ""
     ours: str = ""
+    at: int = 0
+    tokens: int = 0
+    more: int = 0
 
     def __str__(self) -> str:
         told = f"equal to stock transformers in {self.equal} of {self.of} conversations"
-        return (
-            told if self.equal == self.of else f"{told}; the first other one has {self.stock!r}, and here {self.ours!r}"
-        )
+        if self.equal == self.of:
+            return told
+        return f"{told}; first difference, at token {self.at}: stock {self.stock!r} | here {self.ours!r}"
+
+
+class Reuse(NamedTuple):
+    """What whole prompts take of reuse. Of so many `messages`, `uncut` cannot be cut at their borders and are encoded
+    together with others; `changed` of those that stand in a shorter conversation too have other ids in a longer one;
+    `dropped` are in no prompt, because the template leaves them out."""
+
+    messages: int
+    uncut: int
+    changed: int
+    dropped: int
+
+    def __str__(self) -> str:
+        told = {
+            "cannot be cut at their borders and are encoded again with their neighbours": self.uncut,
+            "are encoded again when the conversation goes on": self.changed,
+            "are left out by the template": self.dropped,
+        }
+        if not any(told.values()):
+            return f"each of {self.messages} messages is cut at its border and reused as the conversation goes on"
+        return f"of {self.messages} messages " + "; ".join(f"{count} {what}" for what, count in told.items() if count)
 
 
 class Fidelity(NamedTuple):
-    """`plain`: chats of `agentcho serve` without a society. `apart`: messages that are framed one by one, as those of
-    agents are."""
+    """`plain`: chats of `agentcho serve` without a society, and baseline prompts. `apart`: messages that are framed one
+    by one, as those of agents are. `reuse`: of whole prompts. `refused`: the orders of roles in agents' prompts that
+    the template cannot write as a whole, of all that were tried."""
 
     plain: Outcome
     apart: Outcome
+    reuse: Reuse
+    refused: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def cost(self) -> str:
+        """How many tokens agents' messages take more than stock's prompts do, or fewer."""
+        more, count = self.apart.more, max(1, self.reuse.messages)
+        if not more:
+            return "as many tokens as stock's prompts"
+        how = "more" if more > 0 else "fewer"
+        each = f"{abs(more) / count:.1f} a message"
+        return f"{abs(more)} tokens {how} than stock's {self.apart.tokens} in {self.apart.of} conversations, {each}"
+
+    @property
+    def written(self) -> str:
+        """Which baseline prompts are written as a whole."""
+        if not self.refused:
+            return f"the template writes all {len(ORDERS)} orders of roles that were tried as a whole"
+        first = ", ".join(self.refused[0])
+        return (
+            f"the template writes {len(ORDERS) - len(self.refused)} of {len(ORDERS)} orders of roles as a whole; the "
+            f"others, such as {first}, are framed message by message"
+        )
+
+    def told(self, model: str, mode: Mode = "choreographed") -> str | None:
+        """What the messages of agents differ in under this mode, in one line; None: in nothing."""
+        if mode == "baseline":
+            return f"{model}: in baseline prompts {self.written}" if self.refused else None
+        if self.apart.equal == self.apart.of:
+            return None
+        return f"{model}: agents' messages are framed one by one, {self.apart}; {self.cost} (agentcho doctor {model})"
+
+
+def check_plain(found: Fidelity, model: str, differs: Markers) -> None:
+    """`UnsupportedModel` where plain chats would differ from stock's, unless that is accepted."""
+    plain = found.plain
+    if plain.equal == plain.of or differs == "accept":
+        return
+    raise UnsupportedModel(
+        model,
+        f"in {plain.of - plain.equal} of {plain.of} conversations its plain chats would have other ids than "
+        f"apply_chat_template of transformers gives. First difference, at token {plain.at}:\n"
+        f"  transformers: {plain.stock!r}\n"
+        f"  agentcho:     {plain.ours!r}\n",
+        "Use another chat template (a chat_template.jinja beside its tokenizer), or load it as it is with "
+        "--template-differs accept (template_differs='accept')",
+        f"{model} would read other prompts than it was trained on",
+    )
 
 
 def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequence[Talk] = TALKS) -> Fidelity:
@@ -73,12 +160,16 @@ def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequen
         What was found on those of them that its chat template renders.
     """
     plain, apart = list[tuple[list[int], list[int]]](), list[tuple[list[int], list[int]]]()
+    prompts = dict[Talk, WholePrompt]()
     for talk in talks:
         if (stock := _stock(tokenizer, talk)) is not None:
-            one_by_one = _apart(framing, talk)
-            plain.append((stock, _whole(framing, talk) or one_by_one))
+            one_by_one, found = _apart(framing, talk), framing.prompt(talk)
+            if found is not None:
+                prompts[talk] = found
+            plain.append((stock, one_by_one if found is None else _whole(framing, found)))
             apart.append((stock, one_by_one))
-    return Fidelity(_outcome(tokenizer, plain), _outcome(tokenizer, apart))
+    refused = tuple(order for order in ORDERS if framing.prompt([Said(role, ANSWER) for role in order]) is None)
+    return Fidelity(_outcome(tokenizer, plain), _outcome(tokenizer, apart), _reuse(prompts), refused)
 
 
 def _stock(tokenizer: PreTrainedTokenizerBase, talk: Talk) -> list[int] | None:
@@ -90,9 +181,7 @@ def _stock(tokenizer: PreTrainedTokenizerBase, talk: Talk) -> list[int] | None:
         return None
 
 
-def _whole(framing: Framing, talk: Talk) -> list[int] | None:
-    if (found := framing.prompt(talk)) is None:
-        return None
+def _whole(framing: Framing, found: WholePrompt) -> list[int]:
     return [*framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
 
 
@@ -103,18 +192,39 @@ def _apart(framing: Framing, talk: Talk) -> list[int]:
     return [*framing.begin, *(id for tokens in messages for id in tokens), *framing.prompted]
 
 
+def _reuse(prompts: dict[Talk, WholePrompt]) -> Reuse:
+    pieces = [piece for prompt in prompts.values() for piece in prompt.pieces]
+    uncut = sum(len(piece.messages) for piece in pieces if len(piece.messages) > 1)
+    changed = 0
+    for talk, prompt in prompts.items():
+        for shorter, before in prompts.items():
+            if len(shorter) < len(talk) and talk[: len(shorter)] == shorter:
+                pairs = zip(before.pieces, prompt.pieces, strict=False)
+                same = next((place for place, (one, other) in enumerate(pairs) if one != other), len(before.pieces))
+                changed += len(before.pieces) - same
+    messages, found = sum(map(len, prompts)), sum(len(piece.messages) for piece in pieces)
+    return Reuse(messages, uncut, changed, messages - found)
+
+
 def _outcome(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[list[int], list[int]]]) -> Outcome:
+    tokens, more = sum(len(stock) for stock, _ in pairs), sum(len(ours) - len(stock) for stock, ours in pairs)
     other = [pair for pair in pairs if pair[0] != pair[1]]
     if not other:
-        return Outcome(len(pairs), len(pairs))
+        return Outcome(len(pairs), len(pairs), tokens=tokens, more=more)
     stock, ours = other[0]
-    texts = (_from_difference(tokenizer, one, another) for one, another in ((stock, ours), (ours, stock)))
-    return Outcome(len(pairs) - len(other), len(pairs), *texts)
+    both = zip(stock, ours, strict=False)
+    first = next((place for place, (one, two) in enumerate(both) if one != two), min(len(stock), len(ours)))
+    return Outcome(
+        len(pairs) - len(other),
+        len(pairs),
+        stock=_shown(tokenizer, stock[first:]),
+        ours=_shown(tokenizer, ours[first:]),
+        at=first,
+        tokens=tokens,
+        more=more,
+    )
 
 
-def _from_difference(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], others: Sequence[int]) -> str:
-    """The text of `ids` from the first that differs."""
-    pairs = zip(ids, others, strict=False)
-    first = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(ids), len(others)))
-    text = str(tokenizer.decode(list(ids[first:]), skip_special_tokens=False))
+def _shown(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    text = str(tokenizer.decode(list(ids), skip_special_tokens=False))
     return text if len(text) <= SHOWN else text[:SHOWN] + "…"

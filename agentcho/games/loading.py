@@ -16,7 +16,8 @@ from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
 from agentcho.calls.costs import Costs
 from agentcho.calls.texts import TextPort, is_engine
-from agentcho.config import DEFAULT_MODEL, FAKE, Markers, ModelConfig, RunConfig
+from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig
+from agentcho.engine.fidelity import Fidelity
 from agentcho.errors import ConfigError, of_model
 from agentcho.flow.markers import required_markers
 from agentcho.games.adapted import Adapted, parted
@@ -25,6 +26,8 @@ from agentcho.progress import Tell
 from agentcho.records.models import ON
 
 ENGINE = logging.getLogger("agentcho.engine")
+NOTES = logging.getLogger("agentcho.notes")
+"""What a user of a command sees on standard error, whether or not there is a log."""
 
 
 CostsByModel = dict[str, Costs]
@@ -105,6 +108,14 @@ def threads_of(engine: object) -> str:
     return "" if threads is None else f", {threads[0]} thread{'' if threads[0] == 1 else 's'} ({threads[1]})"
 
 
+def tell_differences(model: str, engine: object, mode: Mode) -> None:
+    """Say in one line what agents' messages differ in from the model's chat template, where they do."""
+    found: Fidelity | None = getattr(engine, "fidelity", None)
+    line = None if found is None else found.told(model, mode)
+    if line is not None:
+        NOTES.warning("%s", line)
+
+
 def speculate(config: RunConfig, loaded: Loaded, recorded: Mapping[str, Costs] = MappingProxyType({})) -> CostsByModel:
     """Let the models of a run guess, where it says so: weighed by what a record says of them, or by what is measured
     now. Returns what each goes by."""
@@ -152,6 +163,7 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
     for source, name in first.items():
         engine = loaded[source]
         ENGINE.info("loaded %s (%s)%s%s", name, source.model.model, _kept(engine), threads_of(engine))
+        tell_differences(source.model.model, engine, config.mode)
     for source, base in on.items():
         with of_model(names[source]):
             made[source] = _through(loaded[base], source, base)
@@ -233,7 +245,7 @@ def _load(
     from agentcho.runner.engine import Engine
 
     weights = {name: _weights(source)._replace(threads=config.threading) for name, source in wanted.items()}
-    return [*Engine.load_all(weights, markers, tell, *room)]
+    return [*Engine.load_all(weights, markers, tell, *room, template_differs=config.template_differs)]
 
 
 def _weights(source: Source) -> Any:

@@ -35,6 +35,7 @@ from agentcho.games.loading import (
     load_together,
     remote,
     speculate,
+    tell_differences,
     threads_of,
 )
 from agentcho.games.recording import RecordingSink
@@ -372,6 +373,7 @@ def load_engine(config: RunConfig, tell: Tell = unheard, share: float = 1) -> En
         ENGINE.error("%s was not loaded: %s", config.model, type(error).__name__)
         raise
     ENGINE.info("loaded %s, %.1f s%s", config.model, perf_counter() - began, threads_of(engine))
+    tell_differences(config.model, engine, config.mode)
     return engine
 
 
@@ -396,6 +398,7 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         disk_tokens=int(config.disk_tokens * share),
         keep_cache=config.keep_cache,
         plain_markers=required_markers(config.policy, config.plain_markers),
+        template_differs=config.template_differs,
         share=share,
         tell=tell,
         threads=config.threading,

@@ -5,6 +5,7 @@ Does not know: the terminal.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +60,7 @@ def doctor(
 ) -> DoctorReport:
     """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
     few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype, "threads": threads or "auto"}
+    few["template_differs"] = "accept"  # the report says it
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell, **few)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     if stored := engine.fingerprint.get("stored"):
@@ -75,10 +77,21 @@ def doctor(
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
     rows.append(Row("framing", None, "functions", _functions(engine)))
-    found = fidelity(engine.tokenizer, engine.framing)
-    rows += [Row("framing", None, "plain chats", str(found.plain)), Row("framing", None, "agents", str(found.apart))]
+    rows += _prompts(engine)
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
+
+
+def _prompts(engine: Engine) -> Iterator[Row]:
+    """How far prompts are those of stock transformers, and what the difference costs."""
+    found = engine.fidelity or fidelity(engine.tokenizer, engine.framing)
+    told = {"plain chats": str(found.plain), "reuse of them": str(found.reuse), "agents": str(found.apart)}
+    told |= {"agents' tokens": found.cost}
+    if engine.framing.apart:
+        told["baseline"] = "message by message: the model was trained on messages that were tokenised one by one"
+    else:
+        told["baseline"] = found.written
+    return (Row("framing", None, what, detail) for what, detail in told.items())
 
 
 def _numbers(engine: Engine) -> str:

@@ -24,6 +24,7 @@ from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter, find_adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
 from agentcho.engine.core import EngineCore
+from agentcho.engine.fidelity import Fidelity
 from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.engine.template import Framing
 from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
@@ -63,7 +64,9 @@ class Engine(EngineCore):
         context: int,
         disk: DiskRoom = NO_DISK,
         kept: str | Path | None = None,
+        fidelity: Fidelity | None = None,
     ) -> None:
+        self.fidelity = fidelity
         shapes = [proof.shape for proof in proofs]
         self._model, self.proofs, self._room, self._disk = model, proofs, (store_tokens, host_tokens), disk
         self._fingerprint: dict[str, str] | None = None
@@ -98,6 +101,7 @@ class Engine(EngineCore):
         weights: str | None = None,
         kv_dtype: str | None = None,
         plain_markers: Markers = "accept",
+        template_differs: Markers = "refuse",
         tell: Tell = unheard,
         threads: Wish = "auto",
     ) -> Engine:
@@ -114,8 +118,10 @@ class Engine(EngineCore):
           `share`: of these defaults, where other processes on this machine load as much. `disk_tokens`: tokens that
           left host memory, in files that end with the engine, in the folder `disk` (None: that of temporary files).
         - `keep_cache`: a folder in which encodings of what everyone may read stay for later engines of the same model.
-        - `plain_markers` "refuse" takes no model whose chat template has but plain text between messages. `tell` hears
-          of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
+        - `plain_markers` "refuse" takes no model whose chat template has but plain text between messages.
+        - `template_differs` "refuse" takes no model whose plain chats would have other ids than stock transformers
+          gives. `Engine.fidelity` says how far they are the same; None: it is the embedded model.
+        - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
         - `threads`: compute threads of each forward on a CPU. "auto": what `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
           `torch.set_num_threads` says, else one for a small network, else one or all, whichever a few forwards are
           faster on, which is looked at again when steps become much slower. "size": by the size alone, and no other
@@ -125,7 +131,7 @@ class Engine(EngineCore):
         """
         wanted = Weights(model, Place(device, dtype, device_map, weights, kv_dtype), _found(adapter), merge, threads)
         sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share, keep_cache)
-        parts = partial(load, wanted, sizes, plain_markers, tell)
+        parts = partial(load, wanted, sizes, plain_markers, tell, template_differs)
         # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
         # that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
@@ -140,12 +146,13 @@ class Engine(EngineCore):
         share: float = 1,
         disk_tokens: int = 0,
         keep_cache: str | Path | None = None,
+        template_differs: Markers = "refuse",
     ) -> list[Engine]:
         """Engines of several models, by names that errors tell, with stores that together are as large as that of one,
         with `disk_tokens` tokens in files, equally many each, and a folder of `keep_cache` each. Everything else as in
         `load`."""
         with ThreadPoolExecutor(1) as alone:
-            parts = partial(load_all, wanted, plain_markers, tell, share, disk_tokens, keep_cache)
+            parts = partial(load_all, wanted, plain_markers, tell, share, disk_tokens, keep_cache, template_differs)
             return alone.submit(lambda: [cls(*each)._warmed() for each in parts()]).result()
 
     def _warmed(self) -> Engine:

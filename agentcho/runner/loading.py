@@ -13,6 +13,7 @@ from torch import Tensor
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
+from agentcho.engine.fidelity import Fidelity, check_plain, fidelity
 from agentcho.engine.template import Framing, derive
 from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
@@ -22,7 +23,7 @@ from agentcho.runner.device import Place, dtype_of
 from agentcho.runner.fingerprints import check_kept
 from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config, plain_attention
 from agentcho.runner.lighter import check_bits
-from agentcho.runner.model import Model, Source, find, read_tokenizer
+from agentcho.runner.model import Model, Source, find, ours, read_tokenizer
 from agentcho.runner.octets import check_kv_dtype
 from agentcho.runner.pages import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.prepack import pack
@@ -32,7 +33,8 @@ from agentcho.runner.threads import Wish, check_threads
 
 class Parts(NamedTuple):
     """What an engine is made of. `store_tokens`, `host_tokens` and `disk`: how many tokens it keeps in the store, in
-    host memory and on disk. `kept`: the folder of what outlives it."""
+    host memory and on disk. `kept`: the folder of what outlives it. `fidelity`: how far its prompts are those of
+    transformers (None: of the embedded model, which is ours, nobody asks that)."""
 
     model: Model
     framing: Framing
@@ -42,6 +44,7 @@ class Parts(NamedTuple):
     context: int
     disk: DiskRoom
     kept: str | Path | None = None
+    fidelity: Fidelity | None = None
 
 
 class Sizes(NamedTuple):
@@ -80,10 +83,18 @@ class Weights(NamedTuple):
     threads: Wish = "auto"
 
 
-def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard) -> Parts:
-    """See `Engine.load`. The default size of the store is a share of the memory that the weights leave free."""
+def load(
+    weights: Weights,
+    sizes: Sizes,
+    markers: Markers,
+    tell: Tell = unheard,
+    differs: Markers = "refuse",
+    found: Checked | None = None,
+) -> Parts:
+    """See `Engine.load`. `found`: what `checked` returned, where it was called before. The default size of the store is
+    a share of the memory that the weights leave free."""
     sizes.check()
-    source = checked(weights, markers, sizes.context)
+    source, fidelity = found or checked(weights, markers, sizes.context, differs)
     if sizes.kept is not None:
         check_kept(Path(sizes.kept), source, weights.place)
     loaded = Model.load(source, weights.place, tell)
@@ -94,7 +105,7 @@ def load(weights: Weights, sizes: Sizes, markers: Markers, tell: Tell = unheard)
     if loaded.device.type == "cpu":
         _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)
     with loaded.threads.using():
-        return proved(loaded, sizes, tell)
+        return proved(loaded, sizes, tell, fidelity)
 
 
 def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
@@ -127,6 +138,7 @@ def load_all(
     share: float = 1,
     disk_tokens: int = 0,
     kept: str | Path | None = None,
+    differs: Markers = "refuse",
 ) -> list[Parts]:
     """Several models, which together keep no more than this share of what one of them would, on each device equally
     many tokens, and `disk_tokens` on disk; what outlives them is in a folder of `kept` each, by its name. Raises as
@@ -138,18 +150,30 @@ def load_all(
         if (folder := folders[name]) is not None:
             with of_model(name):
                 check_kept(folder, find(weights.model), weights.place)
+    found = dict[str, Checked]()
     for name, weights in wanted.items():
         with of_model(name):
-            parts.append(load(weights, sizes._replace(kept=folders[name]), markers, tell))
+            found[name] = checked(weights, markers, sizes.context, differs)
+    for name, weights in wanted.items():
+        with of_model(name):
+            parts.append(load(weights, sizes._replace(kept=folders[name]), markers, tell, differs, found[name]))
     kinds = [_kind(each.model, each.proofs) for each in parts]
     rooms = zip(parts, shared_tokens(kinds, share), shared_host_tokens(kinds, share), strict=True)
     return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]
 
 
-def checked(weights: Weights, markers: Markers, context: int | None = None) -> Source:
+class Checked(NamedTuple):
+    """Where a model is, and how far its prompts are those of transformers (None: not looked at yet)."""
+
+    source: Source
+    fidelity: Fidelity | None = None
+
+
+def checked(weights: Weights, markers: Markers, context: int | None = None, differs: Markers = "accept") -> Checked:
     """Where a model is, once all is known to be right with it that can be known before its weights are read."""
-    if markers not in get_args(Markers):
-        raise ModelError(f"plain_markers={markers!r} is neither; give refuse or accept")
+    for what, given in (("plain_markers", markers), ("template_differs", differs)):
+        if given not in get_args(Markers):
+            raise ModelError(f"{what}={given!r} is neither; give refuse or accept")
     check_bits(weights.place.bits, weights.merge)
     check_kv_dtype(weights.place.kv)
     check_threads(weights.threads)
@@ -157,14 +181,16 @@ def checked(weights: Weights, markers: Markers, context: int | None = None) -> S
     check_config(source, context)
     check_quantised(source.name, source.config, source.renamed, weights.place.bits, weights.merge)
     dtype_of(weights.place.dtype, weights.place.where())
-    if markers == "refuse":
-        check_markers(_framed(source).plain, markers, source.name)
-    return source
-
-
-def _framed(source: Source) -> Framing:
-    """The framing, from the tokenizer alone. Whether messages can be told apart does not depend on the weights."""
-    return derive(read_tokenizer(source), source.name)
+    if markers == "accept" and (differs == "accept" or ours(source)):
+        return Checked(source)
+    tokenizer = read_tokenizer(source)
+    framing = derive(tokenizer, source.name)  # it does not depend on the weights
+    check_markers(framing.plain, markers, source.name)
+    if differs == "accept" or ours(source):
+        return Checked(source)
+    found = fidelity(tokenizer, framing)
+    check_plain(found, source.name, differs)
+    return Checked(source, found)
 
 
 def _check_count(name: str, value: object, least: int, what: str) -> None:
@@ -192,8 +218,9 @@ def check_vocabulary(model: Model, framing: Framing) -> None:
         raise ModelBroken(model.source.name, Path(model.source.path), what, fix)
 
 
-def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
-    """All that is found out about a loaded model: its framing, and a proof a layer. Raises as `Engine.load` does."""
+def proved(model: Model, sizes: Sizes, tell: Tell = unheard, known: Fidelity | None = None) -> Parts:
+    """All that is found out about a loaded model: its framing, and a proof a layer. `known`: how far its prompts are
+    those of transformers, where that was looked at already. Raises as `Engine.load` does."""
     framing = derive(model.tokenizer, model.source.name, model.end_tokens())
     if not model.source.random:
         check_vocabulary(model, framing)
@@ -205,7 +232,9 @@ def proved(model: Model, sizes: Sizes, tell: Tell = unheard) -> Parts:
     kind = _kind(model, proofs)
     room = shared_tokens([kind], sizes.share)[0] if room is None else room
     outside = shared_host_tokens([kind], sizes.share)[0] if outside is None else outside
-    return Parts(model, framing, proofs, room, outside, positions, sizes.disk, sizes.kept)
+    if known is None and not ours(model.source):
+        known = fidelity(model.tokenizer, framing)
+    return Parts(model, framing, proofs, room, outside, positions, sizes.disk, sizes.kept, known)
 
 
 def _kind(model: Model, proofs: list[LayerProof]) -> Kind:

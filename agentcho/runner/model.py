@@ -166,6 +166,11 @@ def read_tokenizer(source: Source) -> Any:
     return tokenizer
 
 
+def ours(source: Source) -> bool:
+    """Whether it has the tokenizer of the embedded model."""
+    return source.path == str(_understudy())
+
+
 def _shape(name: str) -> Source:
     shape = SHAPES.get(name.removeprefix(PREFIX))
     if shape is None:

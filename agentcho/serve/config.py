@@ -106,6 +106,10 @@ class ServeConfig(BaseModel):
         default="refuse",
         description="What to do about a model in whose chat template a text can spell what stands between messages.",
     )
+    template_differs: Markers = Field(
+        default="refuse",
+        description="What to do about a model whose plain chats would have other tokens than transformers gives.",
+    )
     deterministic: bool = Field(
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
     )

@@ -72,6 +72,7 @@ def test_the_line_that_does_it_again_says_what_is_not_the_default(options: From)
         "deterministic": True,
         "seed": 5,
         "plain_markers": "accept",
+        "template_differs": "accept",
     }
     line = again(("agentcho", "audit", "a talk"), RunConfig(**others), options.fields(()), ("secret",))
     *words, flag, named = shlex.split(line)[3:]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoConfig
 
-from agentcho import Engine, Prefill
-from agentcho.engine.fidelity import fidelity
+from agentcho import Engine, Prefill, RunConfig
+from agentcho.engine.fidelity import Fidelity, fidelity
 from agentcho.engine.template import derive
 from agentcho.errors import ContextOverflow, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.games.runtime import load_engine
 from agentcho.runner.doctor import doctor
 from agentcho.runner.shapes import SHAPES, Shape
 
@@ -86,17 +90,46 @@ def test_the_doctor_tells_how_functions_are_called(tmp_path: Path, style: str, s
 
 
 @pytest.mark.parametrize(
-    ("style", "apart", "stock"),
-    [("thinking", 0, "<think>\\n"), ("named", 7, ""), ("folded", 0, "has '', and here ' '")],
+    ("style", "apart", "stock", "cost", "reuse", "written"),
+    [
+        (
+            "thinking",
+            0,
+            "at token 19: stock '<think>\\n' | here ''",
+            "8 tokens fewer than stock's 325 in 7 conversations, 0.4 a message",
+            "each of 20 messages is cut",
+            "writes all 6 orders",
+        ),
+        ("named", 7, "", "as many tokens as stock's prompts", "each of 20 messages is cut", "writes all 6 orders"),
+        (
+            "folded",
+            0,
+            "stock '' | here ' '",
+            "10 tokens more than stock's 255 in 7 conversations, 0.5 a message",
+            "of 20 messages 2 are encoded again when the conversation goes on",
+            "2 of 6 orders of roles as a whole; the others, such as system, user, assistant, assistant, user",
+        ),
+        (
+            "marked",
+            4,
+            "stock 'What is it?",
+            "42 tokens more than stock's 193 in 7 conversations, 2.1 a message",
+            "of 20 messages 3 are left out",
+            "writes all 6 orders",
+        ),
+    ],
 )
 def test_the_doctor_tells_how_far_prompts_are_those_of_stock_transformers(
-    tmp_path: Path, style: str, apart: int, stock: str
+    tmp_path: Path, style: str, apart: int, stock: str, cost: str, reuse: str, written: str
 ) -> None:
     Family("llama", "Llama", style=style).save(tmp_path)
     rows = {row.result: row.detail for row in doctor(tmp_path, device="cpu", dtype="float32").rows}
     assert rows["plain chats"] == "equal to stock transformers in 7 of 7 conversations"
     assert f"in {apart} of 7 conversations" in rows["agents"]
     assert stock in rows["agents"]
+    assert rows["agents' tokens"] == cost
+    assert rows["reuse of them"].startswith(reuse)
+    assert written in rows["baseline"]
 
 
 def test_a_token_that_differs_is_found_and_shown() -> None:
@@ -107,6 +140,61 @@ def test_a_token_that_differs_is_found_and_shown() -> None:
     assert (found.equal, found.of) == (3, 7), "what begins with a system message is the same"
     assert found.stock.startswith("user")
     assert found.ours.startswith("system\nYou are a helpful tester.")
+
+
+def uneven(folder: Path) -> Path:
+    """A model whose template writes its BOS, but for conversations that begin with a system message."""
+    Family("llama", "Llama").save(folder)
+    file = folder / "chat_template.jinja"
+    source = file.read_text()
+    assert "{{- bos_token }}" in source
+    file.write_text(
+        source.replace("{{- bos_token }}", "{% if messages[0].role != 'system' %}{{- bos_token }}{% endif %}")
+    )
+    return folder
+
+
+def test_a_model_whose_plain_chats_differ_loads_where_that_is_accepted_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, asked = uneven(tmp_path), list[str]()
+
+    def counted(*given: Any) -> Fidelity:
+        asked.append("asked")
+        return fidelity(*given)
+
+    monkeypatch.setattr("agentcho.runner.loading.fidelity", counted)
+    load = partial(Engine.load, weights, device="cpu", dtype="float32", store_tokens=1 << 10)
+    monkeypatch.setattr("agentcho.runner.loading.Model", None)  # its weights are not read
+    with pytest.raises(UnsupportedModel) as refused:
+        load()
+    monkeypatch.undo()
+    monkeypatch.setattr("agentcho.runner.loading.fidelity", counted)
+    said = str(refused.value)
+    assert "in 3 of 7 conversations" in said
+    assert "at token 0:\n  transformers: '<|start_header_id|>system" in said
+    assert "\n  agentcho:     '<|begin_of_text|>" in said
+    assert "--template-differs accept (template_differs='accept')" in said
+    assert asked == ["asked"]
+    engine = load(template_differs="accept")
+    assert engine.fidelity is not None
+    assert (engine.fidelity.plain.equal, asked) == (4, ["asked"] * 2)
+
+
+def test_what_agents_messages_differ_in_is_said_once_at_load_and_never_of_the_embedded_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Family("llama", "Llama", style="thinking").save(tmp_path)
+    with caplog.at_level(logging.WARNING, "agentcho"):
+        engine = load_engine(RunConfig(model=str(tmp_path), device="cpu", dtype="float32"))
+        assert isinstance(engine, Engine)
+        load_engine(RunConfig(device="cpu", dtype="float32"))
+        load_engine(RunConfig(model="fake"))
+        load_engine(RunConfig(model=str(tmp_path), device="cpu", dtype="float32", mode="baseline"))
+    (line,) = (record.getMessage() for record in caplog.records if record.name == "agentcho.notes")
+    assert "agents' messages are framed one by one, equal to stock transformers in 0 of 7 conversations" in line
+    assert "stock '<think>\\n' | here ''" in line
+    assert "\n" not in line
 
 
 def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:

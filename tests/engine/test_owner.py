@@ -147,7 +147,13 @@ def test_ids_of_another_engine_are_refused(engine: Engine) -> None:
 COUNTS = [(name, value) for name in ("store_tokens", "context") for value in (0, -1, True, 1.5)]
 
 
-OTHERS = [("host_tokens", -1), ("host_tokens", True), ("plain_markers", "Refuse"), ("plain_markers", None)]
+OTHERS = [
+    ("host_tokens", -1),
+    ("host_tokens", True),
+    ("plain_markers", "Refuse"),
+    ("plain_markers", None),
+    ("template_differs", "no"),
+]
 
 
 @pytest.mark.parametrize(("name", "value"), [*COUNTS, *OTHERS])
