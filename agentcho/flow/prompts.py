@@ -108,6 +108,11 @@ class Prompts:
             del self._known[next(iter(self._known))]
         return found
 
+    def forget(self, message: str) -> None:
+        """Drop what is kept of prompts with this message."""
+        for ids in [ids for ids in self._known if message in ids]:
+            del self._known[ids]
+
     def length(self, ids: Sequence[str], lengths: Sequence[int]) -> int:
         """How many tokens that prompt has, where its messages have these `lengths` in their frames, and its opening
         more than the assistant's frame."""

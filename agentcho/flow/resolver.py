@@ -220,6 +220,7 @@ class Resolver:
             self._asked.discard((recipe, (message,)))
             self._ends.pop((recipe, (message,)), None)
         self._anchors.forget(message)
+        self._prompts.forget(message)
         return [self._there(key).pop(key) for key in self._keys.pop(message, ())]
 
     def enter_thought(self, id: EncodingId, message: str) -> None:

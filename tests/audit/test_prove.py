@@ -75,7 +75,7 @@ def test_a_resolver_that_reads_the_authors_encodings_is_found_out(
     monkeypatch.setattr(Resolver, "enforcing", property(lambda self: False))
     guarded = prove(talks(2), three, of="alice")
     assert (guarded.exit_code, {one.why for one in guarded.skipped}) == (3, {REFUSED})
-    monkeypatch.setattr(Resolver, "_guard", lambda self, utterance, clearance: None)
+    monkeypatch.setattr(Resolver, "_guard", lambda self, utterance, clearance, also=(): None)
     proof = prove(talks(2), three, of="alice")
     assert {one.conclusion for one in proof.compared} == {"broken"}
     assert (proof.conclusion, proof.exit_code) == ("broken", 1)
