@@ -86,7 +86,9 @@ def _written(turns: Sequence[Turn], framing: FramingPort) -> Prompt | None:
 
 def _of_tools(turn: Turn, framing: FramingPort) -> bool:
     """Whether a message lists functions, calls one, or is a result, in tokens that its text does not give."""
-    return turn.said.role == "tool" or framing.content.marked(turn.framed[slice(*turn.content)])
+    thinking, ids = framing.thinking, turn.framed[slice(*turn.content)]
+    thoughts = () if thinking is None else (*thinking.begins, *thinking.ends, *thinking.behind)
+    return turn.said.role == "tool" or framing.content.marked([id for id in ids if id not in thoughts])
 
 
 class Prompts:
@@ -138,4 +140,6 @@ class Prompts:
         assert draft.message is not None
         role, name, whole = draft.metadata.role, draft.name, draft.whole
         words = draft.message.words if self._spells(draft) else frames.frame(role, name, whole)
+        if draft.framed is not None and self._spells(draft):  # a thought, and what was said after it
+            whole = frames.framing.content.decode(words.tokens[slice(*words.content)])
         return Turn(id, Said(role, whole, name), words.tokens, words.content)

@@ -448,7 +448,7 @@ class Resolver:
             return call
         also = [self.drafts[id].metadata for id in part.messages[1:]]
         guard = self._guard(draft, clearance, also)
-        return replace(call, text="", tokens=None, framed=part.tokens, guard=guard, extends=None)
+        return replace(call, text="", tokens=None, opening=None, framed=part.tokens, guard=guard, extends=None)
 
     # -- calls -------------------------------------------------------------------------------------------
 

@@ -97,7 +97,6 @@ def test_prompts_are_what_the_baseline_feeds(engine: Engine, tree: Workflow) -> 
     said, entries = prompts(tree, engine.framing), replay(tree, engine, mode="baseline", logits=False).entries
     whole = {entry.message.id: entry.message.tokens for entry in entries}
     made = {record.id: record.tokens or whole[record.message] for entry in entries for record in entry.made}
-    assert any(record.tokens for entry in entries for record in entry.made)
     start = () if engine.framing.bos is None else (engine.framing.bos,)
     assert start
     for entry in (entry for entry in entries if entry.message.kind == "decode"):

@@ -94,9 +94,9 @@ def test_the_doctor_tells_how_functions_are_called(tmp_path: Path, style: str, s
     [
         (
             "thinking",
-            0,
-            "at token 19: stock '<think>\\n' | here ''",
-            "8 tokens fewer than stock's 325 in 7 conversations, 0.4 a message",
+            6,
+            "at token 3: stock 'blanks around<|im_end|>",
+            "6 tokens more than stock's 325 in 7 conversations, 0.3 a message",
             "each of 20 messages is cut",
             "writes all 6 orders",
         ),
@@ -192,8 +192,9 @@ def test_what_agents_messages_differ_in_is_said_once_at_load_and_never_of_the_em
         load_engine(RunConfig(model="fake"))
         load_engine(RunConfig(model=str(tmp_path), device="cpu", dtype="float32", mode="baseline"))
     (line,) = (record.getMessage() for record in caplog.records if record.name == "agentcho.notes")
-    assert "agents' messages are framed one by one, equal to stock transformers in 0 of 7 conversations" in line
-    assert "stock '<think>\\n' | here ''" in line
+    assert "agents' messages are framed one by one, equal to stock transformers in 6 of 7 conversations" in line
+    assert "at token 3: stock 'blanks around<|im_end|>" in line
+    assert "| here '  blanks around" in line
     assert "\n" not in line
 
 
