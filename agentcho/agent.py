@@ -93,7 +93,8 @@ class Agent:
     Attributes, of the class or of one agent:
 
     - `role` is shown in transcripts.
-    - `system` is its system prompt, or None. Only the agent itself may read it.
+    - `system` is its system prompt, or None. Only the agent itself may read it. Without one it reads what the chat
+      template of its model writes where there is none, if it writes anything: that is open to all, and encoded once.
     - `open_system` says that the system prompt is no secret. Then the scenario puts it into the talk, for everyone,
       once for all such agents with the same words, so that it is encoded once. Agents with another system prompt are
       not shown it in their views.
@@ -153,7 +154,8 @@ class Agent:
 
     @property
     def brief(self) -> str | None:
-        """The message id of its system prompt, for views. None: it has no system prompt, or is in no game yet."""
+        """The message id of its system prompt, or of its model's default one, for views. None: there is none, or it is
+        in no game yet."""
         return None if self._game is None else self._game.system_prompt(self)
 
     def view(self, readable: Sequence[Metadata]) -> View:

@@ -19,6 +19,7 @@ from agentcho.calls.texts import Capability, Server
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Markers = Literal["refuse", "accept"]
+Defaults = Literal["keep", "drop"]
 Shadowing = Literal["auto", "always", "never"]
 ThoughtsOf = Literal["author", "audience"]
 """Who may read what a model thinks before it answers: who speaks, or whoever may read the answer."""
@@ -349,6 +350,10 @@ class RunConfig(BaseModel):
     template_differs: Markers = Field(
         default="refuse",
         description="What to do about a model whose plain chats would have other tokens than transformers gives.",
+    )
+    default_prompt: Defaults = Field(
+        default="keep",
+        description="Give agents without a system prompt the one that the chat template has for that, if it has one.",
     )
     models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = {}
     own_model: ModelConfig | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from agentcho.calls.call import Said, WholePrompt
+from agentcho.calls.call import DefaultPrompt, Said, WholePrompt
 from agentcho.calls.tools import Tool
 from agentcho.engine.content import THOUGHTS
 from agentcho.engine.thinking import Thinking
@@ -121,8 +121,8 @@ class FakeFraming:
     """Framing of the fake: `START role name MESSAGE … END`. No word has one of their ids, so no text can spell them."""
 
     plain: tuple[tuple[str, str], ...] = ()
-    default = None
     apart = True
+    default: DefaultPrompt | None = None
     stops = frozenset({END})
     thinking: Thinking | None = None
 

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise, product, takewhile
+from itertools import pairwise, product, starmap, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.calls.call import DefaultPrompt, Said, WholePrompt
+from agentcho.calls.call import DefaultPrompt, PromptPiece, Said, WholePrompt
 from agentcho.calls.tools import Tool
 from agentcho.engine.content import ContentTokenizer, any_of, template_source
 from agentcho.engine.conversation import Conversations, frozen
@@ -162,8 +162,19 @@ class Framing:
         return closing if closes else ()
 
     def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
-        """A conversation as the template writes it as a whole; see `Conversations.prompt`."""
-        return self.conversations.prompt(conversation, tools)
+        """A conversation as the template writes it as a whole; see `Conversations.prompt`. Where the first message is
+        the default prompt, the template itself writes that."""
+        default, first = self.default, conversation[0] if conversation else None
+        if default is None or first is None or (first.role, first.text) != ("system", default.text):
+            return self.conversations.prompt(conversation, tools)
+        found = self.conversations.prompt(conversation[1:], tools)
+        pieces = [] if found is None else [(ids, tuple(place + 1 for place in of)) for ids, of in found.pieces]
+        length = len(default.tokens)
+        if found is None or not pieces or pieces[0][0][:length] != default.tokens or len(pieces[0][0]) == length:
+            return self.conversations.prompt(conversation, tools)
+        (first_ids, of), *rest = pieces
+        split = PromptPiece(default.tokens, (0,)), PromptPiece(first_ids[length:], of)
+        return WholePrompt((*split, *starmap(PromptPiece, rest)), found.opening)
 
     def frame(self, role: str) -> Frame:
         """The frame of a role, that of its alias where it has none."""
@@ -244,14 +255,25 @@ def _default(tokenizer: PreTrainedTokenizerBase, template: _Template, frames: di
     injected, system = template.injected(frames["user"]), frames.get("system")
     if not injected:
         return None
-    start, stop = 0, len(injected)
-    if system is not None and injected.startswith(system.opening) and injected.endswith(system.closing):
-        start, stop = len(system.opening), len(injected) - len(system.closing)
-    if start >= stop:  # what stands between control tokens is shown, such as a date
-        start, stop = template.longest_text(injected)
+    start, stop = _text_within(template, injected, system)
     behind = frames["user"].opening
     opening, begun, tokens = (_ids_before(tokenizer, injected, behind, cut) for cut in (start, stop, len(injected)))
     return DefaultPrompt(injected[start:stop], tokens, (len(opening), len(begun)))
+
+
+def _text_within(template: _Template, injected: str, system: Frame | None) -> tuple[int, int]:
+    """The (start, stop) of what is shown of a default prompt: what stands in the place of a system message's words, or
+    else the longest text between its control tokens, such as a date."""
+    start = len(system.opening) if system is not None and injected.startswith(system.opening) else 0
+    if start and system is not None and injected[start:].endswith(system.closing):
+        stop = len(injected) - len(system.closing)
+    else:
+        begin, end = template.longest_text(injected[start:])
+        start, stop = start + begin, start + end
+    if start < stop:
+        return start, stop
+    start, stop = template.longest_text(injected)
+    return (stop, stop) if injected[start:stop] in ROLES else (start, stop)
 
 
 def _answer(template: _Template, written: Frame, frames: dict[str, Frame]) -> str | None:

@@ -146,17 +146,27 @@ class Game:
         model's context: then nobody joins."""
         player, joined = self._roster.candidate(agent, name, attributes)
         model = self._models.own if player.model is None else self._models.at_first(joined, player.model)
-        if player.system is not None:
-            self._messages.known(Telling(SCENARIO, "system", EVERYONE, player.system, UNREAD, model))
+        system, is_open = player.system, player.open_system
+        if system is None:
+            system, is_open = self._default_prompt(joined, model), True
+        if system is not None:
+            self._messages.known(Telling(SCENARIO, "system", EVERYONE, system, UNREAD, model))
         self._roster.join(player, joined)
         player._game = self
         self._sink(Joined(self.index, joined, player.role))
         if self._seats is not None:
             self._seats.joined(joined)
-        if player.system is not None:
-            id = self._put_system_prompt(joined, player.system, player.open_system, model)
+        if system is not None:
+            id = self._put_system_prompt(joined, system, is_open, model, given=player.system is not None)
             self._roster.set_system_prompt(joined, id)
         return player
+
+    def _default_prompt(self, name: str, model: GameModel) -> str | None:
+        """The system prompt that the chat template of an agent's model has for a conversation without one; None: it has
+        none, or it is not to be read, or a person plays the agent."""
+        played = self._seats is not None and name in self._seats
+        default = model.frames.framing.default
+        return None if default is None or played or self.config.default_prompt == "drop" else default.text
 
     def name_of(self, agent: Agent) -> str | None:
         """The name under which an agent was cast here, and by which it is known whatever it calls itself."""
@@ -166,14 +176,18 @@ class Game:
         """The message id of an agent's system prompt. None: it has none."""
         return self._roster.system_prompt(self.name_of(agent))
 
-    def _put_system_prompt(self, agent: str, words: str, open_to_all: bool, model: GameModel) -> str:
-        """An agent's system prompt, private or the scenario's; its id."""
+    def _put_system_prompt(self, agent: str, words: str, open_to_all: bool, model: GameModel, *, given: bool) -> str:
+        """An agent's system prompt, private or the scenario's; its id. One that is not `given` is of the chat template;
+        it is not counted with the scenario's messages, whose ids are the same on every model."""
         if not open_to_all:
             private = Audience(frozenset({agent}))
             return self._messages.put(Telling(agent, "system", private, words, ReadSet(agent, (), None, ()), model))
         there = self._roster.open_prompt(words, self._rounds.visible())
         if there is None:
-            there = self._messages.put(Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._models.own))
+            told = Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._models.own)
+            if not given:
+                told = told._replace(id=self._messages.unnumbered(SCENARIO, "default"))
+            there = self._messages.put(told)
             self._roster.add_open_prompt(there, words)
         return there
 

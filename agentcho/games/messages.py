@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from agentcho.agent import Agent, Names, ViewLike
@@ -184,6 +185,11 @@ class Messages:
 
     def _next(self, author: str) -> str:
         return f"{author}.{self._numbers.get(author, 0)}"
+
+    def unnumbered(self, author: str, word: str) -> str:
+        """The id of a message that does not count with the author's others."""
+        ids = chain((f"{author}.{word}",), (f"{author}.{word}-{number}" for number in count(2)))
+        return next(id for id in ids if id not in self.drafts)
 
     def provenance(self, to: Audience, reads: ReadSet) -> Act:
         """How a message comes about: which line asked for it, where it is placed, on what it may depend."""

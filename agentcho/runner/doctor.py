@@ -76,6 +76,10 @@ def doctor(
         rows.append(Row("keys and values", None, kv_dtype, _kept(engine)))
     rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
+    rows += [
+        Row("framing", None, "default prompt", _default(engine)),
+        Row("framing", None, "answers", _answers(engine)),
+    ]
     rows.append(Row("framing", None, "functions", _functions(engine)))
     rows += _prompts(engine)
     rows += [_layer(proof) for proof in engine.proofs]
@@ -136,6 +140,26 @@ def _begin(engine: Engine) -> str:
     begin = "".join(map(str, engine.tokenizer.convert_ids_to_tokens(list(engine.framing.begin))))
     stops = ", ".join(repr(engine.tokenizer.convert_ids_to_tokens(i)) for i in sorted(engine.framing.stops))
     return f"{repr(begin) if begin else 'no BOS'}, ends at {stops}"
+
+
+def _default(engine: Engine) -> str:
+    default = engine.framing.default
+    if default is None:
+        return "none: an agent without a system prompt reads none"
+    text = default.text if len(default.text) <= 48 else default.text[:48] + "…"
+    return f"{text!r}, {len(default.tokens)} tokens, read by agents without a system prompt and encoded once"
+
+
+def _answers(engine: Engine) -> str:
+    """What an answer is opened with, and what stands before it for others."""
+    framing = engine.framing
+    opened, before = framing.answer, framing.frame("assistant").opening
+    if opened is None:
+        return f"opened with {before!r}, as they stand in a conversation"
+    inside = ", inside of a thought" if framing.opens_thought else ""
+    if framing.thinking is None and not framing.leaves_open:
+        return f"opened with {opened!r}, and kept so; the template has {before!r} in a conversation"
+    return f"opened with {opened!r}{inside}; without a thought, and in a conversation, with {before!r}"
 
 
 def _functions(engine: Engine) -> str:

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from agentcho import Agent, Choreographer, Decode, Game, Limits, Message, Prefill, RunConfig, Sampling, Scenario
 from agentcho.calls.call import StepResult
 from agentcho.choreography.handle import Request
-from agentcho.config import Leakage, Mode
+from agentcho.config import Defaults, Leakage, Mode
 from agentcho.events import Encoded, Ended, Event, Over
 from agentcho.flow.views import Policy, audience_policy
 from agentcho.records.transcript import Entry, carry
@@ -62,11 +62,18 @@ def game(
     games: int = 1,
     seed: int = 0,
     policy: Policy = audience_policy,
+    default_prompt: Defaults = "keep",
 ) -> tuple[list[Entry], list[Over]]:
     """Play a script; its transcript and outcomes. No game may leave anything in the engine."""
     engine = engine or FakeEngine()
     events: list[Event] = []
-    config = RunConfig(mode=mode, leakage=leakage, max_tokens=12, limits=limits or Limits())
+    config = RunConfig(
+        mode=mode,
+        leakage=leakage,
+        max_tokens=12,
+        limits=limits or Limits(),
+        default_prompt=default_prompt,
+    )
 
     async def work() -> None:
         async with Choreographer(engine, mode, leakage) as c:

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from agentcho import Agent, Game, Metadata, View
+from agentcho.calls.call import DefaultPrompt
 from agentcho.config import Leakage, Mode
 from agentcho.errors import AudienceError, ContextOverflow
 from agentcho.message import EVERYONE, audience
@@ -53,6 +54,50 @@ def test_by_default_a_system_prompt_is_private_and_encoded_for_each(play: Play) 
     assert prompts == {f"{name}.0": (name, audience(name)) for name in ("alice", "bob", "carol", "dora")}
     assert fed == [sum(len(e.message.tokens) for e in entries)]
     assert Agent.open_system is False
+
+
+DEFAULT = "You are a fake."
+
+
+def with_default() -> FakeEngine:
+    """The fake, as if its chat template wrote a system message where there is none."""
+    engine = FakeEngine(lambda call, prompt: "Well.")
+    words = engine.frame("system", None, DEFAULT)
+    engine.framing.default = DefaultPrompt(DEFAULT, words.tokens, words.content)
+    return engine
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("leakage", get_args(Leakage))
+def test_agents_without_a_system_prompt_share_the_default_one(play: Play, mode: Mode, leakage: Leakage) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        carol = game.cast(Talker, "carol", system="Be brief.")
+        assert alice.brief == bob.brief == "scenario.default" != carol.brief
+        asked = await game.announce("What is it?")
+        assert asked == "scenario.0"
+        for agent in (alice, bob, carol):
+            await agent.think()
+
+    entries, _ = game(play, script, with_default(), mode=mode, leakage=leakage)
+    (default,) = (e.message for e in entries if e.message.id == "scenario.default")
+    assert (default.text, default.role, default.author, default.audience) == (DEFAULT, "system", None, EVERYONE)
+    assert [m.parents for m in spoken(entries)] == [
+        *([("scenario.default", "scenario.0")] * 2),
+        ("carol.0", "scenario.0"),
+    ]
+    made = [each for e in entries for each in e.made if each.message == "scenario.default"]
+    assert len(made) == 1 or mode == "baseline"
+    assert {frozenset(each.cone) for each in made} == {frozenset({"scenario.default"})}
+
+
+def test_the_default_prompt_can_be_left_out(play: Play) -> None:
+    async def script(game: Game) -> None:
+        assert game.cast(Talker, "alice").brief is None
+        await game.agents["alice"].think()
+
+    entries, _ = game(play, script, with_default(), default_prompt="drop")
+    assert [e.message.role for e in entries] == ["assistant"]
 
 
 def test_it_comes_first_and_no_other_agent_nor_its_policy_is_shown_it(play: Play) -> None:

@@ -175,8 +175,6 @@ def shapes() -> dict[str, Style]:
     tulu = (("assistant", "<|assistant|>\n", "<|endoftext|>\n"),)
     alone = (("assistant", "<|assistant|>\n", "<|endoftext|>"),)
     roles = "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>"
-    within = "<bos>", "<|turn>", "<turn|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"
-    model = (("assistant", "<|turn>model\n", "<turn|>\n"),)
     turn, end = "<|im_start|>{role}\n", "<|im_end|>\n"
     metadata = "<|im_start|>system\n## Metadata\n\nDate: today\n\n", "\n\n<|im_end|>\n"
     return {
@@ -187,6 +185,28 @@ def shapes() -> dict[str, Style]:
         "tulu": Style("tulu", both[:1], "<|{role}|>\n", "\n", tulu, *both),
         "colons": Style("colons", ("</s>",), "Assistant:", "</s>", spoken, eos="</s>"),
         "appended": Style("appended", CHATML, turn, end, (("system", *metadata),), eos="<|im_end|>"),
+        "misfit": Style("misfit", CHATML, turn, end, eos="<|im_end|>"),
+    } | _openers()
+
+
+def _openers() -> dict[str, Style]:
+    """Those whose prompts open answers otherwise than answers stand in a conversation."""
+    roles = "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "[MASK]", "<sop>"
+    empty = (("assistant", "<|assistant|>\n<think></think>\n", "<|endoftext|>"),)
+    channel = "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>"
+    within = "<bos>", "<|turn>", "<turn|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"
+    model = (("assistant", "<|turn>model\n", "<turn|>\n"),)
+    turns = ("<s>", *(f"<|{word}|>" for word in ("START", "END", "SYSTEM", "USER", "ASSISTANT", "SAY", "SAID")))
+    turns += "<|START_THINKING|>", "<|END_THINKING|>"
+    said = (("assistant", "<|START|><|ASSISTANT|><|SAY|>", "<|SAID|><|END|>"),)
+    spoken = tuple((role, f"<|START|><|{role.upper()}|>", "<|END|>") for role in ("system", "user"))
+    think, begins = ("<think>", "</think>"), "[MASK]<sop>"
+    return {
+        "prefixed": Style(
+            *("prefixed", roles, "<|{role}|>\n", "", empty), eos="<|endoftext|>", plain=think, preamble=begins
+        ),
+        "emptied": Style("emptied", channel, "<|turn>{role}\n", "<turn|>\n", bos="<bos>", eos="<turn|>"),
+        "responding": Style("responding", turns, others=(*spoken, *said), bos="<s>", eos="<|END|>"),
         "within": Style("within", within, "<|turn>{role}\n", "<turn|>\n", model, bos="<bos>", eos="<turn|>"),
     }
 

@@ -79,7 +79,7 @@ def test_under_enforce_what_is_read_has_the_keys_of_x_that_an_engine_alone_makes
             over = [parent for parent in said.parents if messages[parent].audience.covers(said.audience)]
             content = said.tokens[slice(*said.content)]
             parents = [x(parent) for parent in over]
-            made[id] = alone.prefill("", parents=parents, role=said.role, name=said.name, tokens=content)
+            made[id] = alone.prefill(said.text, parents=parents, role=said.role, name=said.name, tokens=content)
         return made[id]
 
     assert {record.engine for record in records} == {None, "other"}

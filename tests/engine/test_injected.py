@@ -1,0 +1,202 @@
+"""What a chat template writes beside messages: agents' prompts have it where stock transformers has it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from agentcho import Decode, Prefill, Sampling
+from agentcho.calls.call import Said
+from agentcho.engine.fidelity import TALKS, Talk
+from agentcho.engine.template import Framing, derive
+from agentcho.runner.doctor import doctor
+
+from ..engines import Engines
+from . import pieces, templates
+from .families import Family
+
+STYLES = templates.styles() | templates.calling() | templates.whole() | templates.thinkers() | templates.shapes()
+KINDS = [*(name for name, style in STYLES.items() if style.template), *(f"sp {kind}" for kind in pieces.KINDS)]
+BLANKS, SYSTEMS, ANSWERS, ALL = {5}, {1, 3, 4}, {2, 3, 5, 6}, set(range(len(TALKS)))
+DIFFERENT: dict[str, set[int]] = {
+    **dict.fromkeys(("llama3", "parameters", "gemma", "thinking"), BLANKS),  # the template cuts blanks off contents
+    **dict.fromkeys(("marked", "fenced"), SYSTEMS),  # the template leaves system messages out
+    "listed": SYSTEMS,  # the system message stands in the last message of the user, with nothing that tells it apart
+    **dict.fromkeys(("inst", "folded"), ALL),  # so it does; and a decode begins with the blank before answers
+    **dict.fromkeys(("unclosed", "prefixed"), ANSWERS),  # an encoded answer ends in a token; the template closes none
+    "sp zephyr": ALL,  # a mark of letters, at the very beginning of a text, has a blank before it
+}
+"""The conversations in which agents' prompts are not those of stock transformers; in all others they are, to the id."""
+
+
+@cache
+def known(kind: str) -> tuple[PreTrainedTokenizerFast, Framing]:
+    made = pieces.tokenizer(kind[3:]) if kind.startswith("sp ") else templates.tokenizer(kind)
+    return made, derive(made, kind)
+
+
+def stock(tokenizer: PreTrainedTokenizerFast, talk: Talk) -> list[int] | None:
+    """The ids by stock transformers; None: the template refuses this conversation."""
+    how: Any = {"add_generation_prompt": True, "return_dict": False}
+    try:
+        return list(tokenizer.apply_chat_template([{"role": s.role, "content": s.text} for s in talk], **how))
+    except Exception:
+        return None
+
+
+def joined(framing: Framing, talk: Talk) -> list[int]:
+    """The ids of the beginning, of each message in its frame, and of what opens the answer."""
+    ids, first = [*framing.begin], talk[0]
+    if framing.default is not None and first.role != "system":
+        ids += framing.default.tokens
+    for said in talk:
+        ids += framing.opening(said.role, None)
+        ids += framing.content.encode(said.text)
+        ids += framing.closing(said.role)
+    return [*ids, *framing.prompted]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_joined_messages_have_the_ids_of_stock_transformers(kind: str) -> None:
+    tokenizer, framing = known(kind)
+    whole = [stock(tokenizer, talk) for talk in TALKS]
+    other = {
+        place
+        for place, (talk, ids) in enumerate(zip(TALKS, whole, strict=True))
+        if ids is not None and ids != joined(framing, talk)
+    }
+    assert other == DIFFERENT.get(kind, set())
+
+
+def text(kind: str, ids: tuple[int, ...]) -> str:
+    return str(known(kind)[0].decode(list(ids), skip_special_tokens=False))
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("thinking", "<|im_start|>assistant\n<think>\n"),
+        ("emptied", "<|turn>assistant\n<|channel>thought\n<channel|>"),
+        ("prefixed", "<|assistant|>"),
+        ("responding", "<|START|><|ASSISTANT|><|START_THINKING|><|END_THINKING|>"),
+        ("harmony", "<|start|>assistant"),
+        ("chatml", "<|im_start|>assistant\n"),
+    ],
+)
+def test_an_answer_is_opened_as_the_template_opens_it(kind: str, answer: str) -> None:
+    framing = known(kind)[1]
+    assert text(kind, framing.prompted) == answer
+    assert framing.opens_thought == (kind == "thinking")
+    assert framing.leaves_open == (kind == "harmony")
+    history = text(kind, framing.opening("assistant", None))
+    assert (history == answer) == (kind == "chatml")
+
+
+def test_an_answer_without_a_thought_is_opened_as_answers_stand_in_a_conversation() -> None:
+    for kind in ("thinking", "prefixed", "harmony"):
+        framing = known(kind)[1]
+        assert framing.opening("assistant", None, answer=True) == framing.opening("assistant", None)
+        if framing.thinking is not None:
+            assert framing.thinking.opening(framing.opening("assistant", None)) == framing.prompted
+
+
+def test_a_name_is_framed_before_what_else_is_opened() -> None:
+    tokenizer = templates.tokenizer("named")
+    tokenizer.chat_template = str(tokenizer.chat_template).replace(
+        '{{ "<|im_start|>assistant\\n" }}', '{{ "<|im_start|>assistant\\n<|endoftext|>" }}'
+    )
+    opened = derive(tokenizer, "named").opening("assistant", "Bob", answer=True)
+    assert tokenizer.decode(list(opened)) == "<|im_start|>assistant (Bob)\n<|endoftext|>"
+
+
+def test_a_model_may_say_what_answers_stand_behind_and_is_not_opened() -> None:
+    tokenizer, framing = known("responding")
+    say, said, start, thinking = map(
+        tokenizer.get_vocab().__getitem__, ("<|SAY|>", "<|SAID|>", "<|START|>", "<|START_THINKING|>")
+    )
+    assert framing.content.forbidden.isdisjoint({say, thinking})
+    assert {said, start} <= framing.content.forbidden
+    assert framing.content.special.issuperset({say, said, start, thinking})
+    assert not {say, thinking} & set(framing.content.encode("<|SAY|><|START_THINKING|>"))
+
+
+DEFAULTS = {
+    "opener": "You are small.",
+    "ownends": "Help.",
+    "appended": "Help.",
+    "misfit": "Help.",
+    "turned": "# Rules\nBe good.",
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_a_system_message_of_the_default_prompts_text_is_that_prompt(kind: str) -> None:
+    tokenizer, framing = known(kind)
+    default, (talk, *_) = framing.default, TALKS
+    assert default is not None
+    assert default.text == DEFAULTS[kind]
+    start, stop = default.content
+    assert text(kind, default.tokens[start:stop]).strip() == default.text
+    found = framing.prompt([Said("system", default.text), *talk])
+    assert found is not None
+    assert [piece.messages for piece in found.pieces] == [(0,), (1,)]
+    assert found.pieces[0].tokens == default.tokens
+    whole = [*framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
+    assert whole == stock(tokenizer, talk)
+
+
+def test_a_template_that_writes_nothing_of_its_own_has_no_default_prompt() -> None:
+    assert {kind for kind in KINDS if known(kind)[1].default is not None} == {
+        *DEFAULTS,
+        "chatml",
+        "llama3",
+        "parameters",
+    }
+
+
+@pytest.mark.parametrize("style", ["harmony", "prefixed", "opener", "llama3"])
+def test_a_prompt_of_messages_is_read_as_the_stock_one(style: str, engines: Engines) -> None:
+    family = Family("llama", "Llama", style=style)
+    engine, talk = engines(family), TALKS[0 if style == "prefixed" else 2]
+    default, parents = engine.framing.default, list[int]()
+    for said in talk if default is None else (Said("system", default.text), *talk):
+        parents.append(engine.prefill(said.text, parents=parents, role=said.role))
+    whole = stock(templates.tokenizer(style), talk)
+    assert whole is not None
+    with torch.no_grad():
+        logits = engines.stock(family)(torch.tensor([whole])).logits[0, -1]
+    opening = engine.framing.prompted
+    said_first = Decode("", parents, opening=opening, sampling=Sampling(max_tokens=1, temperature=0), logits=True)
+    rows = engine.logits(engine.decode([said_first])[0])
+    torch.testing.assert_close(rows[0].log_softmax(-1), logits.log_softmax(-1), atol=1e-3, rtol=1e-3)
+    assert {engine.receipt(id).bos for id in parents} == {len(engine.framing.begin)}
+
+
+@pytest.mark.parametrize("style", ["emptied", "responding"])
+def test_an_answer_keeps_what_was_opened_for_it(style: str, engines: Engines) -> None:
+    engine = engines(Family("llama", "Llama", style=style))
+    id = engine.decode("", sampling=Sampling(choices=("yes",)))
+    words, opening = engine.message(id), engine.framing.opening("assistant", None, answer=True)
+    assert words.tokens[: words.content[0]] == opening == engine.framing.prompted
+    content = words.tokens[slice(*words.content)]
+    (again,) = engine.prefill([Prefill("yes", role="assistant", tokens=content, opening=opening)])
+    assert engine.message(again).tokens == words.tokens
+
+
+@pytest.mark.parametrize(
+    ("style", "default", "answers"),
+    [
+        ("opener", "'You are small.', 18 tokens", "as they stand in a conversation"),
+        ("emptied", "none", "and kept so; the template has '<|turn>assistant\\n' in a conversation"),
+        ("thinking", "none", "inside of a thought"),
+    ],
+)
+def test_the_doctor_tells_what_is_injected(style: str, default: str, answers: str, tmp_path: Any) -> None:
+    Family("llama", "Llama", style=style).save(tmp_path)
+    rows = {row.result: row.detail for row in doctor(tmp_path, device="cpu", dtype="float32").rows}
+    assert rows["default prompt"].startswith(default)
+    assert answers in rows["answers"]
