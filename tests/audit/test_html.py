@@ -165,11 +165,15 @@ def test_the_worst_stands_first_and_each_verdict_is_a_word() -> None:
         (sample.clean(), "CLEAN", "no agent reads what is not for it"),
         (sample.inconclusive(), "INCONCLUSIVE", "a control did not fire: the swap moved logits: no row changed at all"),
         (
-            sample.report(findings=sample.findings()[4:5]),
+            sample.report(findings=sample.findings()[4:5], measurement=None),
             "SUPPRESSED",
             "every leak that was found is one that somebody answers for",
         ),
-        (sample.report(findings=sample.findings()[5:6]), "UNKNOWN", "it cannot be told what bob reads"),
+        (
+            sample.report(findings=sample.findings()[5:6], measurement=None),
+            "UNKNOWN",
+            "it cannot be told what bob reads",
+        ),
     ],
 )
 def test_the_headline_is_the_conclusion(report: AuditReport, word: str, sentence: str) -> None:

@@ -248,10 +248,11 @@ def expect(found: Office) -> None:
 
 
 def test_enforcement_keeps_every_bit_and_authors_encodings_do_not(engines: Engines) -> None:
-    (one, *_) = found = held(OFFICES, engines.understudy())
+    found = held(OFFICES[:2], engines.understudy())
     for each in found:
         expect(each)
-    assert [each.workflow for each in found] == [each.id for each in OFFICES]
+    assert [each.workflow for each in found] == [each.id for each in OFFICES[:2]]
+    one = found[0]
     assert (one.model, one.vertical, one.told["between_agents"]) == ("someone/large", "legal", True)
     assert set(one.waits) == set(WAYS)
     assert all(set(own) == {"coordinator.1", "worker.1", "compiler.1"} for own in one.waits.values())

@@ -19,7 +19,10 @@ from .contract import LONG, POISON, Bench, Held, Wrong, fake, graph, real, wrong
 NOTHING = Held(0, 0, 0)
 
 
-@pytest.fixture(scope="module", params=["fake", "fake without bos", "real", "real without bos"])
+@pytest.fixture(
+    scope="module",
+    params=["fake", "fake without bos", "real", pytest.param("real without bos", marks=pytest.mark.slow)],
+)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Both engines, with and without a BOS; the real one without it frames names."""
     bos = "without" not in request.param

@@ -175,7 +175,7 @@ def test_guesses_that_are_wrong_become_fewer() -> None:
 # -- what is said ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", each("llama", "gemma2"))
+@pytest.mark.parametrize("family", each("llama"))
 def test_the_words_keys_and_values_are_those_of_one_token_a_step(engines: Engines, family: Family) -> None:
     with engines(family) as engine:
         prompt = engine.prefill([Prefill(TEXT)])
@@ -251,7 +251,9 @@ def test_json_is_the_same_with_guesses(llama: Engine) -> None:
         same(llama, plain, quick)
 
 
-@pytest.mark.parametrize("stop", [("three",), ("ee f", "wo t"), ("e",)])
+@pytest.mark.parametrize(
+    "stop", [("ee f", "wo t"), *(pytest.param(stop, marks=pytest.mark.slow) for stop in (("three",), ("e",)))]
+)
 def test_a_stop_string_ends_it_where_it_would_have(llama: Engine, stop: tuple[str, ...]) -> None:
     prompt = llama.prefill([Prefill(TEXT)])
     for seed in range(3):

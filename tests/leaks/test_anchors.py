@@ -208,7 +208,7 @@ def test_anchors_that_are_to_be_serve_where_all_that_they_read_is_read() -> None
 # -- pairs of workflows ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("many", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [15, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("engine", [sets, fake])
 def test_no_reader_can_tell_what_it_may_not_read(engine: Any, many: int) -> None:
     async def work() -> list[str]:

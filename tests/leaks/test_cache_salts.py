@@ -104,7 +104,7 @@ def runs(draw: st.DrawFn) -> Runs:
     return Runs(reader, said, asked, one, other)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(runs(), st.integers(1, 3), st.booleans())
 def test_a_reader_observes_the_same_whatever_it_may_not_read(both: Runs, block: int, blockwise: bool) -> None:
     reader, said, asked, one, other = both

@@ -22,7 +22,7 @@ from .sets import Sets
 from .stage import Talk
 
 CHANGES: tuple[Change, ...] = get_args(Change)
-SCRIPTS = pytest.mark.parametrize("seeds", [range(25), pytest.param(range(25, 250), marks=pytest.mark.slow)], ids=len)
+SCRIPTS = pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 250), marks=pytest.mark.slow)], ids=len)
 
 
 def heard(lines: dict[int, Line], reuse: ReusePolicy) -> dict[int, object]:

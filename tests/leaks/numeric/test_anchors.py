@@ -38,4 +38,4 @@ def test_where_nothing_is_enforced_they_do(llama_of: Callable[[int], Engine]) ->
     free = replace(AUDIT, repair=ANCHORED.repair)
     first = forced(engine, acts, reader, free)
     assert taken(first, reader)
-    assert max(movement(first, swapped(engine, acts, reader, swap, first, free)) for swap in SWAPS.values()) > 1e-6
+    assert movement(first, swapped(engine, acts, reader, SWAPS["same length"], first, free)) > 1e-6

@@ -18,12 +18,12 @@ from .tie import WAYS, Model, played, tied, told
 
 def test_the_model_says_what_the_code_does_in_random_workflows() -> None:
     counts = Counter[str]()
-    for seed in range(60):
+    for seed in range(36):
         found = tied(seed)
         assert not found.differ
         counts += found.compared
     kinds = ["contexts", "cones", "places", "clearances", "classes", "labels", "repairs", "refusals", "salts"]
-    assert all(counts[kind] > 100 for kind in kinds), counts
+    assert all(counts[kind] > 50 for kind in kinds), counts
 
 
 @pytest.mark.parametrize(
