@@ -159,7 +159,7 @@ class FakeEngine(EngineCore):
         words = self.framing.content
         parents = (self._words(parent, local) for parent in call.parents)
         prompt = "\n".join(words.decode(parent.tokens[slice(*parent.content)]) for parent in parents)
-        return scripted(call, self._script.text(call, prompt), words, self.framing.closing("assistant")[0])
+        return scripted(call, self._script.text(call, prompt), words, self.framing.end)
 
     def _words(self, parent: EncodingId | Prefill | Repair, local: Local) -> Words:
         """The words of a parent, which is stored, waits, or stands in the same list."""

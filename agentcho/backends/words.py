@@ -144,6 +144,11 @@ class FakeFraming:
         """Ids after it."""
         return (END,) if framed_as(role)[2] else ()
 
+    @property
+    def end(self) -> int:
+        """The id by which a message ends."""
+        return END
+
     def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
         """None: every message has a frame of its own."""
         return None

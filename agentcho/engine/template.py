@@ -161,6 +161,11 @@ class Framing:
         closing = self.ids[self.frame(whole).closing]
         return closing if closes else ()
 
+    @property
+    def end(self) -> int:
+        """The first id of the assistant's closing that ends a decode."""
+        return next(id for id in self.closing("assistant") if id in self.stops)
+
     def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
         """A conversation as the template writes it as a whole; see `Conversations.prompt`. Where the first message is
         the default prompt, the template itself writes that."""

@@ -38,8 +38,7 @@ class Constraints:
     """Makes the constraints of calls, in the words of one template."""
 
     def __init__(self, template: Template, tokenizer: Any, vocabulary: int) -> None:
-        self._content, closing = template.content, template.closing("assistant")
-        self._stop = next(id for id in closing if id in template.stops)  # a closing can begin with blanks
+        self._content, self._stop = template.content, template.end
         self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
     def of(self, sampling: Sampling, forms: Sequence[AnswerForm] = (), begun: bool = False) -> Constraint | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from agentcho import Engine
 from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
 from agentcho.calls.call import StepResult
 from agentcho.config import ReusePolicy
+from agentcho.engine.template import derive
 from agentcho.errors import LeakageError
 from agentcho.flow.views import After
 from agentcho.games.replay import replay
+from agentcho.lab.measure import whole
 from agentcho.lab.measure.arms import SWAPS, Experiment, in_sight, original, shifts_of
 from agentcho.lab.measure.controls import controls
 from agentcho.lab.measure.decisions import Question, question
@@ -35,6 +38,7 @@ from agentcho.lab.measure.swap import fitted, lengthened, swapped
 from agentcho.lab.measure.whole import measure
 from agentcho.records.trace import TraceMessage, Workflow
 
+from ..engine.templates import blank_before_the_end
 from .talks import talk, talks
 
 BOB = Pair("bob", "alice")
@@ -237,6 +241,18 @@ def test_a_decision_is_read_where_its_choices_part(three: Engine, plays: Sequenc
     rows[found.row, found.tokens[1]] = 1.0
     rows[found.row, 5] = 9.0
     assert found.name(found.answer(rows)) == "yes", "what is no choice does not count"
+
+
+def test_a_decision_ends_with_the_token_that_ends_answers_and_not_with_a_blank_before_it(
+    plays: Sequence[Play], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = blank_before_the_end()
+    ends = list[int]()
+    monkeypatch.setattr(whole, "question", lambda play, reader, encode, end, header: ends.append(end))
+    experiment = SimpleNamespace(plays=plays, engine=SimpleNamespace(framing=derive(tokenizer, "spaced")))
+    work = whole._Work(cast(Any, experiment), (), (), lambda *told: None)
+    assert work._asked(plays[0], cast(Any, SimpleNamespace(reader="bob"))) == {}
+    assert set(ends) == {tokenizer.eos_token_id}
 
 
 def test_choices_are_guessed_only_where_nearly_each_text_is_one_of_few_words(

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from agentcho import Engine, replay
 from agentcho.calls.call import StepResult
 from agentcho.calls.reuse import parsed_repair
 from agentcho.config import ReusePolicy
+from agentcho.engine.template import derive
 from agentcho.errors import ConfigError
 from agentcho.extras import LIBRARIES
 from agentcho.flow.resolver import Resolver
@@ -27,6 +28,8 @@ from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.words import with_words
 from agentcho.records.trace import Workflow
+
+from ..engine.templates import blank_before_the_end
 
 
 def begins_alike(one: Sequence[int], other: Sequence[int]) -> int:
@@ -115,6 +118,28 @@ def test_stock_chooses_from_what_the_baseline_chooses_from(engine: Engine, tree:
             for id, logits in zip(batch, stock.logits, strict=True):
                 assert logits.shape == replayed[id].logits.shape
                 assert torch.allclose(logits.log_softmax(-1), replayed[id].logits.log_softmax(-1), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arm_name", "stock"), [(GENERATE, "generate.Generating"), (CONTINUOUS, "continuous.Continuous")]
+)
+def test_stock_stops_at_the_token_that_ends_answers_and_not_at_a_blank_before_it(
+    arm_name: str, stock: str, engine: Engine, tree: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = blank_before_the_end()
+    framing = derive(tokenizer, "spaced")
+    stops = list[int]()
+
+    def made(network: object, stop: int, *more: object) -> None:
+        stops.append(stop)
+        raise StopIteration
+
+    monkeypatch.setattr(f"agentcho.lab.bench.peers.{stock}", made)
+    monkeypatch.setattr("agentcho.lab.bench.arms.prompts", lambda workflow, framing: {})
+    monkeypatch.setattr("agentcho.lab.bench.arms._room", lambda said: 1)
+    with pytest.raises(StopIteration):
+        arm(arm_name)(cast(Any, SimpleNamespace(framing=framing, network=engine.network)), tree, True)
+    assert stops == [tokenizer.eos_token_id]
 
 
 @pytest.mark.slow

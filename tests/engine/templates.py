@@ -254,3 +254,14 @@ def _bytes_and_words() -> Tokenizer:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     return core
+
+
+def blank_before_the_end() -> PreTrainedTokenizerFast:
+    """The tokenizer of ``inst`` with a template that writes a blank before the token that ends an answer."""
+    found = tokenizer("inst")
+    found.chat_template = (
+        "{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}"
+        "{{ ' ' + message.content + ' ' + eos_token }}{% else %}{{ '[INST] ' + message.content + ' [/INST]' }}"
+        "{% endif %}{% endfor %}"
+    )
+    return found

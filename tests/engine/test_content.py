@@ -119,6 +119,19 @@ def test_an_answer_that_nothing_closes_ends_where_the_next_message_opens() -> No
     assert framing.plain == ()
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_message_of_any_shape_ends_with_an_id_that_ends_decodes(shape: str) -> None:
+    framing = derive(templates.tokenizer(shape), shape)
+    assert framing.end in framing.stops.intersection(framing.closing("assistant"))
+
+
+def test_a_model_ends_its_message_with_the_mark_and_not_with_the_blank_before_it() -> None:
+    tokenizer = templates.blank_before_the_end()
+    framing = derive(tokenizer, "spaced")
+    assert framing.closing("assistant") == (*framing.content.encode_behind(" "), tokenizer.eos_token_id)
+    assert framing.end == tokenizer.eos_token_id
+
+
 def test_no_opener_ends_an_answer_that_has_an_end_of_its_own() -> None:
     tokenizer = templates.tokenizer("turned")
     ends = {tokenizer.get_vocab()[token] for token in ("<|SAID|>", "<|END|>")}

@@ -368,8 +368,9 @@ class Framing:
     def stops(self) -> frozenset[int]:
         return frozenset({spelling().stop})
 
-    def closing(self, role: str) -> tuple[int, ...]:
-        return (spelling().stop,)
+    @property
+    def end(self) -> int:
+        return spelling().stop
 
 
 UNKNOWN = ("uri-reference", "regex", "json-pointer", "iri", "int64", "byte", "phone", "path", "made up")

@@ -116,7 +116,7 @@ def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
     from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 
     said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, CallTimes]()
-    stop = engine.framing.closing("assistant")[0]
+    stop = engine.framing.end
     with stock_attention(engine.network):
         stock, began = Generating(engine.network, stop, stepwise), perf_counter()
         while len(calls) < len(said):
@@ -134,7 +134,7 @@ def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTime
     from agentcho.lab.bench.peers.generate import Forced, stock_attention
 
     said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, CallTimes]()
-    stop = engine.framing.closing("assistant")[0]
+    stop = engine.framing.end
     room, network = _room(said), engine.network
     with stock_attention(network), Continuous(network, stop, room, len(said), stepwise) as stock:
         began, given = perf_counter(), set[str]()

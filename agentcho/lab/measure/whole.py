@@ -110,7 +110,7 @@ class _Work:
         self._all, self._done = len(experiment.plays) * (looks + len(self._owners)), 0
         self._looks = looks
         framing = experiment.engine.framing
-        self._encode, self._closing = framing.content.encode, framing.closing("assistant")[0]
+        self._encode, self._closing = framing.content.encode, framing.end
 
     def games(self) -> tuple[list[Shift], list[list[Answered]]]:
         """The arms and the ablation, game by game; both use the same encodings."""
