@@ -138,9 +138,15 @@ _ALL = (
         level="warning",
         title="batches are outside the claim",
         subject="run",
-        meaning="Enforcement ran in the fast profile, where the rows of a batch may change each other's last bits.",
-        sentence="leakage=enforce ran in the fast profile: rows of one batch may change each other's last bits",
-        advice="Run with --deterministic to make the claim hold for every bit.",
+        meaning=(
+            "Enforcement ran in the fast profile, where rounding depends on what shares a forward. Log-probabilities "
+            "can tell so, to a token, how long hidden messages beside them are; words change only at near ties."
+        ),
+        sentence=(
+            "leakage=enforce ran in the fast profile: rounding depends on what shares a forward, so log-probabilities "
+            "can tell how long hidden messages are, and words change at near ties"
+        ),
+        advice="Run with --deterministic to make the claim hold for every bit; else show log-probabilities to nobody.",
     ),
     Rule(
         code="AC006",

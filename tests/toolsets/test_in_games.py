@@ -71,6 +71,20 @@ def test_a_call_and_its_result_are_private_and_what_is_said_then_is_not() -> Non
     assert said["bob.0"].message.parents == ("ann.5",)
 
 
+@pytest.mark.parametrize("known_first", [True, False])
+def test_a_known_call_beside_an_unknown_one_is_made(known_first: bool) -> None:
+    other = '{"name": "subtract", "arguments": {"a": 1, "b": 2}}'
+    both = [ADD, other] if known_first else [other, ADD]
+    said = by_id(asking(["\n</tool_call>\n<tool_call>\n".join(both), "Three."]))
+    assert "subtract" in said["ann.3"].message.text
+    result = said["ann.3.result"]
+    assert (result.message.role, result.message.text) == ("tool", "3")
+    use = result.act.use
+    assert use is not None
+    assert use.name == "add"
+    assert said["ann.5"].message.parents[-2:] == ("ann.3", "ann.3.result")
+
+
 def test_a_result_says_what_was_declared_of_its_tool() -> None:
     use = by_id(asking([ADD, "Three."]))["ann.3.result"].act.use
     assert use is not None
