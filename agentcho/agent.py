@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
 from agentcho.calls.call import SamplingOptions, Unconstrained
-from agentcho.calls.schema import closed
+from agentcho.calls.schema import of_model
 from agentcho.calls.values import kind, listed, text, truth
 from agentcho.errors import AgentchoError, AnswerInvalid, RequestError, ScenarioError
 from agentcho.flow.views import View
@@ -269,12 +269,13 @@ class Agent:
         **options: Unpack[Unconstrained],
     ) -> M:
         """Say JSON of a pydantic model, and return it as an instance of that model. Sampling is constrained to the
-        model's JSON schema, without keys that the model does not have, unless it allows them (`extra="allow"`). Only
-        the agent itself may read it, unless `to` names others.
+        model's JSON schema, without keys that the model does not have, unless it allows them (`extra="allow"`). An item
+        that is said twice in a set counts once, as pydantic has it. Only the agent itself may read the answer, unless
+        `to` names others.
 
         Raises `RequestError` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
         the model's own validators refuse it, or where `max_tokens` ended it before it was whole."""
-        schema = closed(_schema(model))
+        schema = _schema(model)
         message = await self._speak(to, prompt, header, view, form=model, json_schema=schema, **options)
         said = message.text if message.kind == "decode" else message.text.removeprefix(header)
         try:
@@ -394,7 +395,7 @@ def _schema(model: Any) -> dict[str, Any]:
     if not isinstance(model, type) or not issubclass(model, BaseModel):
         raise RequestError(f"an answer is asked for of what is {kind(model)}; give a pydantic model", "sampling")
     try:
-        return model.model_json_schema()
+        return of_model(model)
     except PydanticUserError as error:
         raise RequestError(
             f"{model.__name__} has no JSON schema ({error.code}); give fields that JSON has", "sampling"

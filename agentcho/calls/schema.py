@@ -1,4 +1,4 @@
-"""Closes the JSON schemas of pydantic models: an object with keys that its model does not have does not match.
+"""The JSON schemas of pydantic models, closed: an object with keys that its model does not have does not match.
 
 Does not know: who answers.
 """
@@ -7,9 +7,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
 MAPS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 ONES = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+
+
+class _Repeating(GenerateJsonSchema):
+    """Makes schemas in which the items of a set may be equal: validation makes one of them."""
+
+    def set_schema(self, schema: Any) -> dict[str, Any]:
+        """That of a set."""
+        return _repeating(super().set_schema(schema))
+
+    def frozenset_schema(self, schema: Any) -> dict[str, Any]:
+        """That of a frozen set."""
+        return _repeating(super().frozenset_schema(schema))
+
+
+def _repeating(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "uniqueItems"}
+
+
+def of_model(model: type[BaseModel]) -> dict[str, Any]:
+    """The closed schema of an answer that is validated by its model. Equal items of a set fit it: no grammar could keep
+    them apart, and the model takes them for one. Raises what pydantic raises for a model that has no schema."""
+    plain = getattr(model.model_json_schema, "__func__", None) is BaseModel.model_json_schema.__func__  # type: ignore[attr-defined]
+    return closed(model.model_json_schema(schema_generator=_Repeating) if plain else model.model_json_schema())
 
 
 def closed(schema: dict[str, Any]) -> dict[str, Any]:

@@ -58,8 +58,8 @@ class Content(ContentPort, Protocol):
 
 
 class Template(FramingPort, Protocol):
-    """How messages are framed. `stops`: the ids that end a decode. `end`: the one by which a model ends its message; the
-    assistant's closing may have blanks before it."""
+    """How messages are framed. `stops`: the ids that end a decode. `end`: the one by which a model ends its message;
+    the assistant's closing may have blanks before it."""
 
     @property
     def content(self) -> Content: ...

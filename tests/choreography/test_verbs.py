@@ -2,12 +2,13 @@
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 import anyio
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Field, field_validator
 
-from agentcho import Choreographer, Decode, Game, Metadata, View
+from agentcho import Agent, Choreographer, Decode, Engine, Game, Metadata, RunConfig, View
 from agentcho.backends.words import Vocabulary
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, CallFailed, RequestError
 from agentcho.events import Began, Ended, Event, FirstToken, Joined, Over, Token
@@ -70,6 +71,50 @@ def test_an_answer_that_its_own_validators_refuse_says_where(play: Play) -> None
             await game.cast(Talker, "alice").answer(Never)
 
     game(play, script)
+
+
+class Bag(BaseModel):
+    """Sets, deep inside too."""
+
+    words: set[Literal["tin", "tins"]] = Field(min_length=1)
+    pairs: list[frozenset[bool]] = Field(min_length=2, max_length=2)
+
+
+class Several(BaseModel):
+    least: set[int] = Field(min_length=2)
+
+
+class Listed(BaseModel):
+    """Says of a list what pydantic does not check."""
+
+    once: list[bool] = Field(json_schema_extra={"uniqueItems": True})
+
+
+def test_items_of_a_set_that_are_said_twice_count_once(play: Play) -> None:
+    said = iter(('{"words":["tin","tin"],"pairs":[[true,true],[]]}', '{"least":[7,7]}'))
+
+    async def script(game: Game) -> None:
+        ann = game.cast(Talker, "alice")
+        assert await ann.answer(Bag) == Bag(words={"tin"}, pairs=[frozenset({True}), frozenset()])
+        with pytest.raises(AnswerInvalid, match="least"):
+            await ann.answer(Several)
+
+    game(play, script, FakeEngine(answer=lambda call, prompt: next(said)))
+
+
+def test_a_model_with_sets_is_answered_by_a_network(play: Play, tiny: Engine) -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Agent, "ann")
+        bag = await ann.answer(Bag, max_tokens=40)
+        assert bag.words <= {"tin", "tins"}
+        with pytest.raises(RequestError, match="once/uniqueItems"):
+            await ann.answer(Listed)
+
+    async def work() -> None:
+        async with Choreographer(tiny) as choreographer:
+            await Game(choreographer, 0, 0, RunConfig(mode="baseline")).play(Scripted(script))
+
+    play(work)
 
 
 def test_options_of_a_call_are_its_own_and_wrong_ones_are_refused(play: Play) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -212,6 +213,34 @@ def admitted(engine: Engine, sampling: Sampling) -> bool:
 def test_a_schema_that_cannot_be_met_is_refused(llama: Engine) -> None:
     with pytest.raises(RequestError, match="json_schema"):
         llama.decode(sampling=Sampling(json_schema={"type": "string", "pattern": "("}))
+
+
+def doubling(depth: int) -> dict[str, Any]:
+    """A schema whose smallest document is twice that of another, and so on."""
+    definitions: dict[str, Any] = {"a0": {"type": "integer"}}
+    for number in range(depth):
+        two = {name: {"$ref": f"#/$defs/a{number}"} for name in ("x", "y")}
+        definitions[f"a{number + 1}"] = {"type": "object", "properties": two, "required": ["x", "y"]}
+    return {"$defs": definitions, "$ref": f"#/$defs/a{depth}"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "begins"),
+    [(doubling(50), '{"x":{"x":{"x":'), ({"type": "array", "items": {"type": "boolean"}, "minItems": 10**12}, "[")],
+    ids=["fifty doublings", "10^12 items"],
+)
+def test_a_document_whose_end_nobody_finds_is_said_until_its_tokens_end(
+    llama: Engine, schema: dict[str, Any], begins: str
+) -> None:
+    words = llama.message(llama.decode(sampling=Sampling(json_schema=schema, max_tokens=24)))
+    assert words.text.startswith(begins)
+    assert words.stopped == "max_tokens"
+    start, stop = words.sampled or (0, 0)
+    assert stop - start == 24
+    if begins == "[":
+        assert re.fullmatch(r"\[((true|false),)+(t(r(ue?)?)?|f(a(l(se?)?)?)?)?", words.text)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(words.text)
 
 
 @pytest.mark.parametrize("wanted", ["yes", "yesterday", "{", "a call"])
