@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -387,7 +388,31 @@ def agentleak(
         kept.done()
 
 
-OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, agentleak, kv)
+def threads(
+    scenario: Annotated[str, typer.Argument(help="What is played.")] = "prisoners-dilemma",
+    model: Model = UNDERSTUDY,
+    max_tokens: Annotated[int, typer.Option(help="Sampled tokens a message at most.", min=16)] = 60,
+    busy: Annotated[
+        int | None, typer.Option(help="Cores that others keep busy; default: all.", min=0, show_default=False)
+    ] = None,
+    repeats: Repeats = 5,
+    json_: Json = None,
+) -> None:
+    """A whole `agentcho run` while all cores are busy with something else: on the compute threads that agentcho
+    chooses, on one and on all, in turns."""
+    from tools.bench import threads as measuring
+
+    cores, arms = busy if busy is not None else os.cpu_count() or 1, measuring.of_machine()
+    with progress("bench threads", sys.stderr) as told:
+        found = measuring.measure(arms, measuring.playing(scenario, model, max_tokens), repeats, cores, told.tell)
+    typer.echo("\n".join(found.lines()))
+    if json_ is not None:
+        how = {"command": f"{PROGRAM} threads {scenario} --model {model} --repeats {repeats}", "busy": cores}
+        seconds = {"arms": arms, "seconds": found.seconds}
+        json_.write_text(json.dumps(how | machine() | versions() | sources() | seconds, indent=1) + "\n")
+
+
+OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, agentleak, kv, threads)
 """Commands that do not measure one engine."""
 
 if __name__ == "__main__":
