@@ -241,6 +241,7 @@ def _thinking(
         kept=kept,
         added=added,
         instead=instead,
+        opened=opening.rstrip().endswith(begin.rstrip()),
     )
 
 

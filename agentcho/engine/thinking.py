@@ -29,14 +29,16 @@ class Marks(NamedTuple):
 MARKS = (
     Marks(*THOUGHTS, "\n\n"),
     Marks("<seed:think>", "</seed:think>"),
+    Marks("<longcat_think>", "</longcat_think>"),
     Marks("[THINK]", "[/THINK]"),
     Marks("◁think▷", "◁/think▷"),
     Marks("<|channel>thought\n", "<channel|>"),
     Marks("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>"),
     Marks("<|inner_prefix|>", "<|inner_suffix|>"),
+    Marks("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]", "\n"),
 )
-"""Of DeepSeek R1, QwQ, Qwen3, SmolLM3, GLM and most others; Seed-OSS; Mistral's reasoning models; Kimi; Gemma 4;
-Command R7B and A; Apertus."""
+"""Of DeepSeek R1, QwQ, Qwen3, SmolLM3, GLM and most others; Seed-OSS; LongCat; Mistral's reasoning models; Kimi;
+Gemma 4; Command R7B and A; Apertus; Apriel."""
 CHANNELS = Marks("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant<|channel|>final<|message|>")
 """Of gpt-oss, which opens the channel of an answer anew."""
 
@@ -52,7 +54,8 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Thinking:
-    """See `ThinkingPort`. `added` are the ids that follow an ordinary opening, `instead` those in its place."""
+    """See `ThinkingPort`. `added` are the ids that follow an ordinary opening, `instead` those in its place. `opened`:
+    the template itself begins every thought."""
 
     begin: str
     end: str
@@ -62,6 +65,7 @@ class Thinking:
     kept: bool = False
     added: Ids = ()
     instead: Ids | None = None
+    opened: bool = False
 
     def opening(self, ordinary: Ids) -> Ids:
         """See `ThinkingPort.opening`."""
@@ -98,7 +102,8 @@ def _history(marks: Marks, source: str, render: Render) -> tuple[str | None, boo
     inside = {"role": "assistant", "content": f"{marks.begin}{THOUGHT}{marks.end}{marks.behind}{ANSWER}"}
     asked = {"role": "user", "content": "Hello"}
     answer = apart if "reasoning_content" in source else inside
-    last, gone_on = render([asked, answer]) or "", render([asked, answer, asked]) or ""
+    other = {"role": "assistant", "content": "Yes"}  # some templates leave the thought of the last answer alone
+    last, gone_on = render([asked, answer]) or "", render([asked, answer, asked, other, asked]) or ""
     _, thought, rest = last.partition(THOUGHT)
     _, ended, rest = rest.partition(marks.end)
     behind, answered, _ = rest.partition(ANSWER)

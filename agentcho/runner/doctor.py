@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from agentcho.engine.fidelity import fidelity
 from agentcho.engine.template import ROLES
+from agentcho.engine.thinking import Thinking
 from agentcho.progress import Tell, unheard
 from agentcho.runner import flex
 from agentcho.runner.attention import Locality
@@ -81,6 +82,8 @@ def doctor(
         Row("framing", None, "answers", _answers(engine)),
     ]
     rows.append(Row("framing", None, "functions", _functions(engine)))
+    if engine.framing.thinking is not None:
+        rows.append(Row("framing", None, "thoughts", _thoughts(engine.framing.thinking)))
     rows += _prompts(engine)
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
@@ -167,6 +170,12 @@ def _functions(engine: Engine) -> str:
     if not tools.auto:
         return "no format that is known: a call is bare JSON, where one is asked for"
     return f"the template's own format: a call begins with {tools.opening!r}"
+
+
+def _thoughts(thinking: Thinking) -> str:
+    who = "the prompt begins one" if thinking.opened else "the model begins one, or does not"
+    kept = "stay" if thinking.kept else "are cut"
+    return f"{thinking.begin!r} … {thinking.end!r}: {who}; those of earlier answers {kept}"
 
 
 def _markers(engine: Engine) -> tuple[str, str]:

@@ -10,9 +10,10 @@ import pytest
 
 from agentcho import Decode, Engine, Sampling
 from agentcho.engine.template import Framing, derive
-from agentcho.engine.thinking import Thinking
+from agentcho.engine.thinking import Thinking, written
 from agentcho.errors import RequestError
 from agentcho.message import Words
+from agentcho.runner.doctor import doctor
 
 from ..engines import Engines
 from . import templates
@@ -223,3 +224,33 @@ def test_a_model_that_does_not_think_is_not_changed_by_it(load: Load) -> None:
         engine.message(engine.decode(Decode("To Bob: ", sampling=sampling, thinks=thinks))) for thinks in (False, True)
     ]
     assert ways[0] == ways[1]
+
+
+@pytest.mark.parametrize(
+    ("style", "said"),
+    [
+        (SAYS, "'<think>' … '</think>': the model begins one, or does not; those of earlier answers are cut"),
+        (OPENS, "'<think>' … '</think>': the prompt begins one; those of earlier answers are cut"),
+        ("keeping", "'[THINK]' … '[/THINK]': the model begins one, or does not; those of earlier answers stay"),
+    ],
+)
+def test_the_doctor_tells_how_a_model_thinks(engines: Engines, style: str, said: str) -> None:
+    folder = engines.folder(Family("llama", "Llama", style=style))
+    [row] = [row for row in doctor(folder, device="cpu", dtype="float32").rows if row.result == "thoughts"]
+    assert row.detail == said
+
+
+def test_the_thought_of_the_last_answer_alone_may_stay() -> None:
+    """As in LFM2.5: thoughts of answers before the last are cut, and so they count as cut."""
+
+    def render(turns: list[dict[str, Any]]) -> str:
+        last = max(place for place, turn in enumerate(turns) if turn["role"] == "assistant")
+        return "".join(
+            turn["content"] if place >= last else turn["content"].rpartition("</think>")[2]
+            for place, turn in enumerate(turns)
+        )
+
+    found = written("content.split('</think>')", "<|im_start|>assistant", render)
+    assert found is not None
+    assert not found.kept
+    assert written("content.split('</think>')", "<think></think>", render) is None
