@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from agentcho import Agent, Choreographer, Game, Limits, RunConfig
 from agentcho.audit import AuditReport
 from agentcho.audit.audit import audit_entries, audit_run
 from agentcho.audit.notes import Seal
+from agentcho.calls.call import Decode
 from agentcho.config import Leakage, Mode
 from agentcho.display.speech import Speech, plain
-from agentcho.errors import CallFailed, RequestError
-from agentcho.events import Event
+from agentcho.errors import CallFailed, LeakageError, RequestError
+from agentcho.events import Event, Token
+from agentcho.flow.labels import Label, Monitor
 from agentcho.games import runtime
-from agentcho.message import Audience, Message
-from agentcho.records.record import SavedRun
+from agentcho.games.recording import RecordingSink
+from agentcho.message import EVERYONE, Audience, Message
+from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.results.usage import usage_of
 from agentcho.testing import FakeEngine
@@ -265,3 +270,75 @@ def test_a_thought_is_shown_as_one(play: Play) -> None:
     assert shown["alice.0"] == "alice → everyone: hello there"
     usage = usage_of(entries)
     assert usage.sampled == sum(entry.generated[1] - entry.generated[0] for entry in entries if entry.encoding)
+
+
+def test_what_was_given_up_in_a_thought_or_behind_it_stays_on_record(play: Play, tmp_path: Path) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await game.first(alice.say(), bob.say())
+        await game.first(alice.say(), bob.say(header="At length: "))
+        await bob.say()
+
+    def reply(call: Decode, prompt: str) -> str:
+        if call.name == "alice":
+            return "<think> one two </think> three four five six seven"
+        return "yes it is as you say" if call.header else "yes"
+
+    config, events = RunConfig(model="fake", max_tokens=12), list[Event]()
+    record = RunRecord.create(tmp_path, "talk", {}, config, {"tokenizer": "fake"})
+    told = RecordingSink(record, events.append)
+
+    async def work() -> None:
+        async with Choreographer(FakeEngine(reply, thinks=True), leakage="enforce") as c:
+            await Game(c, 0, 0, config, sink=told, flush=told.flush).play(Scripted(script))
+
+    play(work)
+    found = by_id(SavedRun(record.path).entries())
+    heard_of = {id: (entry.message.text, entry.ended) for id, entry in found.items() if entry.message.author == "alice"}
+    assert {ended for _, ended in heard_of.values()} == {"cancelled"}
+    assert "one two".startswith(heard_of["alice.0.thought"][0].strip())
+    assert heard_of["alice.0"][0] == ""
+    assert heard_of["alice.1.thought"][0].strip() == "one two"
+    assert heard_of["alice.1"][0].startswith("three")
+    assert report([*found.values()]).conclusion != "inconclusive"
+
+
+@pytest.mark.parametrize("words", [1, 4])
+def test_of_a_run_that_was_killed_the_thought_and_the_words_so_far_are_on_record(tmp_path: Path, words: int) -> None:
+    class Killed(BaseException):
+        """The process ends here."""
+
+    config, heard_pieces = RunConfig(model="fake", max_tokens=12), list[str]()
+    record = RunRecord.create(tmp_path, "talk", {}, config, {"tokenizer": "fake"})
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Token) and event.text:
+            heard_pieces.append(event.text)
+            if len(heard_pieces) == words + 1:
+                raise Killed
+
+    told = RecordingSink(record, listen)
+
+    async def work() -> None:
+        engine = thinker("<think> one two </think> three four five six seven")
+        async with Choreographer(engine, leakage="enforce") as c:
+            await Game(c, 0, 0, config, sink=told, flush=told.flush).play(Scripted(talk))
+
+    with suppress(BaseException):
+        anyio.run(work)
+    found = by_id(SavedRun(record.path).entries())
+    thought = found["alice.0.thought"].message
+    assert thought.words.thought is not None
+    assert "one two".startswith(thought.text.strip())
+    assert thought.audience.to_json() == ["alice"]
+
+
+def test_an_encoding_with_a_thought_in_it_is_no_reading_for_others() -> None:
+    alice, bob = (Audience(frozenset({name})) for name in ("alice", "bob"))
+    monitor = Monitor()
+    speaking = monitor.guard("alice.0", EVERYONE, alice)
+    speaking.admit(1, ())
+    monitor.add(1, Label("alice.0.thought", alice))
+    assert monitor.guard("alice.1", EVERYONE, alice).admit(2, (1,)) is False
+    with pytest.raises(LeakageError, match=r"alice\.0\.thought"):
+        monitor.guard("bob.0", EVERYONE, bob).admit(3, (1,))

@@ -25,6 +25,7 @@ from .serve import SERVE
 from .sinks import TOLD
 from .sweeps import SWEEPS
 from .texts import TEXTS
+from .thoughts import THINKING
 from .tools import TOOLS
 from .viewer import VIEWER
 from .words import WORDS
@@ -562,6 +563,7 @@ MUTANTS = (
     *CLUSTER,
     *ENVIRONMENTS,
     *PRIVATE,
+    *THINKING,
     *TOLD,
     *WORDS,
     *TOOLS,
