@@ -62,6 +62,7 @@ class TextFraming:
     thinking = None
     begin: tuple[int, ...] = ()
     default = None
+    later = None
     apart = True
 
     def __init__(self) -> None:

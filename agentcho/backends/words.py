@@ -123,6 +123,7 @@ class FakeFraming:
     plain: tuple[tuple[str, str], ...] = ()
     apart = True
     default: DefaultPrompt | None = None
+    later: tuple[int, ...] | None = None
     stops = frozenset({END})
     thinking: Thinking | None = None
 

@@ -519,12 +519,15 @@ class DefaultPrompt(NamedTuple):
 class FramingPort(Protocol):
     """The fixed ids around a message's content. `begin`: the ids that every context begins with, such as a BOS.
     `default`: what the chat template writes where a conversation has no system message (None: nothing). It stands for a
-    system message of that text."""
+    system message of that text. `later`: the ids before a system message that stands behind others, where they are not
+    those of one that comes first (None: they are)."""
 
     @property
     def begin(self) -> tuple[int, ...]: ...
     @property
     def default(self) -> DefaultPrompt | None: ...
+    @property
+    def later(self) -> tuple[int, ...] | None: ...
     @property
     def content(self) -> ContentPort: ...
     @property

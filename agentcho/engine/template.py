@@ -71,6 +71,7 @@ class Framing:
             conversation (None: it is).
         thinking: How the model thinks before it answers.
         default: What the template writes where a conversation has no system message (None: nothing).
+        later: The ids before a system message behind others, which has no preamble (None: it is opened as the first).
     """
 
     frames: dict[str, Frame]
@@ -83,6 +84,7 @@ class Framing:
     conversations: Conversations
     answer: str | None = None
     default: DefaultPrompt | None = None
+    later: tuple[int, ...] | None = None
     thinking: Thinking | None = None
 
     @property
@@ -209,7 +211,9 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     framing = _framed(source, content, frames | _tool_frame(found, frames), found, eos)
     if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
         framing = _framed(source, content, frames, found, eos)
-    return replace(framing, thinking=thinking)
+    later = template.later(frames)
+    behind = None if later is None else _ids_behind(tokenizer, frames["user"].closing or PROBE, later)
+    return replace(framing, thinking=thinking, later=behind)
 
 
 def _thinking(
@@ -501,6 +505,20 @@ class _Template:
         """What stands before the first message of a conversation that the user begins."""
         before = self._render("user", "assistant", "user")[0]
         return before.removesuffix(user.opening) if before.endswith(user.opening) else ""
+
+    def later(self, frames: dict[str, Frame]) -> str | None:
+        """What stands before a system message in the middle of a conversation, where that is another opening than that
+        of the first one, and all else of its frame is the same."""
+        user, system = frames["user"], frames.get("system")
+        try:
+            _, _, before, behind, _ = self._render("system", "user", "system", "user")
+        except UnsupportedModel:
+            return None
+        opening = before.removeprefix(user.closing)
+        alike = system is not None and system.opening != opening and behind == system.closing + user.opening
+        own = before.startswith(user.closing) and self.added.match(opening) is not None
+        more = system is not None and opening.endswith(system.opening)  # which ends the message before it
+        return opening if alike and own and not more else None
 
     def longest_text(self, text: str) -> tuple[int, int]:
         """The (start, stop) of the longest part of a text between added tokens, blanks around it left out."""

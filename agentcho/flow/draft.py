@@ -69,8 +69,9 @@ class Draft:
 
     @property
     def opening(self) -> tuple[int, ...] | None:
-        """The ids that were opened for an answer, once it is said; None: it is none."""
-        if self.message is None or self.metadata.kind != "decode":
+        """The ids before the content, where they may be others than the role's: of an answer, once it is said, and of a
+        system message. None: they are the role's."""
+        if self.message is None or (self.metadata.kind != "decode" and self.metadata.role != "system"):
             return None
         words = self.message.words
         return words.tokens[: words.content[0]] or None

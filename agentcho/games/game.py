@@ -150,7 +150,7 @@ class Game:
         if system is None:
             system, is_open = self._default_prompt(joined, model), True
         if system is not None:
-            self._messages.known(Telling(SCENARIO, "system", EVERYONE, system, UNREAD, model))
+            self._messages.known(Telling(SCENARIO, "system", EVERYONE, system, UNREAD, model, first=True))
         self._roster.join(player, joined)
         player._game = self
         self._sink(Joined(self.index, joined, player.role))
@@ -181,10 +181,12 @@ class Game:
         it is not counted with the scenario's messages, whose ids are the same on every model."""
         if not open_to_all:
             private = Audience(frozenset({agent}))
-            return self._messages.put(Telling(agent, "system", private, words, ReadSet(agent, (), None, ()), model))
+            return self._messages.put(
+                Telling(agent, "system", private, words, ReadSet(agent, (), None, ()), model, first=True)
+            )
         there = self._roster.open_prompt(words, self._rounds.visible())
         if there is None:
-            told = Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._models.own)
+            told = Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._models.own, first=True)
             if not given:
                 told = told._replace(id=self._messages.unnumbered(SCENARIO, "default"))
             there = self._messages.put(told)

@@ -14,6 +14,7 @@ from typing import Any
 
 from agentcho.agent import Agent, Names, ViewLike
 from agentcho.calls import values
+from agentcho.calls.call import FramingPort
 from agentcho.calls.call_site import call_site
 from agentcho.calls.checks import checked_role
 from agentcho.config import ReusePolicy
@@ -247,8 +248,19 @@ class Messages:
         metadata = metadata if told.id is None else metadata._replace(id=told.id)
         name = author if known == "assistant" else None
         words = model.frames.frame(known, name, text, told.ids)
+        if known == "system" and not told.first:
+            words = _behind_others(words, model.frames.framing)
         draft = model.draft(metadata, text, name, reads)
         end = model.resolver.end_position(draft, len(words.tokens))
         if end > model.frames.context:
             raise ContextOverflow(end, model.frames.context, model.choreographer.name)
         return draft, words
+
+
+def _behind_others(words: Words, framing: FramingPort) -> Words:
+    """A system message that does not come first, without the preamble of one that does."""
+    (start, stop), later, first = words.content, framing.later, framing.opening("system", None)
+    if later is None or words.tokens[:start] != first:
+        return words
+    moved = len(later) - start
+    return words._replace(tokens=later + words.tokens[start:], content=(start + moved, stop + moved))

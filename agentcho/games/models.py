@@ -130,7 +130,7 @@ class Telling(NamedTuple):
     """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
     is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets. `id`,
     where it is not the author's next one. `called`: of a result, the call, its tool, and whether it was let run
-    whatever it was made from."""
+    whatever it was made from. `first`: it is a system prompt, which stands before all else."""
 
     author: str
     role: str
@@ -144,6 +144,7 @@ class Telling(NamedTuple):
     charge: Charge | None = None
     id: str | None = None
     called: tuple[str | None, ToolUse | None, bool] = (None, None, False)
+    first: bool = False
 
 
 class GameModels:

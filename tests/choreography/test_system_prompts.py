@@ -91,6 +91,25 @@ def test_agents_without_a_system_prompt_share_the_default_one(play: Play, mode: 
     assert {frozenset(each.cone) for each in made} == {frozenset({"scenario.default"})}
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_system_message_that_is_no_system_prompt_has_the_frame_of_later_ones(play: Play, mode: Mode) -> None:
+    engine = FakeEngine(lambda call, prompt: "Well.")
+    first = engine.framing.opening("system", None)
+    engine.framing.later = later = (*first, *engine.framing.content.encode("later"))
+
+    async def script(game: Game) -> None:
+        alice = game.cast(Talker, "alice", system="Be brief.")
+        await game.announce("Be nice.", role="system")
+        await alice.think()
+
+    entries, _ = game(play, script, engine, mode=mode)
+    opened = {m.id: m.tokens[: m.content[0]] for m in (e.message for e in entries) if m.role == "system"}
+    assert opened == {"alice.0": first, "scenario.0": later}
+    (said,) = (e for e in entries if e.message.role == "assistant")
+    assert said.own is not None
+    assert [piece.length for piece in said.own.receipt.context] == [len(first) + 3, len(later) + 3]
+
+
 def test_the_default_prompt_can_be_left_out(play: Play) -> None:
     async def script(game: Game) -> None:
         assert game.cast(Talker, "alice").brief is None

@@ -72,6 +72,17 @@ def test_joined_messages_have_the_ids_of_stock_transformers(kind: str) -> None:
     assert other == DIFFERENT.get(kind, set())
 
 
+def test_a_system_message_behind_others_has_no_preamble() -> None:
+    tokenizer, framing = known("llama3")
+    talk = Said("system", "a"), Said("user", "b"), Said("system", "c"), Said("user", "d")
+    first, later = framing.opening("system", None), framing.later
+    assert later is not None
+    ids = joined(framing, talk)
+    place = next(at for at in range(len(framing.begin) + 1, len(ids)) if tuple(ids[at : at + len(first)]) == first)
+    assert [*ids[:place], *later, *ids[place + len(first) :]] == stock(tokenizer, talk)
+    assert {kind for kind in KINDS if known(kind)[1].later is not None} == {"llama3", "parameters"}
+
+
 def text(kind: str, ids: tuple[int, ...]) -> str:
     return str(known(kind)[0].decode(list(ids), skip_special_tokens=False))
 
