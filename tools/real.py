@@ -21,6 +21,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from agentcho.display.progress import progress
+from agentcho.runner.bars import multiplied_out
 from agentcho.runner.gguf_file import quickly
 from agentcho.runner.known import KNOWN, Known, cache_folder
 
@@ -78,7 +80,7 @@ def dequantise(file: Path, folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    with quickly():
+    with quickly(), progress("real", sys.stderr) as told, multiplied_out(told.tell):
         network: Any = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
         tokenizer: Any = AutoTokenizer.from_pretrained(**place)
     network.hf_quantizer = None  # it is dequantised

@@ -131,13 +131,13 @@ def find(model: str | Path) -> Source:
 
 def _of_gguf(name: str, file: GgufFile) -> Source:
     """With the config that the library makes of a file's metadata."""
+    if not file.keys.get("tokenizer.chat_template"):  # before its vocabulary is read
+        raise UnsupportedModel.unframed(name, "its tokenizer has no chat template")
     try:
         with alone(file) as place:
             config = AutoConfig.from_pretrained(**place, trust_remote_code=False)
     except Unreadable as error:
         raise ModelBroken(name, file.path, _first_line(error), WHOLE) from error
-    if not file.keys.get("tokenizer.chat_template"):  # before its vocabulary is read, which takes long
-        raise UnsupportedModel.unframed(name, "its tokenizer has no chat template")
     take_factors(file, config)
     return Source(name, str(file.path.parent), config, gguf=file)
 

@@ -194,14 +194,21 @@ def test_a_part_of_a_split_file_and_a_folder_of_files_are_refused_with_what_to_g
         Engine.load(tmp_path / "o.gguf")
 
 
-def test_an_architecture_or_a_tokenizer_that_cannot_be_used_is_one_error(tmp_path: Path) -> None:
-    network = LLAMA.build()
-    file = write(tmp_path / "m.gguf", network, tokenizer("bare"))
-    with pytest.raises(UnsupportedModel, match="no chat template"):
-        Engine.load(file, "cpu")
+def test_an_architecture_that_cannot_be_used_is_one_error(tmp_path: Path) -> None:
+    file, _ = made(tmp_path)
     data = file.read_bytes()
     file.write_bytes(data.replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0llamb", 1))
     with pytest.raises(ModelBroken, match=r"m.gguf: .*llamb.* not supported.*safetensors"):
+        Engine.load(file, "cpu")
+
+
+def test_a_file_without_a_chat_template_is_refused_before_the_library_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "m.gguf", LLAMA.build(), tokenizer("bare"))
+    monkeypatch.setattr(gguf, "GGUFReader", lambda *_: pytest.fail("its vocabulary is read"))
+    monkeypatch.setattr(gguf, "dequantize", lambda *_: pytest.fail("its weights are multiplied out"))
+    with pytest.raises(UnsupportedModel, match="no chat template"):
         Engine.load(file, "cpu")
 
 
