@@ -46,9 +46,9 @@ class Allowance:
         """Whether the last of so many tokens may end the text, by itself or because a stop string is whole now."""
         return said > self._least
 
-    def barred(self, said: Sequence[int]) -> tuple[int, ...]:
-        """The ids that may not be sampled after these."""
-        barred = [*(self._all_ends if len(said) < self._least else self._ignored)]
+    def barred(self, said: Sequence[int], counted: int) -> tuple[int, ...]:
+        """The ids that may not be sampled after these, of which so many count."""
+        barred = [*(self._all_ends if counted < self._least else self._ignored)]
         for *before, last in self._bad:
             if len(before) <= len(said) and [*said[len(said) - len(before) :]] == before:
                 barred.append(last)

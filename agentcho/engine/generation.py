@@ -199,7 +199,12 @@ class Generation:
         if self._bent:
             draw = draw._replace(bent=True, prompt=self._prompt, said=said)
         if (rules := self._allowance) is not None:
-            draw = draw._replace(limits=Limits(rules.among, rules.freed, rules.barred(said)))
+            thinks = self._thinking is not None and self._thinker is not None and self._thinker.now
+            kept = (
+                self._thinking.ends if thinks and self._thinking is not None else ()
+            )  # what ends a thought, no message
+            barred = tuple(id for id in rules.barred(said, len(said) - self._uncounted) if id not in kept)
+            draw = draw._replace(limits=Limits(rules.among, rules.freed, barred))
         return draw
 
     def forced(self) -> list[int] | None:
@@ -277,7 +282,10 @@ class Generation:
                 thinker.push(end, len(self.sampled) - 1)
         if thinker.answers:
             self._begin_answer()
-        if left == 1 and not self.call.is_whole:
+        if thinker.now and self._is_last(token):
+            self._reason = token
+            self._end("stop_token", self.feed)
+        elif left == 1 and not self.call.is_whole:
             self._end("max_tokens", self.feed)
         return said if thinker.thought or self.stopped is None else said._replace(text=self._show(), thought=False)
 
@@ -321,7 +329,7 @@ class Generation:
 
     def _said(self, token: int, left: int) -> Spoken:
         """End with a token of the answer, where it is the last one."""
-        if self._stopped_by(len(self.sampled)):
+        if self._stopped_by(self._counted):
             self._end("stop_string", (token,))
         elif self._constraint is not None and self._constraint.done:
             self._end("stop", (token,))
@@ -360,23 +368,32 @@ class Generation:
             return Spoken(self.id, done, token, piece, thought=thinker.now if unsure else True)
         if done < self._behind:
             return Spoken(self.id, done, token, "", thought=True)
-        self._text += self._stream.push(token)
+        self._repeat_words(token)
         return Spoken(self.id, done, token, self._show())
 
     def _say(self, tokens: tuple[int, ...]) -> None:
         self.feed = tokens
-        assert self.call.forced is not None
         for token in tokens:
             self.sampled.append(token)
-            last = len(self.sampled) == len(self.call.forced) and self._is_last(token)
-            self._text += self._shown_end(token) if last else self._stream.push(token)
-            if self._cut_at is None:
-                self._stopped_by(len(self.sampled))
+            self._repeat_words(token)
+
+    def _repeat_words(self, token: int) -> None:
+        """What a forced token adds to the text, which is cut where it was when its words were sampled."""
+        assert self.call.forced is not None
+        last = len(self.sampled) == len(self.call.forced) and self._is_last(token)
+        self._text += self._shown_end(token) if last else self._stream.push(token)
+        if self._cut_at is None:
+            self._stopped_by(self._counted)
+
+    @property
+    def _counted(self) -> int:
+        """How many tokens were said of those that the call may sample."""
+        return len(self.sampled) - self._uncounted
 
     def _is_last(self, token: int) -> bool:
         """Whether the token that was said last is one of `stop_token_ids`, and may end the text."""
         rules = self._allowance
-        return rules is not None and token in rules.said_ends and rules.counts(len(self.sampled))
+        return rules is not None and token in rules.said_ends and rules.counts(self._counted)
 
     def _shown_end(self, token: int) -> str:
         """What one of `stop_token_ids` adds to the text."""
@@ -454,4 +471,4 @@ class Generation:
         said = decoded(self.call, self._ordinary._replace(content=answer), text, self.stopped, canonical)
         said = said._replace(stop_reason=self._reason)
         whole = decoded(self.call, framed, thinker.text.strip(), self.stopped, canonical=False)
-        return whole._replace(header="", thought=span, said=said)
+        return whole._replace(header="", thought=span, said=said, stop_reason=self._reason)

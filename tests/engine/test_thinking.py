@@ -211,6 +211,27 @@ def test_a_stop_string_says_nothing_of_a_thought(load: Load) -> None:
     assert again.tokens == open_end.tokens
 
 
+def test_a_stop_token_ends_a_thought_too(load: Load) -> None:
+    engine = load(OPENS)
+    bias = {"</think>": -100.0, "<|im_end|>": -100.0}
+    plain = sampled(engine, bias=bias, max_tokens=6)
+    ids = plain.tokens[slice(*(plain.sampled or (0, 0)))]
+    words = sampled(engine, bias=bias, max_tokens=6, stop_token_ids=(ids[2],))
+    assert words.tokens[slice(*(words.sampled or (0, 0)))] == ids[: ids.index(ids[2]) + 1]
+    assert (words.stopped, words.stop_reason) == ("stop_token", ids[2])
+    assert words.thought == words.content
+
+
+@pytest.mark.parametrize("options", [{"ignore_eos": True}, {"min_tokens": 24}])
+def test_what_rules_out_the_ends_of_messages_leaves_those_of_thoughts(load: Load, options: dict[str, Any]) -> None:
+    engine = load("channels")
+    words = sampled(engine, bias={"<|channel|>": 100.0, "<|end|>": 100.0}, **options)
+    assert words.thought is not None
+    assert words.said is not None
+    assert len(words.said.text) > 0
+    assert words.stopped == "max_tokens"
+
+
 def test_what_goes_with_no_thought_is_refused(load: Load) -> None:
     engine = load(OPENS)
     with pytest.raises(RequestError, match="thinks goes with no"):

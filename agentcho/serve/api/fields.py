@@ -89,7 +89,7 @@ REFUSED: Mapping[str, str] = {
     "truncate_prompt_tokens": "nothing is ever cut from a prompt; send less",
     "prompt_logprobs": "log-probabilities are told of what is said",
     "logprob_token_ids": "log-probabilities are told of the likeliest tokens; give top_logprobs",
-    "thinking_token_budget": "this server does not tell thoughts from words; give max_tokens",
+    "thinking_token_budget": "nothing bounds a thought apart from its answer; give max_tokens",
     "repetition_detection": "this server looks for no repetitions; give a penalty",
 }
 """Why a parameter is not taken."""
