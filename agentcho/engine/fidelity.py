@@ -141,7 +141,7 @@ def check_plain(found: Fidelity, model: str, differs: Markers) -> None:
         f"in {plain.of - plain.equal} of {plain.of} conversations its plain chats would have other ids than "
         f"apply_chat_template of transformers gives. First difference, at token {plain.at}:\n"
         f"  transformers: {plain.stock!r}\n"
-        f"  agentcho:     {plain.ours!r}\n",
+        f"  agentcho:     {plain.ours!r}",
         "Use another chat template (a chat_template.jinja beside its tokenizer), or load it as it is with "
         "--template-differs accept (template_differs='accept')",
         f"{model} would read other prompts than it was trained on",

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from agentcho.audit.cones import Cones
 from agentcho.audit.planned import SetRunner, SymbolicEngine
 from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import Said
-from agentcho.engine.conversation import APART
+from agentcho.engine.conversation import APART, Conversations
 from agentcho.engine.core import EngineCore
 from agentcho.engine.template import Framing, derive
 from agentcho.errors import LeakageError
@@ -196,6 +198,30 @@ def test_what_cannot_be_cut_is_one_encoding_of_all_its_messages() -> None:
     again = [Entry.from_json(entry.to_json()) for entry in replayed.entries]
     assert again == replayed.entries
     assert not Cones(again).faults
+
+
+RUN_ON = "{% for m in messages %}{{ 'the ' + m.role + ': ' + m.content }}{% endfor %}{{ 'the assistant:' }}"
+
+
+def test_a_token_that_reaches_over_a_border_has_both_messages_in_its_cone() -> None:
+    """The blank at the end of a message and the first word of the next are one token."""
+    tokenizer = templates.tokenizer("named")
+    framing = derive(tokenizer, "named")
+    tokenizer.chat_template = RUN_ON
+    whole = Conversations(tokenizer, framing.content.of_wholes(), {}, (), datetime.now())
+    engine, line = Whole(replace(framing, conversations=whole)), talk(False)
+    line["messages"][1]["text"] = "Hello "
+    replayed = replay(line, engine, mode="baseline", logits=False)
+    both = tokenizer.convert_tokens_to_ids("Ġthe")
+    pieces = [next(r for r in records_of(replayed) if r.id == each.id) for each in replayed["two"].receipt.context]
+    assert [piece.messages for piece in pieces] == [("rules",), ("one",), ("more",)]
+    rules, one, more = (engine.ids(piece.id) for piece in pieces)
+    assert tokenizer.decode(list(rules)) == "the user:  the rules\nare these "
+    assert (one[0], more[0]) == (both, both)
+    assert [piece.cone for piece in pieces] == [{"rules"}, {"rules", "one"}, {"rules", "one", "more"}]
+    messages = {entry.message.id: entry.message for entry in replayed.entries}
+    expected = stock(tokenizer, [messages[id] for id in ("rules", "one", "more")])
+    assert [*rules, *one, *more, *opening_of(replayed["two"].entry)] == expected
 
 
 def test_a_leak_in_one_encoding_of_several_messages_is_refused_or_found() -> None:
