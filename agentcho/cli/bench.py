@@ -112,6 +112,7 @@ def leakage(
 def serve(
     model: Annotated[str, typer.Option(help=LOCAL)] = UNDERSTUDY,
     dtype: Annotated[str, typer.Option(help="The same for all servers.")] = "float32",
+    template_differs: speed.Differs = "refuse",
     workflow: Annotated[
         list[str] | None, typer.Option(help=f"One or more of the paper's; default: {RECORDED}.", show_default=False)
     ] = None,
@@ -138,7 +139,7 @@ def serve(
         raise typer.BadParameter("give one of --workflow and --traces")
     files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
     subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
-    served = Asked(model, dtype, tokens, quote, repeats, seed, peer_python)
+    served = Asked(model, dtype, tokens, quote, repeats, seed, peer_python, template_differs)
     asked = speed.Benchmark("serve", model, dtype, repeats, seed, speed.Files(json_))
     with progress("bench serve", sys.stderr) as told:
         found = serving(served, subjects, arm or ARMS, told.tell)

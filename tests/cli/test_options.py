@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Annotated, Any
 
@@ -14,6 +15,8 @@ from agentcho.cli.app import app
 from agentcho.cli.options import From, Given, spread
 from agentcho.cli.words import AUDITED, COLUMNS
 from agentcho.config import RunConfig, again
+
+from ..golden.options import options
 
 
 class Wider(RunConfig):
@@ -79,3 +82,12 @@ def test_the_line_that_does_it_again_says_what_is_not_the_default(options: From)
     assert ran(options, *words).typed == others
     assert (flag, named) == ("--set", "secret=...")
     assert again(("agentcho",), RunConfig(), options.fields(())) == "agentcho"
+
+
+def test_every_command_that_loads_a_model_says_what_to_do_about_one_whose_template_differs() -> None:
+    spelled = dict[str, set[str]]()
+    for command, option, _ in map(json.loads, options()):
+        spelled.setdefault(command, set()).add(option.split(" ")[0])
+    loading = {command for command, named in spelled.items() if "--model" in named} - {"agentcho probe"}
+    assert len(loading) > 12
+    assert {command for command in loading if "--template-differs" not in spelled[command]} == set()

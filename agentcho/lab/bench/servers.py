@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
 
+from agentcho.config import Markers
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.understudy import weights_path
 
@@ -30,9 +31,10 @@ that are larger than most messages; prefixes are shared in whole pages."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
-def ours(model: str, dtype: str, port: int) -> list[str]:
-    """The command of `agentcho serve`, as this Python has it."""
+def ours(model: str, dtype: str, port: int, differs: Markers = "refuse") -> list[str]:
+    """The command of `agentcho serve`, as this Python has it. `differs`: its --template-differs."""
     served = ["--model", model, "--dtype", dtype, "--host", "127.0.0.1", "--port", str(port), "--record", "none"]
+    served += ["--template-differs", differs]
     return [sys.executable, "-c", MAIN, "serve", *served]
 
 

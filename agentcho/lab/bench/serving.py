@@ -17,6 +17,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from agentcho.config import Markers
 from agentcho.errors import ConfigError
 from agentcho.lab.bench import servers
 from agentcho.lab.bench.chats import Chat, chats
@@ -42,7 +43,7 @@ Quote = Literal["recorded", "said"]
 class Asked(NamedTuple):
     """What is measured. `tokens` an answer, where speed is; `quote`: the words in which a prompt has what was said
     before, those that were recorded or those of the server that is asked; `peer_python`: of the environment that has
-    transformers[serving]."""
+    transformers[serving]; `template_differs`: see `RunConfig`."""
 
     model: str
     dtype: str = "float32"
@@ -51,6 +52,7 @@ class Asked(NamedTuple):
     repeats: int = 3
     seed: int = 1
     peer_python: Path | None = None
+    template_differs: Markers = "refuse"
 
 
 class Sends(Protocol):
@@ -123,7 +125,8 @@ def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict
     if mine:
         port = servers.free_port()
         try:
-            stack.enter_context(servers.running(servers.ours(asked.model, asked.dtype, port), port))
+            command = servers.ours(asked.model, asked.dtype, port, asked.template_differs)
+            stack.enter_context(servers.running(command, port))
         except ArmUnavailable as error:
             raise ConfigError(f"`agentcho serve`: {error}") from error
         model = first_model(Endpoint(port))
