@@ -404,7 +404,7 @@ def doctor(
     *,
     where: Placing,
 ) -> None:
-    """Prove that a model can share encodings, or say why it cannot."""
+    """Prove that a model can share encodings, or say why it cannot. Without weights, say what its prompts look like."""
     from agentcho.cli.listing import doctor_table
     from agentcho.display.progress import progress
     from agentcho.runner.doctor import doctor as examine

@@ -116,5 +116,6 @@ def doctor_table(report: DoctorReport, *, verbose: bool = False) -> str:
         (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail)
         for row in (report.rows if verbose else report.short)
     )
-    table = plain(Sheet(f"{report.model}: can share encodings", ("check", "result", "detail"), rows, words=3))
+    found = "can share encodings" if report.layers else "what prompts look like; without weights nothing is proved"
+    table = plain(Sheet(f"{report.model}: {found}", ("check", "result", "detail"), rows, words=3))
     return "\n".join([table, *(f"  note: {inline(note)}" for note in report.notes)])

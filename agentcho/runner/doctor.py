@@ -1,16 +1,18 @@
 """What the gate and the framing found on one model, as a table: `agentcho doctor MODEL`.
 
-Does not know: the terminal.
+Of a folder with a tokenizer and no weights it is what the framing found. Does not know: the terminal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from agentcho.engine.fidelity import fidelity
-from agentcho.engine.template import ROLES
+from transformers import GenerationConfig
+
+from agentcho.engine.fidelity import Fidelity, fidelity
+from agentcho.engine.template import ROLES, Framing, derive
 from agentcho.engine.thinking import Thinking
 from agentcho.progress import Tell, unheard
 from agentcho.runner import flex
@@ -18,7 +20,9 @@ from agentcho.runner.attention import Locality
 from agentcho.runner.device import DeviceMap
 from agentcho.runner.engine import Engine
 from agentcho.runner.gate import LayerProof
+from agentcho.runner.known import place_of
 from agentcho.runner.lighter import lightened
+from agentcho.runner.model import Source, read_tokenizer
 from agentcho.runner.paged import obstacle
 from agentcho.runner.pages import token_bytes
 from agentcho.runner.prepack import kernels
@@ -34,18 +38,37 @@ class Row(NamedTuple):
 
 
 class DoctorReport(NamedTuple):
-    """Facts of a model that passed. `rows` in reading order; `layers` sums up those of single layers; `notes` are for
-    people (roles that became user)."""
+    """Facts of a model that passed. `rows` in reading order; `layers` sums up those of single layers (None: it has no
+    weights, and nothing was proved); `notes` are for people (roles that became user)."""
 
     model: str
     rows: list[Row]
-    layers: Row
+    layers: Row | None
     notes: list[str]
 
     @property
     def short(self) -> list[Row]:
         """The rows with one for all layers."""
-        return [*(row for row in self.rows if row.layer is None), self.layers]
+        return [*(row for row in self.rows if row.layer is None), *([] if self.layers is None else [self.layers])]
+
+
+class Prompted(Protocol):
+    """What writes prompts: an engine, or a tokenizer alone."""
+
+    @property
+    def tokenizer(self) -> Any: ...
+    @property
+    def framing(self) -> Framing: ...
+    @property
+    def fidelity(self) -> Fidelity | None: ...
+
+
+class _Prompts(NamedTuple):
+    """A tokenizer without a model."""
+
+    tokenizer: Any
+    framing: Framing
+    fidelity: Fidelity | None = None
 
 
 def doctor(
@@ -59,7 +82,15 @@ def doctor(
     kv_dtype: str | None = None,
     threads: int | None = None,
 ) -> DoctorReport:
-    """Load a model through the gate and report. Raises as `Engine.load` does, with the cause and the remedy."""
+    """Load a model through the gate and report; of a folder without weights report what its tokenizer alone tells.
+
+    Raises as `Engine.load` does, with the cause and the remedy.
+    """
+    if (folder := _without_weights(str(model))) is not None:
+        prompts = _of_tokenizer(str(model), folder)
+        kind = type(prompts.tokenizer).__name__
+        rows = [Row("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
+        return DoctorReport(str(model), [*rows, *_template(prompts)], None, _framing_notes(prompts))
     few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype, "threads": threads or "auto"}
     few["template_differs"] = "accept"  # the report says it
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell, **few)
@@ -75,7 +106,32 @@ def doctor(
         rows.append(Row("weights", None, engine.fingerprint["bits"], lighter))
     if kv_dtype is not None:
         rows.append(Row("keys and values", None, kv_dtype, _kept(engine)))
-    rows += [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
+    rows += _template(engine)
+    rows += [_layer(proof) for proof in engine.proofs]
+    return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
+
+
+def _without_weights(model: str) -> Path | None:
+    """The folder of a tokenizer, where there are no weights beside it."""
+    folder = Path(place_of(model))
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
+        return None
+    weights = (pattern for pattern in ("*.safetensors", "*.gguf", "*.bin", "*.index.json", "*.pt", "*.pth"))
+    return None if any(True for pattern in weights for _ in folder.glob(pattern)) else folder
+
+
+def _of_tokenizer(name: str, folder: Path) -> _Prompts:
+    """The framing of a tokenizer, with the end tokens of the generation config beside it."""
+    tokenizer = read_tokenizer(Source(name, str(folder), None))
+    ends: Any = None
+    if (folder / "generation_config.json").is_file():
+        ends = GenerationConfig.from_pretrained(str(folder)).eos_token_id
+    return _Prompts(tokenizer, derive(tokenizer, name, frozenset([ends] if isinstance(ends, int) else ends or ())))
+
+
+def _template(engine: Prompted) -> list[Row]:
+    """What prompts look like, and how far they are those of stock transformers."""
+    rows = [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
     rows += [
         Row("framing", None, "default prompt", _default(engine)),
@@ -84,12 +140,10 @@ def doctor(
     rows.append(Row("framing", None, "functions", _functions(engine)))
     if engine.framing.thinking is not None:
         rows.append(Row("framing", None, "thoughts", _thoughts(engine.framing.thinking)))
-    rows += _prompts(engine)
-    rows += [_layer(proof) for proof in engine.proofs]
-    return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
+    return [*rows, *_prompts(engine)]
 
 
-def _prompts(engine: Engine) -> Iterator[Row]:
+def _prompts(engine: Prompted) -> Iterator[Row]:
     """How far prompts are those of stock transformers, and what the difference costs."""
     found = engine.fidelity or fidelity(engine.tokenizer, engine.framing)
     told = {"plain chats": str(found.plain), "reuse of them": str(found.reuse), "agents": str(found.apart)}
@@ -133,19 +187,19 @@ def _kept(engine: Engine) -> str:
     return f"{sizes}; a scale for each token and head; states differ by at most {_error(most)} of the largest"
 
 
-def _framing(engine: Engine, role: str) -> str:
+def _framing(engine: Prompted, role: str) -> str:
     frame = engine.framing.frame(role)
     named = "with names" if frame.named else "names left to the header"
     return f"{frame.opening!r} … {frame.closing!r}, {named}"
 
 
-def _begin(engine: Engine) -> str:
+def _begin(engine: Prompted) -> str:
     begin = "".join(map(str, engine.tokenizer.convert_ids_to_tokens(list(engine.framing.begin))))
     stops = ", ".join(repr(engine.tokenizer.convert_ids_to_tokens(i)) for i in sorted(engine.framing.stops))
     return f"{repr(begin) if begin else 'no BOS'}, ends at {stops}"
 
 
-def _default(engine: Engine) -> str:
+def _default(engine: Prompted) -> str:
     default = engine.framing.default
     if default is None:
         return "none: an agent without a system prompt reads none"
@@ -153,7 +207,7 @@ def _default(engine: Engine) -> str:
     return f"{text!r}, {len(default.tokens)} tokens, read by agents without a system prompt and encoded once"
 
 
-def _answers(engine: Engine) -> str:
+def _answers(engine: Prompted) -> str:
     """What an answer is opened with, and what stands before it for others."""
     framing = engine.framing
     opened, before = framing.answer, framing.frame("assistant").opening
@@ -165,7 +219,7 @@ def _answers(engine: Engine) -> str:
     return f"opened with {opened!r}{inside}; without a thought, and in a conversation, with {before!r}"
 
 
-def _functions(engine: Engine) -> str:
+def _functions(engine: Prompted) -> str:
     tools = engine.framing.tools
     if not tools.auto:
         return "no format that is known: a call is bare JSON, where one is asked for"
@@ -178,7 +232,7 @@ def _thoughts(thinking: Thinking) -> str:
     return f"{thinking.begin!r} … {thinking.end!r}: {who}; those of earlier answers {kept}"
 
 
-def _markers(engine: Engine) -> tuple[str, str]:
+def _markers(engine: Prompted) -> tuple[str, str]:
     """Whether what stands between two messages can be part of one."""
     if not engine.framing.plain:
         return "apart", "between any two messages stands an id that no text spells and no model says"
@@ -214,6 +268,14 @@ def _reach(locality: Locality) -> str:
 
 
 def _notes(engine: Engine) -> list[str]:
+    notes = _framing_notes(engine)
+    longest = max((p.locality.size for p in engine.proofs), default=0)
+    if longest > 32:
+        notes.append(f"windows and chunks (up to {longest}) are longer than the probe: taken from the config")
+    return notes
+
+
+def _framing_notes(engine: Prompted) -> list[str]:
     notes = [
         f"the template cannot frame {role} by itself: it is framed as {alias}"
         for role, alias in engine.framing.aliases.items()
@@ -224,7 +286,4 @@ def _notes(engine: Engine) -> list[str]:
             "what stands between some messages can be written into a message, which then passes for two: games under "
             "enforce and deny are refused unless they say --plain-markers accept"
         )
-    longest = max((p.locality.size for p in engine.proofs), default=0)
-    if longest > 32:
-        notes.append(f"windows and chunks (up to {longest}) are longer than the probe: taken from the config")
     return notes

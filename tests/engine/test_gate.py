@@ -280,3 +280,19 @@ def test_queries_that_are_scaled_by_place_in_the_batch_stay_right(tmp_path: Path
     stage = Stage(crowded, engine, model)
     ids = stage.prefill(*[Prefill(f"number {i}") for i in range(8)])
     assert max(stage.probe([id]) for id in ids) < 1e-4
+
+
+def test_the_doctor_tells_what_prompts_look_like_where_there_are_no_weights(tmp_path: Path) -> None:
+    known = tokenizer("llama3")
+    known.save_pretrained(tmp_path)
+    ends = [known.convert_tokens_to_ids(word) for word in ("<|end_of_text|>", "<|eot_id|>")]
+    (tmp_path / "generation_config.json").write_text(f'{{"eos_token_id": {ends}}}')
+    report = doctor(tmp_path)
+    rows = {row.result: row.detail for row in report.rows}
+    assert rows["plain chats"] == "equal to stock transformers in 7 of 7 conversations"
+    assert "ends at '<|end_of_text|>', '<|eot_id|>'" in rows["begins"]
+    assert report.layers is None
+    assert all(row.check in ("tokenizer", "framing") for row in report.short)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError):
+        doctor(tmp_path)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentcho.records.environment import machine, sources, versions
-from tools.templates.families import family
+from tools.templates.families import family, tokenizer
 from tools.templates.measured import CONVERSATIONS, measured
 from tools.templates.result import Row, TemplatesResult
 from tools.templates.sources import Template, carried, found
@@ -36,6 +36,12 @@ def main() -> None:
         help="a folder, file, wheel or source distribution with templates (default: what installed packages carry)",
     )
     parser.add_argument("--only", metavar="PATTERN", default="", help="templates whose name has this in it")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="FOLDER",
+        help="save each tokenizer with its template in a folder of its own there, for `agentcho doctor`",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore", module="transformers")
@@ -47,6 +53,8 @@ def main() -> None:
     chosen = [each for each in known if re.search(asked.only, each.name, re.IGNORECASE)]
     rows = tried(chosen)
     print("\n".join(summed(rows)))
+    for each in chosen if asked.save else ():
+        tokenizer(each, family(each.name)).save_pretrained(asked.save / each.name)
     if asked.json:
         given = "".join(f" --from {place.name}" for place in asked.places or ())
         result = TemplatesResult(

@@ -20,11 +20,11 @@ Kind = Literal["real", "borrowed", "bytes"]
 CONTROL = re.compile(
     r"<\|[^|<>\s'\"{}]{1,40}\|>|<｜[^｜<>]{1,40}｜>|\[/?[A-Z][A-Z_]{2,30}\]|<\|[a-z_]+>|<[a-z_]+\|>|\[gMASK\]|<sop>"  # noqa: RUF001
     r"|\]~!?b\[|\[e~\[|</?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn|start_of_image|seed:[a-z_]+)>"
-    r"|<\|?[A-Z_]+_TOKEN\|?>|<(?:user|assistant|system)_token>"
+    r"|<\|?[A-Z_]+_TOKEN\|?>|<(?:user|assistant|system)_token>|<(?:beginning|end)_of_sentence>|<_[a-z]+>|</?role>|〈\|EOS\|〉"
 )
 """Words of a template that are control tokens of its model."""
 PLAIN = re.compile(
-    r"</?(?:think|tool_call|tool_response|tool_calls|tools|arg_key|arg_value|response|function_calls|step)>"
+    r"</?(?:think|tool_call|tool_response|tool_calls|tools|arg_key|arg_value|response|function_calls|step|assistant|user)>"
 )
 """Words of a template that are added tokens of its model, though no special ones."""
 
