@@ -195,11 +195,10 @@ class ContentTokenizer:
         """The control tokens in pieces of the template's own text."""
         return self.forbidden & {self._ids[token] for piece in pieces for token in self._added.findall(piece)}
 
-    def first_control(self, piece: str) -> int:
-        """The first control token in a piece of the template's own text."""
+    def first_control(self, piece: str) -> int | None:
+        """The first control token in a piece of the template's own text; None: there is none."""
         ids = (self._ids[found[0]] for found in self._added.finditer(piece))
-        first: int = next(id for id in ids if id in self.forbidden)
-        return first
+        return next((id for id in ids if id in self.forbidden), None)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of content ids, nothing skipped; bytes that are no UTF-8 become U+FFFD."""

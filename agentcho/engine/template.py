@@ -197,7 +197,7 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     now = datetime.now()
     template = _Template(tokenizer, model, frozen(tokenizer, now))
     framed = template.frames()
-    ended = _ended(tokenizer, model, template, framed, eos)
+    ended = _ended(tokenizer, model, framed, eos)
     content, frames = _fitting(tokenizer, model, ended, template)
     answer = _answer(template, ended["assistant"], frames)
     if answer is not None:
@@ -206,7 +206,8 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
     found = _usable(found_tools(template, ended["user"], ended["assistant"]), frames, content)
     thinking = _thinking(tokenizer, template, content, frames, answer)
     if not framed["assistant"].closing:  # the model ends its message with the token that opens the next one
-        eos |= {content.first_control(frame.opening) for frame in ended.values()}
+        openers = (content.first_control(frame.opening) for frame in ended.values())
+        eos |= {opener for opener in openers if opener is not None}
     source = _Source(tokenizer, model, template, now, answer, _default(tokenizer, template, ended))
     framing = _framed(source, content, frames | _tool_frame(found, frames), found, eos)
     if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
@@ -300,22 +301,19 @@ def _answer(template: _Template, written: Frame, frames: dict[str, Frame]) -> st
 
 
 def _ended(
-    tokenizer: PreTrainedTokenizerBase,
-    model: str,
-    template: _Template,
-    frames: dict[str, Frame],
-    eos: frozenset[int],
+    tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame], eos: frozenset[int]
 ) -> dict[str, Frame]:
-    """The frames, the assistant's with a closing. Where the template writes none, and every message opens with a
-    control token, the closing is the model's own end token: an encoded message has to end in a token."""
+    """The frames, the assistant's with a closing. Where the template writes none, or blanks, it begins with the model's
+    own end token: an encoded message has to end in a token."""
     assistant = frames["assistant"]
-    if assistant.closing:
+    if assistant.closing.strip():
         return frames
     own = tokenizer.eos_token_id
     ends = sorted(eos if own is None else {own})
-    if not ends or not all(template.added.match(frame.opening.lstrip()) for frame in frames.values()):
+    if not ends:
         raise UnsupportedModel.unframed(model, "its template closes the assistant's message with no token to stop at")
-    return frames | {"assistant": assistant._replace(closing=str(tokenizer.convert_ids_to_tokens(ends[0])))}
+    closing = f"{tokenizer.convert_ids_to_tokens(ends[0])}{assistant.closing}"
+    return frames | {"assistant": assistant._replace(closing=closing)}
 
 
 def _fitting(

@@ -172,12 +172,22 @@ def shapes() -> dict[str, Style]:
     opened = ("system", rules, "<|END|>"), ("user", user, "<|END|>")
     said = ("assistant", "<|START|><|BOT|><|SAY|>", "<|SAID|><|END|>")
     spoken = tuple((role, f"{role.capitalize()}:", "\n\n") for role in ("system", "user"))
+    headed = (
+        *((role, f"### {role.capitalize()}:\n", "\n\n") for role in ("system", "user")),
+        ("assistant", "### Assistant:\n", "</s>"),
+    )
+    lined = (
+        *((role, f"{role.capitalize()}:\n", "\n\n") for role in ("system", "user")),
+        ("assistant", "Assistant:\n", "</s>\n\n"),
+    )
     tulu = (("assistant", "<|assistant|>\n", "<|endoftext|>\n"),)
     alone = (("assistant", "<|assistant|>\n", "<|endoftext|>"),)
     roles = "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>"
     turn, end = "<|im_start|>{role}\n", "<|im_end|>\n"
     metadata = "<|im_start|>system\n## Metadata\n\nDate: today\n\n", "\n\n<|im_end|>\n"
     return {
+        "worded": Style("worded", ("</s>",), "", "", headed, eos="</s>"),
+        "blanks": Style("blanks", ("</s>",), "", "", lined, eos="</s>"),
         "leftopen": Style("leftopen", CHATML, turn, end, eos="<|im_end|>"),
         "ownends": Style("ownends", ("<s>", *marks), "<|{role}_start|>", "<|{role}_end|>", bos="<s>", eos=marks[-1]),
         "unclosed": Style("unclosed", roles, "<|{role}|>\n", "", alone, eos="<|endoftext|>"),

@@ -14,7 +14,7 @@ from tokenizers import AddedToken
 from agentcho.engine.content import ContentTokenizer, token_bytes
 from agentcho.engine.layout import encoded
 from agentcho.engine.template import Framing, derive
-from agentcho.errors import RequestError
+from agentcho.errors import RequestError, UnsupportedModel
 
 from . import pieces, templates
 
@@ -107,7 +107,7 @@ def test_messages_of_any_shape_join_to_the_text_of_the_stock_conversation(
         [{"role": role, "content": text} for role, text in talk], add_generation_prompt=True, return_dict=False
     )
     ours = joined(derive(tokenizer, shape), talk)
-    if shape == "unclosed":  # the only difference: an encoded message has to end in a token
+    if shape in ("unclosed", "worded", "blanks"):  # the only difference: an encoded message has to end in a token
         ours = [id for id in ours if id != tokenizer.eos_token_id]
     assert ours == found
 
@@ -130,6 +130,17 @@ def test_a_model_ends_its_message_with_the_mark_and_not_with_the_blank_before_it
     framing = derive(tokenizer, "spaced")
     assert framing.closing("assistant") == (*framing.content.encode_behind(" "), tokenizer.eos_token_id)
     assert framing.end == tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize("shape", ["worded", "blanks"])
+def test_an_answer_that_no_token_closes_ends_with_the_end_token_of_the_model_alone(shape: str) -> None:
+    tokenizer = templates.tokenizer(shape)
+    framing = derive(tokenizer, shape)
+    assert framing.stops == {tokenizer.eos_token_id}
+    assert ("user", "user") in framing.plain
+    tokenizer.eos_token = None
+    with pytest.raises(UnsupportedModel, match="no token to stop at"):
+        derive(tokenizer, shape)
 
 
 def test_no_opener_ends_an_answer_that_has_an_end_of_its_own() -> None:

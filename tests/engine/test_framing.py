@@ -250,7 +250,6 @@ BROKEN = {
     "drops what is said": "{% for m in messages %}<|im_start|>{{ m.role }}<|im_end|>\n{% endfor %}",
     "rewrites what is said": "{% for m in messages %}<|im_start|>{{ m.content | upper }}<|im_end|>\n{% endfor %}",
     "always raises": "{{ raise_exception('not today') }}",
-    "has no end": "{% for m in messages %}### {{ m.role }}\n{{ m.content }}{% endfor %}",
     "is not jinja": "{% for m in",
 }
 

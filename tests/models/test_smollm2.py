@@ -53,6 +53,7 @@ def report() -> DoctorReport:
 
 
 def test_the_doctor_proves_all_its_layers_in_one_line(report: DoctorReport) -> None:
+    assert report.layers is not None
     assert (report.layers.result, report.layers.detail[:6]) == ("proved", "all 30")
     assert sum(row.check in ("layer", "layers") for row in report.short) == 1
 
