@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling
 from agentcho.calls.tools import AnswerForm, Tool
-from agentcho.engine.generation import Draw
+from agentcho.engine.generation import Draw, Limits
 from agentcho.errors import RequestError
 from agentcho.runner.sampler import choose
 
@@ -315,6 +316,30 @@ def test_a_row_that_is_bent_leaves_the_others_as_they_are(temperature: float) ->
     assert together[1] == 5
     never = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0})
     assert choose(logits[:1], [Draw(never, 0, torch.tensor([3, 8]), bent=True)], none)[0] in (3, 8)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_row_that_is_limited_leaves_the_others_as_they_are(temperature: float) -> None:
+    plain = Sampling(temperature=temperature, seed=3)
+    banned = torch.zeros(40, dtype=torch.bool)
+    banned[:2] = True
+    logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(1))
+    alone = choose(logits[:1], [Draw(plain, 0)], banned)
+    [first] = alone
+    assert first is not None
+    limits = {
+        "barred": Limits(None, (), (first,)),
+        "among": Limits(array("q", [0, 5, first]), (), (first,)),
+        "freed": Limits(array("q", [0, 1]), (1,), ()),
+        "nothing": Limits(array("q", [0, first]), (), (first,)),
+    }
+    draws = [Draw(plain, 0, limits=each) for each in limits.values()]
+    said = choose(logits[[0] * 5], [*draws, Draw(plain, 0)], banned)
+    assert said[-1] == first
+    assert said[0] not in (None, first, 0, 1)
+    assert said[1:4] == [5, 1, None]
+    constrained = Draw(plain, 0, torch.tensor([first]), limits=limits["barred"])
+    assert choose(logits[:1], [constrained], banned) == [first]
 
 
 @pytest.mark.parametrize(

@@ -493,6 +493,25 @@ def test_the_last_tokens_have_logarithms_too_where_they_have_no_text() -> None:
     assert [len(each.choices[0].logprobs.content) for each in found if each.choices[0].logprobs] == [1, 2]
 
 
+def test_tokens_are_told_by_their_ids_where_that_is_asked_for() -> None:
+    for by_id, token in ((False, "hé"), (True, "token_id:7")):
+        _, _, shape = of_chat(logprobs=True, top_logprobs=2, return_tokens_as_token_ids=by_id)
+        found = completion(shape, answered(shape, PLAIN)).choices[0].logprobs
+        assert found is not None
+        assert found.content is not None
+        assert [each.token for each in (found.content[0], found.content[0].top_logprobs[0])] == [token, token]
+        assert found.content[0].bytes == [*"hé".encode()]
+
+
+def test_what_ended_an_answer_is_its_stop_reason() -> None:
+    for reason in (None, "END", 7):
+        _, _, shape = of_chat(stream=True)
+        answers = answered(shape, PLAIN._replace(reason=reason))
+        assert chat.whole(shape, answers)["choices"][0]["stop_reason"] == reason
+        last = chunks(shape, [Delta(0, PLAIN.text)], answers)[-1].choices[0]
+        assert (last.finish_reason, last.stop_reason) == ("stop", reason)
+
+
 def test_a_stream_has_usage_only_where_it_is_asked_for() -> None:
     _, _, shape = of_chat(stream=True)
     found = chunks(shape, [Delta(0, "hé there")], answered(shape, PLAIN))
