@@ -207,7 +207,7 @@ class Message:
     `parents` are the ids of the messages that its author read, in prompt order; `offsets` and `new_offset` the absolute
     positions that were asked for (None: right after the preceding message). `author` is None for messages of the
     scenario. `words` are what it says; each part of them can be read from the message itself. `thoughts` is the message
-    of what its author thought before, on messages that a verb returned (None: nothing).
+    of what its author thought before, on messages that a verb or a run's results gave (None: nothing).
     """
 
     id: str

@@ -6,7 +6,7 @@ Does not know: how games are played, the terminal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -43,11 +43,19 @@ class Selected(NamedTuple):
         found: Iterable[Entry] = games.get(number, []) if number is not None else _all(games)
         if self.readable_by is not None:
             found = readable_by(found, self.readable_by)
-        return [each for each in found if self._chosen(each)]
+        return [each for each in _with_thoughts([*found]) if self._chosen(each)]
 
     def _chosen(self, entry: Entry) -> bool:
         whole = entry.ended is None or self.unfinished
         return whole and self.agent in (None, entry.message.author)
+
+
+def _with_thoughts(entries: list[Entry]) -> Iterator[Entry]:
+    """Messages with those of what their authors thought before, as far as these are among them."""
+    known = {(each.message.game, each.message.id): each.message for each in entries}
+    for entry in entries:
+        thought = known.get((entry.message.game, entry.act.thought or ""))
+        yield entry if thought is None else entry._replace(message=replace(entry.message, thoughts=thought))
 
 
 def _all(games: Mapping[int, list[Entry]]) -> Iterator[Entry]:

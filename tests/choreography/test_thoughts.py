@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agentcho import Agent, Choreographer, Game, Limits, RunConfig
+from agentcho import Agent, Choreographer, Game, Limits, RunConfig, load
 from agentcho.audit import AuditReport
 from agentcho.audit.audit import audit_entries, audit_run
 from agentcho.audit.notes import Seal
@@ -27,6 +27,7 @@ from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.results.usage import usage_of
 from agentcho.testing import FakeEngine
+from agentcho.viewer.talk import said as shown_on_page
 
 from ..audit.transcripts import KEY, subject
 from .stage import MODES, Play, Scripted, Talker, game, heard
@@ -342,3 +343,43 @@ def test_an_encoding_with_a_thought_in_it_is_no_reading_for_others() -> None:
     assert monitor.guard("alice.1", EVERYONE, alice).admit(2, (1,)) is False
     with pytest.raises(LeakageError, match=r"alice\.0\.thought"):
         monitor.guard("bob.0", EVERYONE, bob).admit(3, (1,))
+
+
+def test_results_have_thoughts_for_those_who_may_read_them(tmp_path: Path) -> None:
+    config = RunConfig(model="fake", max_tokens=12)
+    played = runtime.play(Scripted(talk), config, engine=thinker(), out=tmp_path)
+    assert played.record is not None
+    run = load(played.record)
+    assert [each.thought for each in run.messages("alice") if each.id == "alice.0"] == ["hm"]
+    assert [each.thought for each in run.messages(readable_by="bob") if each.id == "alice.0"] == [""]
+    assert [each.thought for each in run.messages(readable_by="bob") if each.id == "bob.0"] == ["hm"]
+
+
+def test_a_rule_for_words_asks_what_it_asks_without_a_thought(play: Play) -> None:
+    async def script(game: Game) -> list[object]:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        said = await alice.say()
+        await bob.say()
+        with pytest.raises(LeakageError, match="alice may not say this"):
+            await alice.say(prompt="Between us.")
+        return [said.thought, (await alice.choose(["a", "b"]))]
+
+    events = list[Event]()
+    config = RunConfig(words="refuse", leakage="enforce", max_tokens=12)
+
+    async def work() -> None:
+        async with Choreographer(thinker(), leakage="enforce") as c:
+            await Game(c, 0, 0, config, sink=events.append).play(Scripted(script))
+
+    play(work)
+    found = audit_entries(subject(words="refuse"), {0: heard(events)}, Seal(KEY))
+    assert found.conclusion == "clean"
+    assert found.words is not None
+    assert found.words.unaccounted == 0
+
+
+def test_a_page_marks_a_thought(play: Play) -> None:
+    entries, _ = game(play, talk, thinker())
+    seats = {"alice": 0, "bob": 1}
+    marked = {entry.message.id for entry in entries if shown_on_page(entry.message, seats).get("thought")}
+    assert marked == {f"{who}.{turn}.thought" for who in seats for turn in range(2)}
