@@ -20,7 +20,10 @@ def main() -> None:
     Errors raised on purpose: a line on stderr and exit code 2, or 1 where something failed
     that was begun. Ctrl-C: 130; SIGTERM and SIGHUP end it in the same way, as 143 and 129.
     """
-    from agentcho.cli.app import app
+    from agentcho.extras import importing
+
+    with importing():
+        from agentcho.cli.app import app
 
     run(app())
 

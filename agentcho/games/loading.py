@@ -19,6 +19,7 @@ from agentcho.calls.texts import TextPort, is_engine
 from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig
 from agentcho.engine.fidelity import Fidelity
 from agentcho.errors import ConfigError, of_model
+from agentcho.extras import importing
 from agentcho.flow.markers import required_markers
 from agentcho.games.adapted import Adapted, parted
 from agentcho.games.models import Engines
@@ -242,7 +243,8 @@ def _load(
     """The engines of models with weights, each by a name that errors tell."""
     if not wanted:
         return []
-    from agentcho.runner.engine import Engine
+    with importing():
+        from agentcho.runner.engine import Engine
 
     weights = {name: _weights(source)._replace(threads=config.threading) for name, source in wanted.items()}
     return [*Engine.load_all(weights, markers, tell, *room, template_differs=config.template_differs)]

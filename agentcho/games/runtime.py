@@ -24,6 +24,7 @@ from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.errors import AudienceError, GamesFailed, TaskError
 from agentcho.events import Over, Sink
+from agentcho.extras import importing
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
@@ -384,7 +385,8 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         from agentcho.backends.fake import FakeEngine
 
         return FakeEngine()
-    from agentcho.runner.engine import Engine
+    with importing():
+        from agentcho.runner.engine import Engine
 
     return Engine.load(
         config.model,

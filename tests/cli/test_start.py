@@ -3,6 +3,7 @@ needless ones back."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from subprocess import run
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from agentcho.extras import importing
 from agentcho.runner import lean
 
 NEEDLESS = (
@@ -36,6 +38,18 @@ def test_a_game_on_the_embedded_model_imports_nothing_that_it_does_not_need(tmp_
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
     assert "transformers.models.llama.modeling_llama" in imported, "this is how imports are listed"
     assert sorted(name for name in imported if name.startswith(NEEDLESS)) == []
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_no_garbage_is_collected_while_modules_are_imported(collected: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if collected else gc.disable)()
+    try:
+        with importing():
+            assert not gc.isenabled()
+        assert gc.isenabled() is collected
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 class Main(SimpleNamespace):
