@@ -16,6 +16,7 @@ from agentcho.audit.cones import Cones
 from agentcho.audit.planned import SetRunner, SymbolicEngine
 from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import Said
+from agentcho.config import Mode
 from agentcho.engine.conversation import APART, Conversations
 from agentcho.engine.core import EngineCore
 from agentcho.engine.template import Framing, derive
@@ -27,6 +28,7 @@ from agentcho.records.transcript import Entry
 
 from ..engine import templates
 from ..engine.test_conversation import KINDS, known
+from .stage import MODES
 
 Ids = tuple[int, ...]
 
@@ -127,6 +129,25 @@ def test_every_call_has_the_ids_of_stock_transformers(kind: str, system: bool) -
         assert ours[: len(expected)] == expected
         assert ours == expected or (opening == usual and kind == "harmony"), "whose answers name their channel"
     assert whole == len(replayed) or system or kind in ("folded",)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["llama3", "opener", "appended", "misfit", "turned"])
+def test_the_default_prompt_as_a_message_is_what_the_template_writes_without_one(kind: str, mode: Mode) -> None:
+    tokenizer = templates.tokenizer(kind)
+    framing = derive(tokenizer, kind)
+    assert framing.default is not None
+    said = [
+        known_text("default", "ann", role="system", text=framing.default.text) | {"author": None},
+        known_text("asked", "ann", text="What is it?") | {"author": None},
+        spoken("one", "ann", "default", "asked", text="A cat.") | {"header": "", "name": None},
+    ]
+    engine = Whole(framing)
+    replayed = replay(talk(False) | {"messages": said}, engine, mode=mode, logits=False)
+    (answer,) = replayed.values()
+    read = [id for piece in answer.receipt.context for id in engine.ids(piece.id)]
+    asked = next(e.message for e in replayed.entries if e.message.id == "asked")
+    assert [*framing.begin, *read, *opening_of(answer.entry)] == stock(tokenizer, [asked])
 
 
 @pytest.mark.parametrize("kind", ["llama3", "chatml", "thinking", "listed", "sp mistral-v1", "sp llama-2"])
