@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real tokenizers templates test quick test-doors test-plain test-slow clients llama load lint docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -99,6 +99,10 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
 	$(BIN)/agentcho paper --export docs/results/paper.json
 	$(BIN)/python -m tools.pages.paper docs/results docs/paper.md
+
+bench-templates: .venv/.tools .venv/.tokenizers  ## real chat templates, from PLACES="FILE ..." or what packages carry, and their part of docs/how-to/own-model.md
+	$(BIN)/python -m tools.templates $(foreach place,$(PLACES),--from $(place)) --json docs/results/templates.json
+	$(BIN)/python -m tools.pages.templates docs/results docs/how-to/own-model.md
 
 rules: .venv/.tools                ## the pages that list the audit's rules
 	$(BIN)/python -m tools.pages.rules docs/how-to/read-a-report.md docs/how-to/sinks.md

@@ -72,6 +72,7 @@ MEASURED: Mapping[str, Place] = {
     "stream": Place(("how-to/societies.md",), (*CORE, "tools/bench/stream.py")),
     "judge": Place(("how-to/repair.md",), (*CORE, "agentcho/lab/judging")),
     "textarena": Place(("how-to/textarena.md",), ("agentcho/arena", "agents/player.py")),
+    "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),
     "understudy": Place(("understudy.md",), ("agentcho/understudy",)),
 }
 """By how the name of a result file begins; the first that fits."""

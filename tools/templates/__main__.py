@@ -58,7 +58,7 @@ def main() -> None:
     if asked.json:
         given = "".join(f" --from {place.name}" for place in asked.places or ())
         result = TemplatesResult(
-            command=f"python -m tools.templates{given}",
+            command=f"python -m tools.templates{given}{f' --only {asked.only!r}' if asked.only else ''}",
             environment=versions() | machine() | sources(),
             places=tuple(place.name for place in places),
             conversations=len(CONVERSATIONS),
