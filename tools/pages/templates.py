@@ -29,11 +29,11 @@ def part(found: TemplatesResult) -> str:
     head = (
         f"{len(found.rows)} templates of real models, found in packages ({', '.join(found.places)}), were tried by "
         f"`{found.command.partition(' --')[0]}` on {found.conversations} conversations each; {len(loaded)} load. "
-        "*Plain* are those whose plain chats have the token ids of stock `apply_chat_template` in every conversation that it "
-        "renders; *thoughts*, one more in which an earlier answer has thoughts, but for the marks of these, which stay "
-        "text; *agents*, those whose messages do when they are framed one by one, as in games. *Functions* are templates "
-        "whose format of calls was found: in how many a call is written, read again, and stands in a conversation as "
-        "there."
+        "*Plain* are those whose plain chats have the token ids of stock `apply_chat_template` in every conversation "
+        "that it renders; *thoughts*, one more in which an earlier answer has thoughts, but for the marks of these, "
+        "which stay text; *agents*, those whose messages do when they are framed one by one, as in games. "
+        "*Functions* are templates whose format of calls was found: in how many a call is written, read again, and "
+        "stands in a conversation as there."
     )
     kinds = [[row for row in loaded if row.kind == kind] for kind in KINDS]
     lines = [*_wrapped(head), "", "| tokenizer | templates | plain | thoughts | agents | functions |"]
