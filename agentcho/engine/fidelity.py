@@ -46,6 +46,8 @@ ORDERS: tuple[tuple[str, ...], ...] = (
 )
 """Roles of messages in agents' prompts, in the orders that are tried: others' messages and one's own are both of the
 assistant."""
+FEW = 3
+"""So many tokens are shown where other tokens have the same text."""
 SHOWN = 48
 """So many letters of each text are shown from the first difference on."""
 
@@ -214,11 +216,14 @@ def _outcome(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[list[int]
     stock, ours = other[0]
     both = zip(stock, ours, strict=False)
     first = next((place for place, (one, two) in enumerate(both) if one != two), min(len(stock), len(ours)))
+    texts = [_shown(tokenizer, ids[first:]) for ids in (stock, ours)]
+    if texts[0] == texts[1]:
+        texts = [_cut(tokenizer, ids[first : first + FEW]) for ids in (stock, ours)]
     return Outcome(
         len(pairs) - len(other),
         len(pairs),
-        stock=_shown(tokenizer, stock[first:]),
-        ours=_shown(tokenizer, ours[first:]),
+        stock=texts[0],
+        ours=texts[1],
         at=first,
         tokens=tokens,
         more=more,
@@ -228,3 +233,8 @@ def _outcome(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[list[int]
 def _shown(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     text = str(tokenizer.decode(list(ids), skip_special_tokens=False))
     return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+
+
+def _cut(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    """A text with a bar between its tokens."""
+    return "|".join(str(tokenizer.decode([id], skip_special_tokens=False)) for id in ids) + "…"

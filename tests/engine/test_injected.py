@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from agentcho import Decode, Prefill, Sampling
 from agentcho.calls.call import Said
-from agentcho.engine.fidelity import TALKS, Talk
+from agentcho.engine.fidelity import TALKS, Talk, _outcome
 from agentcho.engine.template import Framing, derive
 from agentcho.runner.doctor import doctor
 
@@ -196,6 +196,14 @@ def test_an_answer_keeps_what_was_opened_for_it(style: str, engines: Engines) ->
     content = words.tokens[slice(*words.content)]
     (again,) = engine.prefill([Prefill("yes", role="assistant", tokens=content, opening=opening)])
     assert engine.message(again).tokens == words.tokens
+
+
+def test_other_tokens_of_the_same_text_are_shown_apart() -> None:
+    tokenizer, framing = templates.tokenizer("chatml"), known("chatml")[1]
+    user, the = framing.ids["<|im_start|>user\n"], tuple(tokenizer(" the")["input_ids"])
+    letters = map(tokenizer.get_vocab().__getitem__, "Ġthe")
+    outcome = _outcome(tokenizer, [([*user, *the], [*user, *letters])])
+    assert (outcome.stock, outcome.ours, outcome.at) == (" the…", " |t|h…", len(user))
 
 
 @pytest.mark.parametrize(

@@ -190,4 +190,5 @@ def test_the_doctor_shows_the_first_difference_of_agents_messages(real: Real) ->
     assert len(texts) == told.of
     if told.equal < told.of:
         assert told.stock != told.ours
-        assert any(told.stock.removesuffix("…") in text for text in texts)
+        shown = told.stock.removesuffix("…")  # where texts are the same, with bars between tokens
+        assert any(shown in text or shown.replace("|", "") in text for text in texts)
