@@ -51,6 +51,7 @@ def main() -> None:
         raise SystemExit("no package with templates is there: make tokenizers, or name a place with --from")
     known = [each for each in found(places) if not LEARNT.search(each.name)]
     chosen = [each for each in known if re.search(asked.only, each.name, re.IGNORECASE)]
+    environment = versions() | machine() | sources()  # of now: files may change while templates are tried
     rows = tried(chosen)
     print("\n".join(summed(rows)))
     for each in chosen if asked.save else ():
@@ -59,7 +60,7 @@ def main() -> None:
         given = "".join(f" --from {place.name}" for place in asked.places or ())
         result = TemplatesResult(
             command=f"python -m tools.templates{given}{f' --only {asked.only!r}' if asked.only else ''}",
-            environment=versions() | machine() | sources(),
+            environment=environment,
             places=tuple(place.name for place in places),
             conversations=len(CONVERSATIONS),
             rows=tuple(rows),
