@@ -146,7 +146,8 @@ def _of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Function
         return _Functions("plain words")
     said, result = framing.tools.spoken("", [CALL])[0], framing.tools.result(RESULT, ID, CALL.name)[0]
     written = said in calls and result in calls
-    _, found = framing.tools.read(calls[calls.find(framing.tools.opening) :].partition(RESULT)[0])
+    answer = calls[calls.find(framing.tools.opening) :].partition(framing.frame("assistant").closing.strip())[0]
+    _, found = framing.tools.read(answer)
     read = [(each.name, json.loads(each.arguments)) for each in found[:1]] == [(CALL.name, ARGUMENTS)]
     talk = (Said("user", QUESTION), Said("assistant", "", calls=(CALL,)), Said("tool", RESULT, CALL.name, call_id=ID))
     given: Any = {"tools": TOOLS, "add_generation_prompt": True, "return_dict": False}
