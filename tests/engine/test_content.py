@@ -107,7 +107,7 @@ def test_messages_of_any_shape_join_to_the_text_of_the_stock_conversation(
         [{"role": role, "content": text} for role, text in talk], add_generation_prompt=True, return_dict=False
     )
     ours = joined(derive(tokenizer, shape), talk)
-    if shape in ("unclosed", "worded", "blanks"):  # the only difference: an encoded message has to end in a token
+    if shape in ("unclosed", "prefixed", "worded", "blanks"):  # an encoded message has to end in a token
         ours = [id for id in ours if id != tokenizer.eos_token_id]
     assert ours == found
 
