@@ -239,7 +239,7 @@ READ = (
         "count positions without the BOS",
         "what is placed after a message would overlap its last token",
         "agentcho/flow/resolver.py",
-        "*offsets, new = absolute_positions(reads, self._lengths.read(reads), int(self.bos))",
+        "*offsets, new = absolute_positions(reads, self._lengths.read(reads), self.bos)",
         "*offsets, new = absolute_positions(reads, self._lengths.read(reads), 0)",
         (f"{VIEWS}::test_gaps_overlaps_and_reorderings_land_where_the_view_says",),
     ),

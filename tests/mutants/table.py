@@ -512,7 +512,7 @@ ENFORCEMENT = (
         "what does not fit in place is found out later",
         "a message that can never be encoded where it would be made would be out, and fail whoever reads it",
         "agentcho/flow/resolver.py",
-        "            return max([int(self.bos), *map(self._end, over)]) + length\n",
+        "            return max([self.bos, *map(self._end, over)]) + length\n",
         "            return alone\n",
         (REFUSALS,),
     ),
