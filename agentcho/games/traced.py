@@ -9,8 +9,12 @@ from agentcho.records.trace import TraceMessage
 
 
 def framed(message: TraceMessage, template: FramingPort) -> Framed:
-    """Its header and text as ids, in this template's framing."""
-    encode = template.content.encode
+    """Its header and text as ids, in this template's framing. A system message of the default prompt's text is that
+    prompt."""
+    default, encode = template.default, template.content.encode
+    if default is not None and message.role == "system" and message.text == default.text:
+        start, stop = default.content
+        return Framed(default.tokens[:start], (), default.tokens[start:stop], default.tokens[stop:])
     header, said, answer = encode(message.header or ""), encode(message.text), message.kind == "decode"
     return frame(template, message.role, message.name, header, said, answer=answer)
 

@@ -17,8 +17,9 @@ from agentcho.records.trace import Workflow
 
 Sentence = Literal["forced", "natural"]
 ALICE, BOB = "alice", "bob"
-OPENING, SECRET, SAID = "opening", "secret", "said"
-"""Ids of messages: what everyone may read, Alice's private prompt, her public sentence."""
+DEFAULT, OPENING, SECRET, SAID = "default", "opening", "secret", "said"
+"""Ids of messages: the system prompt that the chat template has for who was given none, as Bob; what everyone may
+read, Alice's private prompt, her public sentence."""
 PUBLIC = "Alice and Bob meet by the river. Each may say a few words in the open."
 HEADER = "To all: "
 WORDS = "Good morning to all of you. I am glad that we meet today, so let us talk for a while."
@@ -71,22 +72,29 @@ class Scene(NamedTuple):
 def scene(kind: Kind, engine: MeasuredPort, earlier: int = 0, templates: int = len(TEMPLATES)) -> Scene:
     """The scene on an engine. `earlier`: so many other public sentences of Alice stand before the one that is
     attacked; ways that learn from what a reader has had before need some."""
-    encode = engine.framing.content.encode
-    before = (OPENING, *(f"earlier{n}" for n in range(earlier)))
-    played = of_workflow(_written(kind, before, templates), engine)
+    encode, default = engine.framing.content.encode, engine.framing.default
+    shared = (OPENING, *(f"earlier{n}" for n in range(earlier)))
+    before = shared if default is None else (DEFAULT, *shared)
+    written = _written(kind, shared, before, templates, None if default is None else default.text)
+    played = of_workflow(written, engine)
     choices = tuple(tuple(encode(f" {option}")[0] for option in slot) for slot in kind.slots)
     return Scene(kind, played, before, choices, encode)
 
 
-def _written(kind: Kind, before: Sequence[str], templates: int) -> Workflow:
+def _written(
+    kind: Kind, shared: Sequence[str], before: Sequence[str], templates: int, default: str | None
+) -> Workflow:
+    """The scene's messages. Alice reads what is `shared` behind her secret, and Bob what is `before` the sentence."""
     secret = kind.private.format(*(slot[0] for slot in kind.slots))
+    first = [] if default is None else [line(DEFAULT, ALICE, (), default, role="system") | {"author": None}]
     lines: list[dict[str, Any]] = [
+        *first,
         line(OPENING, ALICE, (), PUBLIC, role="user") | {"author": None},
         line(SECRET, ALICE, (), secret, audience=[ALICE]),
     ]
-    for place, id in enumerate(before[1:], start=1):
-        lines.append(spoken(id, ALICE, (SECRET, *before[:place]), BEFORE, header=HEADER))
-    lines.append(spoken(SAID, ALICE, (SECRET, *before), WORDS, header=HEADER))
+    for place, id in enumerate(shared[1:], start=1):
+        lines.append(spoken(id, ALICE, (SECRET, *shared[:place]), BEFORE, header=HEADER))
+    lines.append(spoken(SAID, ALICE, (SECRET, *shared), WORDS, header=HEADER))
     for number, asked in enumerate(TEMPLATES[:templates]):
         read = (*before, SAID)
         lines.append(line(question(number), BOB, read, asked, role="user", audience=[BOB]))

@@ -62,7 +62,8 @@ def vectors(engine: Any, plays: Sequence[Play], before: Sequence[str], way: Way)
     for play in plays:
         with Stage(engine, play, way.policy) as stage:
             id = stage.encoding(SAID, BOB, before)
-            by = _place(engine, play, before) - engine.receipt(id).start if way.turned else 0
+            turned = way.turned and way.policy.mode != "baseline"  # that encodes it where Bob has it
+            by = _place(engine, play, before) - engine.receipt(id).start if turned else 0
             pairs = engine.cached(id)
             found = [_layer(engine.proofs[layer].rotation.turn(pairs[layer][0], by), pairs[layer][1]) for layer in kept]
         yield np.stack(found)[:, -TOKENS:]
