@@ -29,10 +29,19 @@ MANY = 1 << 17
 """Names that an audience may have."""
 EVERYBODY = "everyone"
 SCENARIO = "scenario"
+DEFAULT_PROMPT = "default"
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters, marks and signs of other kinds that nobody sees either."""
 CAST = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+def is_default_prompt(id: str) -> bool:
+    """Whether the message of this id is what a chat template writes for agents without a system prompt. That an agent
+    reads it tells that it has none of its own, which is nobody else's: others are not told that it does, and what they
+    read of its words is not encoded over it."""
+    author, _, word = id.partition(".")
+    return author == SCENARIO and word.partition("-")[0] == DEFAULT_PROMPT
 
 
 def exact(word: object) -> str:

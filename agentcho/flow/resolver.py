@@ -35,7 +35,7 @@ from agentcho.flow.lengths import Lengths
 from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Parent, Resolved
 from agentcho.flow.prompts import Part, Prompts
 from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
-from agentcho.message import Audience, Metadata
+from agentcho.message import Audience, Metadata, is_default_prompt
 
 AHEAD, JUDGED, EXACT = " ahead", " judged", "exact "
 """After what is made of a message before its caller itself asks for it; after what is made for a view that judges;
@@ -383,8 +383,9 @@ class Resolver:
         return tuple(self._encoding("audience", id, missing) for id in self._public_parents(draft))
 
     def _public_parents(self, draft: Draft) -> list[str]:
-        """Those of its parents that all its readers may read."""
-        audience, parents = draft.metadata.audience, [read.id for read in draft.reads.reads]
+        """Those of its parents that all its readers may read, but for a default prompt: see `is_default_prompt`."""
+        audience = draft.metadata.audience
+        parents = [read.id for read in draft.reads.reads if not is_default_prompt(read.id)]
         return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]
 
     def _positions(self, reads: ReadSet) -> tuple[Offsets, int | None]:

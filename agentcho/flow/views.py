@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, overload
 from agentcho.calls.checks import checked_role
 from agentcho.calls.values import kind, listed, position, truth, whole
 from agentcho.errors import AudienceError, RequestError, shown
-from agentcho.message import Audience, Metadata, Role, audience
+from agentcho.message import Audience, Metadata, Role, audience, is_default_prompt
 
 
 class MessageLog:
@@ -261,10 +261,11 @@ def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metada
 
 def shown_to(agent: str, message: Metadata, find: Callable[[str], Metadata | None]) -> Metadata:
     """What a view gets of a message that it may read: of another's only those parents that `find` finds and that all of
-    the message's own audience may read, so that no view can depend on what else its author had read."""
+    the message's own audience may read, so that no view can depend on what else its author had read; nor on whether it
+    has a system prompt of its own: see `is_default_prompt`."""
     if message.author == agent:
         return message
-    parents = ((parent, find(parent)) for parent in message.parents)
+    parents = ((parent, find(parent)) for parent in message.parents if not is_default_prompt(parent))
     public = (id for id, known in parents if known is not None and known.audience.covers(message.audience))
     return message._replace(parents=tuple(public))
 

@@ -38,7 +38,7 @@ from agentcho.games.tool_calls import ToolCalls
 from agentcho.games.tool_turn import ToolTurns
 from agentcho.games.toolbox import Toolbox
 from agentcho.games.turn import Forced, TurnParts, Turns
-from agentcho.message import EVERYONE, Audience, Message, Role, audience
+from agentcho.message import DEFAULT_PROMPT, EVERYONE, Audience, Message, Role, audience
 from agentcho.tasks import Task
 
 UNREAD = ReadSet(None, (), None, ())
@@ -188,7 +188,7 @@ class Game:
         if there is None:
             told = Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._models.own, first=True)
             if not given:
-                told = told._replace(id=self._messages.unnumbered(SCENARIO, "default"))
+                told = told._replace(id=self._messages.unnumbered(SCENARIO, DEFAULT_PROMPT))
             there = self._messages.put(told)
             self._roster.add_open_prompt(there, words)
         return there
