@@ -201,7 +201,7 @@ class _Words:
     """Ids for the words of a play, without a model."""
 
     def __init__(self) -> None:
-        self.framing, self.content, self.fingerprint = self, self, dict[str, str]()
+        self.framing, self.content, self.fingerprint, self.default = self, self, dict[str, str](), None
         self.known: dict[str, int] = {}
 
     def encode(self, text: str) -> list[int]:

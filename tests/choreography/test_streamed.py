@@ -53,7 +53,7 @@ def on(
 
     async def work() -> None:
         async with Choreographer(engine, mode, leakage, **more) as c:
-            config = RunConfig(leakage=leakage, mode=mode, max_tokens=4, **more)
+            config = RunConfig(leakage=leakage, mode=mode, max_tokens=4, default_prompt="drop", **more)
             await Game(c, config=config, sink=events.append).play(Scripted(script))
         engine.check_integrity()
 
