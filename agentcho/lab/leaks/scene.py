@@ -81,9 +81,7 @@ def scene(kind: Kind, engine: MeasuredPort, earlier: int = 0, templates: int = l
     return Scene(kind, played, before, choices, encode)
 
 
-def _written(
-    kind: Kind, shared: Sequence[str], before: Sequence[str], templates: int, default: str | None
-) -> Workflow:
+def _written(kind: Kind, shared: Sequence[str], before: Sequence[str], templates: int, default: str | None) -> Workflow:
     """The scene's messages. Alice reads what is `shared` behind her secret, and Bob what is `before` the sentence."""
     secret = kind.private.format(*(slot[0] for slot in kind.slots))
     first = [] if default is None else [line(DEFAULT, ALICE, (), default, role="system") | {"author": None}]

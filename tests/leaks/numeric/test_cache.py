@@ -42,7 +42,8 @@ class Parts(Scenario):
 def fed(engine: Engine, first: tuple[str, str], second: tuple[str, str], two_games: bool = False) -> tuple[int, int]:
     """Tokens fed for two listenings, one after another: each (listener, audience of the announcement, or "same" for
     the first one's). The second is in another game that is played while the first still holds its encodings."""
-    double, counts, config = Double(engine, "nobody"), list[int](), RunConfig(leakage="enforce", max_tokens=1, default_prompt="drop")
+    double, counts = Double(engine, "nobody"), list[int]()
+    config = RunConfig(leakage="enforce", max_tokens=1, default_prompt="drop")
 
     async def hear(game: Game, who: str, to: str) -> None:
         listener = game.agents.get(who) or game.cast(Listener, who)
