@@ -16,6 +16,7 @@ from tests.cli.conftest import Command
 from .stage import Cards, Hanging, Silent, arena
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_ends_its_own_game_and_the_others_are_as_they_were_without_it(tmp_path: Path) -> None:
     made = iter([Cards, Cards, Hanging, Cards])  # the first finds out how many play
     alone = play(arena(Cards), RunConfig(model="fake", games=3), out=tmp_path / "a", find_agent=lambda name: Silent)

@@ -36,6 +36,7 @@ def test_a_planted_secret_is_found_and_told_in_bits(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", LEARNED)
+@pytest.mark.slow
 def test_in_noise_nothing_is_found(attack: Attack) -> None:
     noise = case(0.0)
     found = attack(noise)
@@ -50,6 +51,7 @@ def test_the_layer_is_chosen_where_the_secret_is() -> None:
 
 
 @pytest.mark.parametrize("attack", LEARNED)
+@pytest.mark.slow
 def test_what_is_the_same_behind_every_secret_tells_nothing_and_breaks_nothing(attack: Attack) -> None:
     same = case(0.0)
     same.seen.vectors[:] = same.seen.vectors[0]

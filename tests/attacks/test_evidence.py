@@ -28,6 +28,7 @@ def test_bits_of_who_knows_all_and_of_who_knows_nothing() -> None:
 
 
 @pytest.mark.parametrize(("options", "right"), [(4, 0.7), (10, 0.3), (2, 0.95)])
+@pytest.mark.slow
 def test_bits_of_a_symmetric_channel_are_its_information(options: int, right: float) -> None:
     wrong = (1 - right) / (options - 1)
     information = log2(options) + right * log2(right) + (options - 1) * wrong * log2(wrong)

@@ -74,6 +74,7 @@ def silent(measured: Measurement) -> set[str]:
 
 @pytest.mark.parametrize("swap", SWAPS)
 @pytest.mark.parametrize("pair", [BOB, ALICE])
+@pytest.mark.slow
 def test_reuse_moves_logits_and_enforcement_does_not_by_one_bit(measured: Measurement, pair: Pair, swap: Swap) -> None:
     found = arms(measured, pair, swap)
     assert found["reuse"].tv_max > 1e-4

@@ -84,6 +84,7 @@ def test_other_lengths_are_told_side_by_side_and_not_in_lockstep(tmp_path: Path,
     assert {one.changed > 0 for one in found.plays} == {not lockstep}
 
 
+@pytest.mark.slow
 def test_words_of_a_model_are_told_too(tmp_path: Path, three: Engine) -> None:
     [one] = freed(Meeting(lockstep=True), three, tmp_path).plays
     assert (one.plays, one.changed) == (2, 0)

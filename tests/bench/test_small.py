@@ -44,6 +44,7 @@ def test_steps_of_both_are_timed_over_the_same_context(engine: Engine) -> None:
     assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found.values())
 
 
+@pytest.mark.slow
 def test_growth_times_one_reader_of_each_size(engine: Engine) -> None:
     trace = growing([256, 512], 1)
     assert [len(m.parents) for m in trace.messages if m.id in ("reader 256", "reader 512")] == [2, 3]
@@ -236,6 +237,7 @@ TOLD = {
     "command",
     ["workflows", "step", *(pytest.param(name, marks=pytest.mark.slow) for name in list(TOLD)[1:] if name != "step")],
 )
+@pytest.mark.slow
 def test_every_command_says_how_far_it_is(
     command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

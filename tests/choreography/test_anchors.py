@@ -126,6 +126,7 @@ def test_it_is_a_repair_like_the_others() -> None:
         RunConfig(repair="kvcomm", in_place=True)
 
 
+@pytest.mark.slow
 def test_a_trace_without_a_model_cannot_say_what_it_would_do(tmp_path: Path) -> None:
     entries = played(News())
     trace = exported("news", "x", {}, (), entries, None)

@@ -53,6 +53,7 @@ def test_a_chain_may_be_as_long_as_a_game(mode: Mode, leakage: Leakage) -> None:
 
 
 @pytest.mark.parametrize("repair", ["full", "first-k:2"])
+@pytest.mark.slow
 def test_a_repaired_chain_may_be_long_too(repair: str) -> None:
     played, _ = chain(400, "choreographed", "enforce", repair)
     assert played.said("bob")

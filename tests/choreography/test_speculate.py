@@ -39,6 +39,7 @@ OTHERS = [pytest.param(how, marks=pytest.mark.slow) for how in ({"leakage": "aud
 
 
 @pytest.mark.parametrize("how", [{}, *OTHERS], ids=["enforce", "audit", "baseline"])
+@pytest.mark.slow
 def test_a_run_says_the_same_in_fewer_steps(llama: Engine, tmp_path: Path, how: dict[str, Any]) -> None:
     plain, quick = (game(llama, tmp_path / str(costs is None), costs, **how) for costs in (None, CHEAP))
     assert words(plain.record) == words(quick.record)
@@ -56,6 +57,7 @@ def test_the_table_is_on_record_and_a_run_that_goes_on_goes_by_it(llama: Engine,
     assert SavedRun(saved.path).info.costs == {"default": CHEAP}
 
 
+@pytest.mark.slow
 def test_a_table_that_is_none_is_no_record(llama: Engine, tmp_path: Path) -> None:
     path = game(llama, tmp_path, CHEAP, games=1).record or tmp_path
     text = (path / INFO).read_text()

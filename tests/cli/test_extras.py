@@ -111,6 +111,7 @@ def test_games_are_played_shown_sampled_and_audited(played: tuple[Path, list[Ran
     assert not (played[0] / "swept" / "sweep.png").exists()
 
 
+@pytest.mark.slow
 def test_what_needs_more_says_what_to_install_before_work_starts(tmp_path: Path) -> None:
     write_traces(tmp_path / "played.jsonl", [talk(0)])
     for (words, extra), ran in zip(REFUSED.items(), without_lab(tmp_path, *REFUSED), strict=True):

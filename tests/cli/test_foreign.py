@@ -23,7 +23,8 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x00\r\u202e\nCLEAN: nothing can leak"
 MOVES = ("\x1b]", "\x1b[2J", "\x9b", "\x07", "\x00", "\r", "\u202e", "\nCLEAN: nothing can leak")
 CHECKED = {
     *("author", "audience", "caller", "name", "format", "mode", "leakage", "shadow", "status", "recipe", "kind"),
-    *("plain_markers", "started", "ended", "key", "shown", "origin", "server", "reuse"),
+    *("plain_markers", "template_differs", "default_prompt", "thoughts"),
+    *("started", "ended", "key", "shown", "origin", "server", "reuse"),
 }
 STRANGE: tuple[Any, ...] = (5, None, [], {"x": [1]}, 1e300, -(1 << 70), True)
 OPEN = {"options", "engine", "versions", "outcome", "score"}

@@ -217,7 +217,8 @@ def test_options_and_bounds_reach_what_serves() -> None:
 
 
 def test_every_bound_is_told_on_the_page_with_its_default() -> None:
-    rows = dict(re.findall(r"^\| (`.*?`) \| (.*?) \|", PAGE[PAGE.index("| name | default |") :], re.MULTILINE))
+    table = PAGE[PAGE.index("| name | default |") :].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| (`.*?`) \| (.*?) \|", table, re.MULTILINE))
     told = dict[str, str]()
     for names, values in rows.items():
         told |= zip(re.findall(r"`(\w+)`", names), re.split(r", (?=\S)", values), strict=True)

@@ -13,6 +13,7 @@ from .conftest import Command
 RUN = ("run", "direct", "--device", "cpu", "--max-tokens", "2")
 
 
+@pytest.mark.slow
 def test_the_number_is_on_record_in_the_log_and_in_the_table_of_doctor(
     agentcho: Command, engines: Engines, here: Path
 ) -> None:

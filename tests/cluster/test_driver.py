@@ -125,6 +125,7 @@ def test_no_death_is_forgiven_where_none_is_allowed(tmp_path: Path) -> None:
     assert {type(failed.error) for failed in played.errors.values()} == {WorkersLost}
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_ended_and_what_it_had_is_dealt_again(tmp_path: Path) -> None:
     def hear(worker: int, answer: Answer) -> Answer | None:
         return None if worker == 0 and isinstance(answer, Report) else answer

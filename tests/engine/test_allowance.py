@@ -127,7 +127,7 @@ def test_ignore_eos_leaves_max_tokens_and_what_is_named(llama: Engine) -> None:
 
 def test_bad_words_are_not_said_at_the_beginning_nor_behind_a_blank(llama: Engine) -> None:
     content, plain = llama.framing.content, said(say(llama))
-    pieces = [content.decode(plain[at : at + size]) for size in (1, 2, 3) for at in range(0, MOST - size, 3)]
+    pieces = [content.decode(plain[at : at + size]) for size in (1, 2, 3) for at in range(0, MOST - size, 9)]
     for word in (piece for piece in pieces if piece.strip() and "\ufffd" not in piece):
         bare, spaced = tuple(content.encode(word.lstrip())), tuple(content.encode(" " + word.lstrip()))
         bad = [bare] + ([spaced] if len(spaced) == len(bare) and spaced[0] != bare[0] else [])
@@ -174,6 +174,7 @@ def test_what_has_an_end_of_its_own_is_said_as_it_must_be(llama: Engine, form: d
         {"allowed_token_ids": [*range(100, 200)]},
     ],
 )
+@pytest.mark.slow
 def test_guesses_change_nothing_of_it(llama: Engine, options: dict[str, Any]) -> None:
     drops = 0
     for seed in range(3):

@@ -120,6 +120,7 @@ def test_captured_steps_read_blocks_too(llama: Engine, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("when", ["it is tried", "it is used"])
+@pytest.mark.slow
 def test_a_full_memory_says_nothing_of_kernels(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     full, tensors, seen = [when == "it is tried"], drawn(2, BLOCK), Seen(torch.ones(2, 1, 1, BLOCK, dtype=torch.bool))
 

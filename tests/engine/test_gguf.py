@@ -73,6 +73,7 @@ def saved(folder: Path, network: PreTrainedModel, style: str) -> Path:
     ],
     ids=lambda value: getattr(value, "name", value),
 )
+@pytest.mark.slow
 def test_it_is_the_model_that_was_written_number_by_number(tmp_path: Path, family: Family, numbers: str) -> None:
     file, network = made(tmp_path, family, numbers)
     assert off(file, saved(tmp_path / "whole", network, family.style), dtype="float32") < 1e-4
@@ -137,6 +138,7 @@ def test_the_doctor_the_fingerprint_and_the_origin_say_what_it_was_and_which_fil
         assert engine._model.origin != origin
 
 
+@pytest.mark.slow
 def test_the_scaling_of_llamas_from_3_1_on_is_taken_from_its_factors(tmp_path: Path) -> None:
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -220,6 +222,7 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
         Engine.load(file)
 
 
+@pytest.mark.slow
 def test_files_beside_it_say_nothing(tmp_path: Path) -> None:
     file, network = made(tmp_path)
     whole = saved(tmp_path / "whole", network, LLAMA.style)

@@ -236,6 +236,7 @@ def test_what_a_grammar_leaves_no_choice_about_is_not_waited_for(llama: Engine) 
         same(llama, plain, quick)
 
 
+@pytest.mark.slow
 def test_json_is_the_same_with_guesses(llama: Engine) -> None:
     schema: dict[str, Any] = {
         "type": "object",

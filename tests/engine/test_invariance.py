@@ -114,6 +114,7 @@ def test_the_same_of_other_families(engines: Engines, family: Family) -> None:
     assert all(same(found, played(engine, [call])[0]) for call, found in zip(calls, beside, strict=True))
 
 
+@pytest.mark.slow
 def test_shadows_go_with_rows_and_keep_their_bits(engines: Engines, forwards: list[int]) -> None:
     engine = invariant(engines())
     told = engine.prefill([Prefill(text) for text in TEXTS[:3]])

@@ -186,6 +186,7 @@ def test_what_goes_through_has_gradients_and_the_weights_have_none() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("float32", "int4"), ("bfloat16", "int8"), ("bfloat16", "int4")])
+@pytest.mark.slow
 def test_an_engine_says_the_same_alone_and_beside_others(folder: Path, dtype: str, bits: str) -> None:
     with light(folder, dtype=dtype, weights=bits) as engine:
         contexts = engine.prefill([Prefill(f"word {i} " * (i + 1)) for i in range(3)])

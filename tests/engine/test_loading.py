@@ -162,6 +162,7 @@ def test_added_tokens_that_nothing_can_bring_in_may_lie_outside(folder: Path) ->
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["names of today", "names of the hub"])
+@pytest.mark.slow
 def test_of_a_multimodal_gemma_the_text_part_is_taken(tmp_path: Path, older: bool) -> None:
     gemma = next(family for family in families() if family.name == "gemma3_text")
     text = gemma.build()

@@ -152,6 +152,7 @@ def forwards(engine: Engine) -> list[int]:
     return seen
 
 
+@pytest.mark.slow
 def test_calls_of_several_adapters_are_one_forward(base: Engine, tmp_path: Path) -> None:
     names = (None, *(base.mix(llama(tmp_path, seed)) for seed in (1, 2)))
     seen = forwards(base)

@@ -259,6 +259,7 @@ def test_a_kernel_that_fails_or_is_off_is_not_used(kernel: Any, why: str, monkey
         assert torch.equal(case.found(), found)
 
 
+@pytest.mark.slow
 def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("full")

@@ -89,6 +89,7 @@ def logits(engine: Engine) -> Tensor:
     ],
     ids=["compressed-tensors", "fp8"],
 )
+@pytest.mark.slow
 def test_it_is_what_its_bits_say_multiplied_out_by_hand(
     tmp_path: Path, how: dict[str, Any], rounded: Any, was: str
 ) -> None:

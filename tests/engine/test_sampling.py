@@ -105,6 +105,7 @@ def test_a_filter_keeps_what_the_reference_keeps(llama: Engine, reference: Refer
     assert len(first) > 2
 
 
+@pytest.mark.slow
 def test_temperature_gives_the_frequencies_of_the_reference(llama: Engine, reference: Reference) -> None:
     count = 300
     ids = decode(llama, Sampling(max_tokens=1, temperature=0.25), count)
@@ -230,6 +231,7 @@ def doubling(depth: int) -> dict[str, Any]:
     [(doubling(50), '{"x":{"x":{"x":'), ({"type": "array", "items": {"type": "boolean"}, "minItems": 10**12}, "[")],
     ids=["fifty doublings", "10^12 items"],
 )
+@pytest.mark.slow
 def test_a_document_whose_end_nobody_finds_is_said_until_its_tokens_end(
     llama: Engine, schema: dict[str, Any], begins: str
 ) -> None:

@@ -150,6 +150,7 @@ HARD = ("either", "somewhere", "dated", "letter", "long", "uri", "digit", "durat
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in HARD)) for kind in LEAVES])
+@pytest.mark.slow
 def test_a_value_a_list_of_it_and_a_list_of_such_lists_fit_in_few_tokens(kind: str) -> None:
     for schema in shapes(kind):
         few = fewest(schema)
@@ -230,6 +231,7 @@ def test_whatever_the_schema_it_fits_however_few_tokens_are_left(schema: Schema,
 
 @settings(max_examples=25, deadline=None)
 @given(schemas(), st.integers(0, 9999))
+@pytest.mark.slow
 def test_with_room_to_spare_it_is_what_it_would_be_without_a_bound(schema: Schema, seed: int) -> None:
     free = say(Free(schema), AMPLE, seed)
     if free.ended:
@@ -268,6 +270,7 @@ def test_a_number_that_needs_certain_digits_is_not_broken_off_while_there_is_roo
 
 
 @pytest.mark.parametrize("kind", ["positive", "email", "words", "short"])
+@pytest.mark.slow
 def test_lists_are_as_long_as_without_a_bound(kind: str) -> None:
     schema = {"type": "array", "items": LEAVES[kind]}
     lengths = [len(say(grammars().json(schema, AMPLE), AMPLE, seed).value) for seed in range(30)]

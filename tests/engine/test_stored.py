@@ -201,6 +201,7 @@ def test_doctor_names_what_decode_steps_attend_by(
     assert detail in row.detail
 
 
+@pytest.mark.slow
 def test_doctor_says_why_on_a_processor() -> None:
     (row,) = (each for each in doctor(device="cpu", kv_dtype="int8").rows if each.check == "decode steps")
     assert row.result == "plain"

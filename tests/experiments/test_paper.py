@@ -181,6 +181,7 @@ def test_no_task_that_is_compared_on_is_one_that_is_trained_on(
         ("7", 400, 4, None),
     ],
 )
+@pytest.mark.slow
 def test_adapters_are_trained_as_the_papers_are(
     name: Any, traces: int, epochs: int, chosen: tuple[str, int] | None, tmp_path: Path
 ) -> None:
@@ -413,6 +414,7 @@ def test_all_of_it_takes_hours_and_what_is_quick_minutes(tmp_path: Path) -> None
     assert planned(quick).startswith("about ")
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_estimated_again(tmp_path: Path) -> None:
     few = work_of(tmp_path, ("1",), 3, quick=True)
     (before,) = estimated(few)

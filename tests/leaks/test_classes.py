@@ -101,7 +101,7 @@ def cost(bench: Bench, leakage: Leakage, first: Names, second: Names) -> tuple[i
     async def work() -> None:
         async with Choreographer(bench.engine, "choreographed", leakage) as c:
             for number, to in enumerate((first, second)):
-                game = Game(c, number, 0, RunConfig(model="any", leakage=leakage))
+                game = Game(c, number, 0, RunConfig(model="any", leakage=leakage, default_prompt="drop"))
                 alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
                 await game.announce("A word that only some may hear.", to)
                 await alice.tell("Who heard that?", to, role="user")

@@ -118,6 +118,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_every_encoding_of_a_game_is_what_peft_alone_makes_of_it(
     way: dict[str, Any], rounds: int, folders: dict[str, Path], engines: Engines
 ) -> None:

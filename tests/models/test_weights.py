@@ -10,6 +10,7 @@ import torch
 from agentcho import Engine, Game
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.games.loading import load_together
+from agentcho.message import is_default_prompt
 from agentcho.runner.pages import Kind, LayerShape, shared_host_tokens, shared_tokens, token_bytes
 from tests.engines import Engines
 
@@ -76,7 +77,8 @@ def test_under_enforce_what_is_read_has_the_keys_of_x_that_an_engine_alone_makes
     def x(id: str) -> int:
         if id not in made:
             said = messages[id]
-            over = [parent for parent in said.parents if messages[parent].audience.covers(said.audience)]
+            shared = (parent for parent in said.parents if not is_default_prompt(parent))
+            over = [parent for parent in shared if messages[parent].audience.covers(said.audience)]
             content = said.tokens[slice(*said.content)]
             parents = [x(parent) for parent in over]
             made[id] = alone.prefill(said.text, parents=parents, role=said.role, name=said.name, tokens=content)
@@ -111,6 +113,7 @@ def loaded(engines: Engines) -> Any:
     return load_together(config, None, {}, lambda *told: None)
 
 
+@pytest.mark.slow
 def test_the_models_of_a_run_are_loaded_once_each_and_share_what_one_would_have(loaded: Any) -> None:
     own, others = loaded.engine, loaded.others
     assert list(others) == ["a", "b", "c", "d"]

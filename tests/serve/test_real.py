@@ -79,6 +79,7 @@ def test_how_likely_each_token_was_comes_with_the_text_that_it_is_of(caller: Cal
 
 
 @pytest.mark.parametrize("caller", [Caller(), agent("ann")], ids=["no society", "society"])
+@pytest.mark.slow
 def test_a_stop_string_cuts_no_call_that_must_be_and_no_json(caller: Caller, engines: Engines) -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"q": {"enum": ["a.b"]}}, "required": ["q"]}
     schema["additionalProperties"] = False

@@ -24,6 +24,7 @@ def taken(played: Played, reader: str) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_hidden_words_change_no_bit_of_what_anchors_correct(llama_of: Callable[[int], Engine], seed: int) -> None:
     acts, engine = workflow(seed), llama_of(3)
     reader = READERS[seed % 4]
@@ -33,6 +34,7 @@ def test_hidden_words_change_no_bit_of_what_anchors_correct(llama_of: Callable[[
         assert differences(first, swapped(engine, acts, reader, swap, first, ANCHORED)) == [], name
 
 
+@pytest.mark.slow
 def test_where_nothing_is_enforced_they_do(llama_of: Callable[[int], Engine]) -> None:
     acts, engine, reader = workflow(2), llama_of(3), READERS[2]
     free = replace(AUDIT, repair=ANCHORED.repair)

@@ -103,6 +103,7 @@ def test_a_leak_moves_more_than_rounding_does(engines: Engines, case: Case) -> N
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.slow
 def test_log_probabilities_tell_how_long_a_hidden_message_is_in_the_fast_profile_alone(
     engines: Engines, dtype: str
 ) -> None:

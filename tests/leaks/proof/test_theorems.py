@@ -26,6 +26,7 @@ def test_there_are_workflows_that_it_speaks_of(theorem: Theorem) -> None:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: f"{broken.refuted}: {broken.name}")
+@pytest.mark.slow
 def test_without_one_of_its_rules_it_is_refuted(broken: Broken) -> None:
     verdict = prove(ALL[broken.refuted], broken.rules, broken.salting)
     assert verdict.answer == "refuted"
