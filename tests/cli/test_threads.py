@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from agentcho.records.record import find
 from tests.engines import Engines
 

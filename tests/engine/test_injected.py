@@ -27,9 +27,8 @@ DIFFERENT: dict[str, set[int]] = {
     **dict.fromkeys(("marked", "fenced"), SYSTEMS),  # the template leaves system messages out
     "listed": SYSTEMS,  # the system message stands in the last message of the user, with nothing that tells it apart
     **dict.fromkeys(("inst", "folded"), ALL),  # so it does; and a decode begins with the blank before answers
-    **dict.fromkeys(
-        ("unclosed", "prefixed", "worded", "blanks"), ANSWERS
-    ),  # an encoded answer ends in a token; the template closes none
+    # an encoded answer ends in a token; the template closes none
+    **dict.fromkeys(("unclosed", "prefixed", "worded", "blanks"), ANSWERS),
     "sp zephyr": ALL,  # a mark of letters, at the very beginning of a text, has a blank before it
 }
 """The conversations in which agents' prompts are not those of stock transformers; in all others they are, to the id."""
