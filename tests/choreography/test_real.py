@@ -77,7 +77,7 @@ class Keeping(Around):
         self._decodes = set[EncodingId]()
 
     def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
-        kept = {id(call): replace(call, logits=True) for call in calls if isinstance(call, Decode)}
+        kept = {id(call): replace(call, logits=True, thinks=False) for call in calls if isinstance(call, Decode)}
         follow = (replace(c, of=kept[id(c.of)]) if isinstance(c, Shadow) else c for c in calls)
         ids = self.engine.submit([kept[id(c)] if isinstance(c, Decode) else c for c in follow], turn)
         self._decodes.update(number for number, call in zip(ids, calls, strict=True) if isinstance(call, Decode))

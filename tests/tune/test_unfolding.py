@@ -76,7 +76,7 @@ def test_gradients_are_those_of_a_stock_model_that_makes_one_message_after_anoth
     for record in sorted((r for entry in replayed.entries for r in entry.made), key=lambda r: r.id):
         message, receipt = messages[record.message], record.receipt
         context = tuple((index[piece.id], piece.offset) for piece in receipt.context)
-        index[record.id] = oracle.add(Message(message.tokens, receipt.start, context))
+        index[record.id] = oracle.add(Message(record.tokens or message.tokens, receipt.start, context))
         if message.sampled and record.id in own:
             begin, end = message.sampled
             said = torch.tensor(message.tokens[begin : end + 1])

@@ -55,7 +55,7 @@ class Port:
             if isinstance(self._engine, Sets):
                 well = tuple(self._engine.framing.content.encode(_obliging(call)))
                 return replace(call, forced=self._called if call.forms else well)
-            return replace(call, logits=True)
+            return replace(call, logits=True, thinks=False)
         return replace(call, forced=self._called if call.forms else self._words.get(call.header))
 
     @property
