@@ -16,7 +16,7 @@ from agentcho.testing import FakeEngine
 from .plays import Schemer
 from .test_real import Talk
 
-GAMES = 6
+GAMES = 8
 WAYS: list[tuple[Mode, Leakage]] = [("choreographed", "audit"), ("choreographed", "enforce"), ("baseline", "audit")]
 SLOW = [pytest.param(*way, marks=pytest.mark.slow) for way in WAYS[1:]]
 

@@ -98,7 +98,7 @@ class Double(Around):
 
     def _changed(self, call: Decode) -> Decode:
         own = call.name == self.reader
-        return replace(call, logits=own, forced=self._forced.get(call.header))
+        return replace(call, logits=own, thinks=False, forced=self._forced.get(call.header))
 
     def _follow(self, call: Call, decodes: Mapping[int, Decode]) -> Call:
         if isinstance(call, Shadow):
