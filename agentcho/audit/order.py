@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from agentcho.flow.views import Act
 from agentcho.message import SCENARIO, Audience
 from agentcho.records.transcript import Entry
 
@@ -85,7 +86,7 @@ class _Level:
         """Whether each unit came after the one before it, which nearly always is so: then nothing needs comparing."""
         for (before, _), (_, places) in pairwise(self._groups.items()):
             acts = (self._entries[place].act for place in places)
-            if not any(before in (act.after or ()) for act in acts):
+            if not any(before in _waited_for(act) for act in acts):
                 return False
         return True
 
@@ -104,7 +105,7 @@ class _Level:
     def _before(self, entry: Entry, places: dict[str, int]) -> int:
         """All that came before a message was asked for, of what is compared; those lines stand before its own."""
         act, found = entry.act, 0
-        for one in (*(act.after or ()), *(entry.message.parents if act.named else ())):
+        for one in (*_waited_for(act), *(entry.message.parents if act.named else ())):
             for place in [places[one]] if one in places else self._rounds.get(one, ()) if isinstance(one, int) else ():
                 found |= 1 << place
                 found |= self._past[place] if place < len(self._past) else 0
@@ -184,6 +185,11 @@ def _reads(entry: Entry, reader: str) -> bool:
     """Whether a message came out, before that reader among others."""
     audience: Audience = entry.message.audience
     return entry.ended is None and audience.includes(reader)
+
+
+def _waited_for(act: Act) -> tuple[str | int, ...]:
+    """What had ended when the first word of a message came: what was awaited, and the thought before it."""
+    return (*(act.after or ()), *(() if act.thought is None else (act.thought,)))
 
 
 def _bits(places: Iterable[int]) -> int:

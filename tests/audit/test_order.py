@@ -40,6 +40,20 @@ def test_what_is_written_by_hand_is_judged_alike() -> None:
     assert not list(order.raced(lines(plan, ready, awaited), ["bob"]))
 
 
+def test_a_thought_is_a_private_message_before_what_is_said_after_it() -> None:
+    """Side by side, how long Alice thought decides who comes first."""
+    thought = "alice.0.thought", ["alice"], Act(after=())
+    said = "alice.0", "everyone", Act(after=(), thought="alice.0.thought")
+    beside = "bob.0", "everyone", Act(after=())
+    told = [Raced("bob", "alice", "alice.0", ("alice.0.thought",))]
+    assert list(order.raced(lines(thought, said, beside), ["bob"])) == told
+    assert list(order.raced(lines(beside, thought, said), ["bob"])) == told
+    awaited = "bob.0", "everyone", Act(after=("alice.0",))
+    assert not list(order.raced(lines(thought, said, awaited), ["bob"]))
+    shared = "alice.0.thought", "everyone", Act(after=())
+    assert not list(order.raced(lines(shared, said, beside), ["bob"]))
+
+
 def test_what_has_no_length_of_its_own_races_with_nothing() -> None:
     """Known text takes no step: it was out when the plan had just begun."""
     plan, ready = ("alice.0", ["alice"], Act(after=())), ("alice.1", "everyone", Act(after=("alice.0",)))
@@ -95,9 +109,10 @@ class Talks(Agent):
             await self.say(to="everyone", max_tokens=2)
 
 
-def played(out: Path, *agents: Agent, lockstep: bool = False) -> SavedRun:
+def played(out: Path, *agents: Agent, lockstep: bool = False, engine: FakeEngine | None = None) -> SavedRun:
     """A recorded run of these agents, side by side."""
-    over = agentcho.run(*agents, engine=FakeEngine(), out=out, lockstep=lockstep, deterministic=True, display="none")
+    engine = FakeEngine() if engine is None else engine
+    over = agentcho.run(*agents, engine=engine, out=out, lockstep=lockstep, deterministic=True, display="none")
     assert over.record is not None
     return SavedRun(over.record)
 
@@ -134,3 +149,16 @@ def test_an_earlier_record_cannot_tell_where_messages_were_side_by_side(tmp_path
         "say what was awaited"
     )
     assert [finding.message for finding in found] == [said] * raced
+
+
+def test_agents_whose_models_think_race_by_their_thoughts(tmp_path: Path) -> None:
+    def thinks() -> FakeEngine:
+        return FakeEngine(lambda call, prompt: "<think> hm </think> hello there", thinks=True)
+
+    found = ordered(audit_run(played(tmp_path, Talks("alice"), Talks("bob"), engine=thinks())))
+    told = {(each.reader, each.owner, secret) for each in found for secret in each.secrets}
+    thought = {(f"{who}.{n}.thought", who) for who in ("alice", "bob") for n in range(4)}
+    assert told
+    assert told <= {(reader, who, id) for id, who in thought for reader in ("alice", "bob") if reader != who}
+    assert {reader for reader, *_ in told} == {"alice", "bob"}
+    assert not ordered(audit_run(played(tmp_path, Talks("alice"), Talks("bob"), lockstep=True, engine=thinks())))
