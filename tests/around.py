@@ -10,7 +10,7 @@ from agentcho import Engine
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
-from agentcho.engine.template import Framing
+from agentcho.engine.framing import Framing
 from agentcho.message import Words
 
 

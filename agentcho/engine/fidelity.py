@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import Said, WholePrompt
 from agentcho.config import Markers, Mode
+from agentcho.engine.framing import Framing
 from agentcho.engine.layout import encoded
-from agentcho.engine.template import Framing
 from agentcho.errors import UnsupportedModel
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from transformers import GenerationConfig
 
 from agentcho.engine.fidelity import Fidelity, fidelity
-from agentcho.engine.template import ROLES, Framing, derive
+from agentcho.engine.framing import ROLES, Framing
+from agentcho.engine.template import derive
 from agentcho.engine.thinking import Thinking
 from agentcho.progress import Tell, unheard
 from agentcho.runner import flex

@@ -25,8 +25,8 @@ from agentcho.engine.adapter import Adapter, find_adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
 from agentcho.engine.core import EngineCore
 from agentcho.engine.fidelity import Fidelity
+from agentcho.engine.framing import Framing
 from agentcho.engine.layout import Piece, Segment, check_fits
-from agentcho.engine.template import Framing
 from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
 from agentcho.runner.batch import Batch

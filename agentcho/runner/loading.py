@@ -14,7 +14,8 @@ from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
 from agentcho.engine.fidelity import Fidelity, check_plain, fidelity
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard

@@ -24,10 +24,10 @@ from agentcho.calls.tools import AnswerForm
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.base import Constraint
 from agentcho.engine.cache import KVEntry
+from agentcho.engine.framing import Framing
 from agentcho.engine.generation import Draw
 from agentcho.engine.layout import Recipe, Segment
 from agentcho.engine.sequence import Sequence as Repairing
-from agentcho.engine.template import Framing
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError
 from agentcho.runner.anchored import distances, put_together

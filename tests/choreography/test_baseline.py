@@ -19,7 +19,8 @@ from agentcho.calls.call import Said
 from agentcho.config import Mode
 from agentcho.engine.conversation import APART, Conversations
 from agentcho.engine.core import EngineCore
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replay import Replayed, replay

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken
 
 from agentcho.engine.content import ContentTokenizer, token_bytes
+from agentcho.engine.framing import Framing
 from agentcho.engine.layout import encoded
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.template import derive
 from agentcho.errors import RequestError, UnsupportedModel
 
 from . import pieces, templates

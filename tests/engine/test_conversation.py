@@ -14,7 +14,8 @@ from transformers import PreTrainedTokenizerFast
 
 from agentcho.calls.call import Said, WholePrompt
 from agentcho.engine.conversation import Conversations
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 
 from . import pieces, templates
 

@@ -12,7 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from agentcho import Decode, Prefill, Sampling
 from agentcho.calls.call import Said
 from agentcho.engine.fidelity import TALKS, Talk, _outcome
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.runner.doctor import doctor
 
 from ..engines import Engines

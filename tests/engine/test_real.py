@@ -18,7 +18,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from agentcho.calls.call import Said
 from agentcho.engine.fidelity import TALKS, Talk, fidelity
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.runner.known import place_of
 from tools.templates.families import Family, family
 from tools.templates.measured import CONVERSATIONS, THOUGHTFUL, framed

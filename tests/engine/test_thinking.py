@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from agentcho import Decode, Engine, Sampling
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.engine.thinking import Thinking, written
 from agentcho.errors import RequestError
 from agentcho.message import Words

@@ -15,7 +15,8 @@ from agentcho import Sampling
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.call import Said
 from agentcho.calls.tools import Tool, ToolCall, Written
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import RequestError
 

@@ -405,7 +405,7 @@ ENFORCEMENT = (
     Mutant(
         "a model whose role markers anyone can write",
         "what one agent says could pass for what another said, under a claim that presumes it cannot",
-        "agentcho/engine/template.py",
+        "agentcho/engine/framing.py",
         "for one, other in product(self.frames, repeat=2) if spellable(one, other))",
         "for one, other in product(self.frames, repeat=2) if spellable(one, other) and not self.frames)",
         ("tests/leaks/test_markers.py", "tests/engine/test_framing.py"),

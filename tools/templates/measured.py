@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from agentcho.calls.call import Said
 from agentcho.calls.tools import Tool, ToolCall
 from agentcho.engine.fidelity import ANSWER, MORE, QUESTION, TALKS, Talk, fidelity
-from agentcho.engine.template import Framing, derive
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.errors import AgentchoError
 from tools.templates.families import Family, family, tokenizer
 from tools.templates.result import Alike, Row, Tools

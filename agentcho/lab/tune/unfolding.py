@@ -14,8 +14,8 @@ from agentcho.config import Leakage, Mode
 from agentcho.engine.base import Template
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.core import EngineCore
+from agentcho.engine.framing import Framing
 from agentcho.engine.layout import Segment
-from agentcho.engine.template import Framing
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import RequestError
 from agentcho.games.replay import replay
