@@ -91,6 +91,35 @@ def test_agents_without_a_system_prompt_share_the_default_one(play: Play, mode: 
     assert {frozenset(each.cone) for each in made} == {frozenset({"scenario.default"})}
 
 
+def test_what_others_read_of_words_does_not_tell_who_has_a_system_prompt_of_its_own(play: Play) -> None:
+    """Over the default prompt is only what its author has; and no view is shown that it was read."""
+    shown: list[tuple[str, tuple[str, ...]]] = []
+
+    class Looks(Talker):
+        def view(self, readable: Sequence[Metadata]) -> View:
+            shown.extend((each.id, each.parents) for each in readable if each.author == "alice")
+            return super().view(readable)
+
+    def played(system: str | None) -> list[tuple[str, object]]:
+        async def script(game: Game) -> None:
+            alice, bob = game.cast(Talker, "alice", system=system), game.cast(Looks, "bob")
+            await game.announce("What is it?")
+            await alice.say("everyone")
+            await bob.think()
+
+        entries, _ = game(play, script, with_default(), leakage="enforce")
+        made = [
+            each for e in entries for each in e.made if each.recipe == "audience" and each.message.startswith("alice")
+        ]
+        return [(each.message, [piece.length for piece in each.receipt.context]) for each in made]
+
+    own, none = played("Be brief."), played(None)
+    assert [context for _, context in own] == [context for _, context in none]
+    assert len(own) == 1
+    assert [parents for _, parents in shown] == [("scenario.0",)] * len(shown)
+    assert shown
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_system_message_that_is_no_system_prompt_has_the_frame_of_later_ones(play: Play, mode: Mode) -> None:
     engine = FakeEngine(lambda call, prompt: "Well.")
