@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.calls.call import Sampling
 from agentcho.calls.reuse import JUDGE, ROTATE, Ape, Choose, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
+from agentcho.errors import ConfigError
 
+Options = TypeVar("Options", bound=BaseModel)
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Markers = Literal["refuse", "accept"]
@@ -443,6 +445,28 @@ class RunConfig(BaseModel):
     def sampling(self) -> Sampling:
         """The defaults that an agent's verbs start from; its seed is set a call."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p)
+
+
+def checked(kind: type[Options], /, **options: Any) -> Options:
+    """The model `kind` of these options. `ConfigError` names the first option that does not fit, or says which
+    contradict each other; it quotes no value."""
+    try:
+        return kind(**options)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = " ".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(_unknown(kind, first["loc"]), place) from error
+        raise ConfigError(first["msg"].removeprefix("Value error, "), place or None) from error
+
+
+def _unknown(kind: type[BaseModel], place: tuple[int | str, ...]) -> str:
+    """What to say of a name that is no option, or no limit."""
+    if place[0] == "limits":
+        return f"there is no such limit; there are {', '.join(Limits.model_fields)}"
+    if len(place) > 1:
+        return "there is no such option"
+    return f"there is no such option; there are {', '.join(kind.model_fields)}"
 
 
 def again(

@@ -20,6 +20,7 @@ AgentchoError
 ├── AudienceError              a name that names nobody, or nothing, or cannot (also a ValueError)
 ├── LeakageError               a call would read what its caller may not, or tell a tool what others may not know
 ├── ConfigError                options that contradict each other or that there are not (also a ValueError)
+│   └── ArgumentError          an argument of the wrong type (also a TypeError)
 ├── ExtraMissing               a library that only some need is not installed
 ├── TuneError                  an adapter cannot be trained, or no further (also a ValueError)
 ├── LimitReached               a limit on tokens, messages or time ended a game
@@ -318,7 +319,17 @@ class LeakageError(AgentchoError):
 
 
 class ConfigError(AgentchoError, ValueError):
-    """Options that contradict each other, or of which there is none by that name: what was asked for cannot be."""
+    """Options that contradict each other, or of which there is none by that name: what was asked for cannot be.
+    `option` is the name of the one option that is wrong (None: several together, or it has no name), and `reason` says
+    what is wrong with it; the error's words are both. The command line reports such an error as a usage error."""
+
+    def __init__(self, reason: str, option: str | None = None) -> None:
+        super().__init__(reason if option is None else f"{option}: {reason}")
+        self.reason, self.option = reason, option
+
+
+class ArgumentError(ConfigError, TypeError):
+    """An argument of the wrong type."""
 
 
 class ExtraMissing(AgentchoError, ImportError):

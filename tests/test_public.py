@@ -89,4 +89,4 @@ def test_every_verb_takes_them_by_name_and_a_view_a_prompt_and_a_header(verb: st
 def test_errors_are_few_classes() -> None:
     """A class is for who catches it apart from its like; a sentence is said where the error is raised."""
     found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, AgentchoError)]
-    assert len(found) <= 38  # people may leave a game, and tools may be gone
+    assert len(found) <= 39  # people may leave a game, tools may be gone, arguments may be of the wrong type

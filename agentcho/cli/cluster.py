@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from agentcho import config as options
 from agentcho.cli.options import Given, checked
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.driver import Driver
@@ -51,7 +52,7 @@ def cluster(given: Given, retries: int | None = None) -> Cluster | None:
 
 def cluster_of(asked: Mapping[str, Any]) -> Cluster | None:
     """The same of options of a function. `ConfigError` for those that say nothing without `on`."""
-    config = ClusterConfig(**asked)
+    config = options.checked(ClusterConfig, **asked)
     if config.on is None and any(value is not None for value in asked.values()):
         raise ConfigError(f"{' and '.join(asked)} say nothing without on")
     return None if config.on is None else Cluster(config, DEATHS)

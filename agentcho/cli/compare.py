@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
-
 from agentcho.calls.call import EnginePort
 from agentcho.cli.cluster import Cluster, players, remote_playing
 from agentcho.cli.play import chosen
@@ -38,10 +36,6 @@ from agentcho.records import writer
 from agentcho.records.files import check_file, check_folder, writing
 from agentcho.records.writer import Writer
 from agentcho.scenario import Scenario
-
-
-class NoJudge(ConfigError):
-    """Nobody can judge these texts."""
 
 
 class Asked(NamedTuple):
@@ -75,8 +69,6 @@ def compare_columns(asked: Asked) -> int:
             kept = f"; what was played is in {asked.out}" if asked.out else ""
             print(f"interrupted{kept}", file=sys.stderr)
             return INTERRUPTED
-        except NoJudge as error:
-            raise typer.BadParameter(str(error), param_hint="--judge") from None
         told.clear()
     show(result, sys.stdout)
     if files:
@@ -143,13 +135,13 @@ def _check_files(asked: Asked) -> None:
 
 
 def _check_judge(judge: str | JudgePort | None, scenario: Scenario) -> None:
-    """`NoJudge`: a model that cannot judge, or a scenario without texts to judge."""
+    """`ConfigError`: a model that cannot judge, or a scenario without texts to judge."""
     if judge is None:
         return
     if judge == "understudy":
-        raise NoJudge("the understudy is no judge; name a real model")
+        raise ConfigError("the understudy is no judge; name a real model", "judge")
     if type(scenario).judged is Scenario.judged:
-        raise NoJudge(f"{scenario.name} has no text that could be judged")
+        raise ConfigError(f"{scenario.name} has no text that could be judged", "judge")
 
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:

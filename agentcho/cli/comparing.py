@@ -10,8 +10,8 @@ from agentcho.calls.call import EnginePort
 from agentcho.cli.cluster import cluster_of
 from agentcho.cli.words import DEFAULT_MODES
 from agentcho.cluster.config import ClusterConfig
-from agentcho.config import RunConfig
-from agentcho.errors import ConfigError
+from agentcho.config import RunConfig, checked
+from agentcho.errors import ArgumentError, ConfigError, shown
 from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
 
@@ -50,18 +50,32 @@ def compare(
     `plot` one for a picture of fidelity against cost; `tell` hears how far it is. `metrics`, `fidelity`, `costs` and
     `preferences` of the result have what was found, `table()` a row a figure, `front` the columns on the Pareto front.
 
-    `ConfigError`, `ScenarioNotFound`, `TaskError`, `CannotWrite`, `ResumeMismatch`: what is asked for cannot be, and
-    nothing was played. `GamesFailed`: errors ended games; `out` keeps the others. `ExtraMissing` without
-    `agentcho[lab]`. `KeyboardInterrupt` after Ctrl-C.
+    `ConfigError` (an `ArgumentError` where an argument has the wrong type), `ScenarioNotFound`, `TaskError`,
+    `CannotWrite`, `ResumeMismatch`: what is asked for cannot be, and nothing was played. `GamesFailed`: errors ended
+    games; `out` keeps the others. `ExtraMissing` without `agentcho[lab]`. `KeyboardInterrupt` after Ctrl-C.
     """
     from agentcho.cli.compare import Asked, compared
     from agentcho.lab.collect import Interrupted
 
     on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     effort = _effort(fidelity_games, timed_games)
-    config, folder = RunConfig(**options, games=games), None if adapter is None else str(adapter)
-    ways = _joined(modes) or "", _joined(repair), folder, _given(scenario, given), config, effort
-    asked = Asked(scenario, *ways, _path(out), _path(json), judge, at_once, on, engine, _joined(reuse), _path(plot))
+    asked = Asked(
+        scenario=_scenario(scenario),
+        modes=_joined("modes", modes) or "",
+        repair=_joined("repair", repair),
+        adapter=None if adapter is None else str(adapter),
+        given=_given(scenario, given),
+        config=checked(RunConfig, **options, games=games),
+        effort=effort,
+        out=_path(out),
+        json=_path(json),
+        judge=judge,
+        at_once=at_once,
+        on=on,
+        engine=engine,
+        reuse=_joined("reuse", reuse),
+        plot=_path(plot),
+    )
     try:
         return compared(asked, tell)[0]
     except Interrupted:
@@ -72,8 +86,18 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _joined(names: str | Sequence[str] | None) -> str | None:
-    return names if names is None or isinstance(names, str) else ",".join(names)
+def _scenario(scenario: Scenario | str) -> Scenario | str:
+    if not isinstance(scenario, Scenario | str):
+        raise ArgumentError(f"{shown(scenario)} is no scenario; give one, its name, or a .py file", "scenario")
+    return scenario
+
+
+def _joined(option: str, names: str | Sequence[str] | None) -> str | None:
+    if names is None or isinstance(names, str):
+        return names
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"give names, or one text with commas between them, not {shown(names)}", option)
+    return ",".join(names)
 
 
 def _given(scenario: Scenario | str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from agentcho import config
 from agentcho.config import RunConfig, served
 from agentcho.errors import ConfigError
 from agentcho.scenario import Scenario
@@ -100,7 +102,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
     def called(ctx: typer.Context, **words: Any) -> None:
         given = {name: _given(ctx, mark, mark.fields(own), words) for name, mark in marked.items()}
-        command(**{name: words[name] for name in own if name in words}, **given)
+        with usage_errors():
+            command(**{name: words[name] for name in own if name in words}, **given)
 
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     vars(called)["__signature__"] = inspect.Signature(parameters)
@@ -146,6 +149,18 @@ def fields(option: str, given: Iterable[str]) -> dict[str, str]:
     return found
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """A context in which a `ConfigError` that names an option is raised as a usage error of that option."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.option is None:
+            raise
+        where = error.option.replace("_", "-").replace("limits ", "limit ")
+        raise typer.BadParameter(error.reason, param_hint=f"--{where}") from None
+
+
 def run_config(**options: Any) -> RunConfig:
     """The run's options, checked."""
     return checked(RunConfig, **options)
@@ -154,23 +169,8 @@ def run_config(**options: Any) -> RunConfig:
 def checked(kind: type[Checked], /, **options: Any) -> Checked:
     """Options as what they are options of; a usage error names the first that does not fit, `ConfigError` those that
     contradict each other."""
-    try:
-        return kind(**options)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = " ".join(str(part).replace("_", "-") for part in first["loc"])
-        if not where:
-            raise ConfigError(first["msg"].removeprefix("Value error, ")) from None
-        told = _no_limit(kind) if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
-        raise typer.BadParameter(told, param_hint=f"--{where.replace('limits ', 'limit ')}") from None
-
-
-def _no_limit(kind: type[BaseModel]) -> str:
-    """What is said of a name that is none of the limits. Names of options are typed as they are; these are not."""
-    limits = kind.model_fields["limits"].annotation
-    assert isinstance(limits, type)
-    assert issubclass(limits, BaseModel)
-    return f"there is no such limit; there are {', '.join(limits.model_fields)}"
+    with usage_errors():
+        return config.checked(kind, **options)
 
 
 def configured(scenario: type[Scenario], given: Mapping[str, Any]) -> Scenario:

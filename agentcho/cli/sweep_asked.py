@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
 from pydantic import ValidationError
 
 from agentcho.cli.model_file import read_models, tables
@@ -44,16 +43,17 @@ class Typed(NamedTuple):
 
 
 def asked(typed: Typed) -> Asked:
-    """What is asked for. `ConfigError`, usage errors: it is no sweep."""
-    grid = {name: split(name, words) for name, words in typed.grid.items()}
-    models = [] if typed.models is None else models_of(split("--models", typed.models))
+    """What is asked for. `ConfigError`: it is no sweep."""
+    grid = {name: split(words, "grid", f"{name}: ") for name, words in typed.grid.items()}
+    models = [] if typed.models is None else models_of(split(typed.models, "models"))
     found = Asked(typed.scenario, with_files(grid), models, Fixed(typed.set, {"games": GAMES, **typed.run}))
     found = found._replace(filters=typed.filters, out=typed.out, at_once=typed.at_once, retries=typed.retries or 0)
     return _of_file(typed.scenario, typed, found) if is_file(typed.scenario) else found
 
 
-def split(name: str, words: str | Sequence[Any]) -> list[Any]:
-    """Values with commas between, or a JSON list where a value has a comma of its own; or values as they are."""
+def split(words: str | Sequence[Any], option: str, axis: str = "") -> list[Any]:
+    """Values with commas between, or a JSON list where a value has a comma of its own; or values as they are.
+    `ConfigError` names the `option`, and the `axis` of it."""
     if not isinstance(words, str):
         return list(words)
     if words.lstrip().startswith("["):
@@ -62,7 +62,7 @@ def split(name: str, words: str | Sequence[Any]) -> list[Any]:
         except ValueError:
             found = None
         if not isinstance(found, list):
-            raise typer.BadParameter(f"{name}: {words!r} is no JSON list", param_hint="--grid")
+            raise ConfigError(f"{axis}{words!r} is no JSON list", option)
         return found
     return [word.strip() for word in words.split(",")]
 

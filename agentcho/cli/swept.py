@@ -10,7 +10,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.cli.cluster import Cluster, cluster_of
 from agentcho.cluster.config import ClusterConfig
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.errors import ConfigError
+from agentcho.errors import ArgumentError, ConfigError, shown
 from agentcho.games.resume import Changed
 from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
@@ -47,8 +47,9 @@ def sweep(
     is used for all cells instead of loading models. `out` keeps all games: what is there is not played again.
 
     The result has `table("figures")` and `table("games")` for data frames, `plot()`, and `cells`, which say what
-    failed; that stops nothing else. `ConfigError`, `ScenarioNotFound`, `TaskError`, `ModelNotFound`, `CannotWrite`,
-    `ResumeMismatch`: nothing was played. `KeyboardInterrupt` after Ctrl-C: `out` has the games that are over.
+    failed; that stops nothing else. `ConfigError` (an `ArgumentError` where an argument has the wrong type),
+    `ScenarioNotFound`, `TaskError`, `ModelNotFound`, `CannotWrite`, `ResumeMismatch`: nothing was played.
+    `KeyboardInterrupt` after Ctrl-C: `out` has the games that are over.
     """
     on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     kind, own = _scenario(scenario, given)
@@ -77,8 +78,10 @@ def _scenario(
     scenario: Scenario | type[Scenario] | str, given: Mapping[str, Any] | None
 ) -> tuple[str | type[Scenario], Mapping[str, Any]]:
     """A scenario as cells are made of it: its name, file or class, and the options that all cells have."""
-    if not isinstance(scenario, Scenario):
+    if isinstance(scenario, str) or (isinstance(scenario, type) and issubclass(scenario, Scenario)):
         return scenario, given or {}
+    if not isinstance(scenario, Scenario):
+        raise ArgumentError(f"{shown(scenario)} is no scenario; give one, its class, its name, or a file", "scenario")
     if given:
         raise ConfigError(f"given is for a scenario that is named; give {type(scenario).__name__} its options itself")
     return type(scenario), scenario.options.model_dump(by_alias=True, exclude_unset=True)
@@ -98,6 +101,10 @@ def _asked(
     if unknown := sorted(options.keys() - RunConfig.model_fields.keys()):
         raise ConfigError(f"a run has no option {unknown[0]!r}; options of the scenario go into given={{...}}")
     filters = [filters] if isinstance(filters, str) else list(filters)
+    if grid is not None and not isinstance(grid, Mapping):
+        raise ArgumentError(f"give the values of each option, as {{'seed': [1, 2]}}, not {shown(grid)}", "grid")
+    if models is not None and not isinstance(models, Sequence):
+        raise ArgumentError(f"give a list of models, not {shown(models)}", "models")
     for name, values in (grid or {}).items():
         if isinstance(values, Mapping) or not isinstance(values, Sequence):
             raise ConfigError(f"grid {name}: give a list of values, not {values!r}")

@@ -317,6 +317,12 @@ def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> Non
     [
         ({"grid": {"plus": 3}}, "grid plus: give a list of values, not 3"),
         ({"grid": {"plus": []}}, "grid plus: a value is empty"),
+        ({"grid": {"plus": "[1"}}, "grid: plus: '[1' is no JSON list"),
+        ({"models": "[fake"}, "models: '[fake' is no JSON list"),
+        ({"grid": [1]}, "grid: give the values of each option"),
+        ({"models": 3}, "models: give a list of models, not 3"),
+        ({"scenario": 3}, "scenario: 3 is no scenario"),
+        ({"grid": {"plus": [1]}, "on": "ray", "workers": 0}, "workers: Input should be greater than or equal to 1"),
         ({"grid": {"plus": [None]}}, "grid plus: null does not fit"),
         ({"grid": {"heat": [1]}}, "grid heat: no such option"),
         ({"grid": {"plus": [1]}, "heat": 1}, "a run has no option 'heat'; options of the scenario go into given="),
@@ -329,4 +335,4 @@ def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> Non
 )
 def test_what_is_wrong_is_said_in_python_too(how: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
-        agentcho.sweep(Known, **how)
+        agentcho.sweep(**{"scenario": Known, **how})
