@@ -35,3 +35,9 @@ class Anchored(NamedTuple):
 
     threshold: float = THRESHOLD
     anchors: tuple[Anchor, ...] = ()
+
+    @property
+    def tag(self) -> str:
+        """What names it in the keys of stored encodings. It never changes, whatever the class is called; which anchors
+        there were is a part of a key by itself."""
+        return f"Anchored(threshold={self.threshold!r}, anchors=())"

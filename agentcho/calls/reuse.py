@@ -22,6 +22,11 @@ class First(NamedTuple):
         """The indices of these tokens in a message of `length`."""
         return tuple(range(min(length, self.tokens)))
 
+    @property
+    def tag(self) -> str:
+        """What names it in the keys of stored encodings. It never changes, whatever the class is called."""
+        return f"First(tokens={self.tokens!r})"
+
 
 class Ends(NamedTuple):
     """For `Repair`: the `first` and the `last` tokens of a message, framing included; all of them where it has no more.
@@ -35,12 +40,22 @@ class Ends(NamedTuple):
         """The indices of these tokens in a message of `length`."""
         return tuple(i for i in range(length) if i < self.first or i >= length - self.last)
 
+    @property
+    def tag(self) -> str:
+        """What names it in the keys of stored encodings. It never changes, whatever the class is called."""
+        return f"Ends(first={self.first!r}, last={self.last!r})"
+
 
 class Most(NamedTuple):
     """For `Repair`: the `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early
     layer, from those of the message encoded anew (CacheBlend, arXiv 2405.16444). At least one token."""
 
     share: float
+
+    @property
+    def tag(self) -> str:
+        """What names it in the keys of stored encodings. It never changes, whatever the class is called."""
+        return f"Most(share={self.share!r})"
 
 
 class Blend(NamedTuple):
@@ -64,6 +79,11 @@ class Blend(NamedTuple):
         """How many of `length` tokens are encoded anew at `layer` of `layers`, counted from 0; at least one."""
         fallen = max(0, layer - 1) / (layers - 2) if layers > 2 else 0
         return max(1, min(length, ceil((self.first - 2 * self._spread * fallen) * length)))
+
+    @property
+    def tag(self) -> str:
+        """What names it in the keys of stored encodings. It never changes, whatever the class is called."""
+        return f"Blend(share={self.share!r})"
 
 
 JUDGE: Literal["full"] = "full"

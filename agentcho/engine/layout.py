@@ -228,7 +228,10 @@ class Recipe(NamedTuple):
     def key(self) -> bytes:
         """The key of the result."""
         fresh = self.context.key(self.tokens, self.salt, self.way, self.feeds)
-        return fresh if self.base is None else repaired_key(fresh, self.base.entry.key, self.choose, self.judged)
+        if self.base is None:
+            return fresh
+        assert self.choose is not None
+        return repaired_key(fresh, self.base.entry.key, self.choose, self.judged)
 
     @property
     def sources(self) -> tuple[KVEntry, ...]:
@@ -287,10 +290,10 @@ def in_common(new: Sequence[int], old: Sequence[int]) -> int:
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(new) - 1, len(old)))
 
 
-def repaired_key(fresh: bytes, base: bytes, choose: object, judged: bytes) -> bytes:
+def repaired_key(fresh: bytes, base: bytes, choose: Choose, judged: bytes) -> bytes:
     """The key of a repaired encoding, from the key that it would have if all of it was encoded anew, the key of its
     base, and how and over which context its tokens were chosen."""
-    parts = fresh + base + judged + repr(choose).encode()
+    parts = fresh + base + judged + choose.tag.encode()
     return hashlib.blake2b(parts, digest_size=32, person=b"repaired").digest()
 
 

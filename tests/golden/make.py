@@ -14,7 +14,9 @@ from pathlib import Path
 from . import plays
 from .files import HERE, difference, names, read, write
 from .fixed import fixed
+from .names import public, stored
 from .options import options
+from .reuse import keys
 
 Made = Mapping[str, list[str]]
 
@@ -30,6 +32,8 @@ PARTS: dict[str, Callable[[], Made]] = {
     "transcripts": lambda: {name: plays.on_fake(name).transcript for name in plays.GAMES},
     "calls": lambda: {name: plays.on_fake(name).calls for name in plays.GAMES},
     "understudy": _understudy,
+    "reuse": lambda: {"reuse": keys()},
+    "names": lambda: {"public": public(), "stored": stored()},
     "options": lambda: {"options": options()},
 }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from agentcho import Engine
+from agentcho.calls.reuse import Choose, parsed_repair
 from agentcho.games.discovery import read as sources
 from agentcho.games.discovery import shipped
 
@@ -17,7 +19,9 @@ from . import plays, understudy
 from .files import HERE, difference, digest, last, names, read
 from .fixed import fixed
 from .make import PARTS, main
+from .names import imported, public, stored
 from .options import options
+from .reuse import TAGS, keys
 
 NAME = pytest.mark.parametrize("name", plays.GAMES)
 QUICK = ("enforce", "deterministic"), ("enforce", "fast")
@@ -45,6 +49,36 @@ def test_seeds_coins_tasks_and_fingerprints_are_what_they_were() -> None:
 
 def test_what_a_user_may_type_is_what_it_was() -> None:
     same("options", "options", options())
+
+
+def test_encodings_are_stored_under_the_same_keys_under_every_way_of_reuse() -> None:
+    same("reuse", "reuse", keys())
+
+
+def test_a_repair_has_the_tag_by_which_it_was_always_hashed() -> None:
+    assert {asked: getattr(parsed_repair(asked), "tag", None) for asked in TAGS} == TAGS
+
+
+def test_a_tag_does_not_depend_on_what_its_class_is_called() -> None:
+    choices = [choice for choice in map(parsed_repair, TAGS) if choice != "full"]
+    assert {*map(type, choices)} == {*get_args(Choose)}, "a way to choose tokens has no tag that is kept"
+    for choice in choices:
+        renamed = type("Renamed", (type(choice),), {})(*choice)
+        assert renamed.tag == choice.tag
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_name_that_users_import_still_imports() -> None:
+    names = [json.loads(line)["import"] for line in read(HERE, "names", "public")]
+    assert "agentcho.First" in names
+    assert all(imported(name) is not None for name in names)
+    new = {*public()} - {*read(HERE, "names", "public")}
+    assert not new, f"keep these too: python -m tests.golden.make names --changed WHY\n{new}"
+
+
+def test_formats_files_and_persons_of_hashes_are_called_what_they_were() -> None:
+    lost = {*read(HERE, "names", "stored")} - {*stored()}
+    assert not lost
 
 
 @NAME

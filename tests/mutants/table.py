@@ -212,8 +212,8 @@ ENFORCEMENT = (
         "key without what its tokens were chosen over",
         "a repaired encoding would be shared with one whose tokens were judged over other keys",
         "agentcho/engine/layout.py",
-        "parts = fresh + base + judged + repr(choose).encode()",
-        "parts = fresh + base + repr(choose).encode()",
+        "parts = fresh + base + judged + choose.tag.encode()",
+        "parts = fresh + base + choose.tag.encode()",
         (PROFILE,),
     ),
     Mutant(
