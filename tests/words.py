@@ -19,7 +19,7 @@ from agentcho.games.run import game_seed
 from agentcho.games.turn import coin_seed
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
-from agentcho.runner.sampler import _kept, _options, uniform
+from agentcho.runner.sampling.sampler import _kept, _options, uniform
 
 NEAR = 1e-3
 """Of a logit, and of probability: far above what rounding does, far below what a reader would call a choice."""

@@ -75,7 +75,7 @@ def kind_of(model: str, dtype: str) -> str:
     """The dtype to load a model in. "auto" for a shape: bfloat16, but float32 where bfloat16 would be emulated."""
     if dtype != "auto" or not model.startswith("shape:"):
         return dtype
-    from agentcho.runner.device import device_of, has_bfloat16
+    from agentcho.runner.model.device import device_of, has_bfloat16
 
     return "bfloat16" if device_of("auto").type == "cuda" or has_bfloat16() else "float32"
 
@@ -132,7 +132,7 @@ class Benchmark(NamedTuple):
 
     def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
         """What was found with this engine: `there` and `how` beside what is here."""
-        from agentcho.runner.device import hardware
+        from agentcho.runner.model.device import hardware
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
         where |= {"weights": self.weights, "kv_dtype": self.kv_dtype}

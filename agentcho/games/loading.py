@@ -191,7 +191,7 @@ def _mixes(source: Source) -> bool:
     if source.merge or source.model.adapter is None:
         return not source.merge
     from agentcho.engine.adapter import find_adapter
-    from agentcho.runner.lora import is_plain
+    from agentcho.runner.model.lora import is_plain
 
     return is_plain(find_adapter(source.model.adapter))
 
@@ -252,8 +252,8 @@ def _load(
 
 def _weights(source: Source) -> Any:
     from agentcho.engine.adapter import find_adapter
-    from agentcho.runner.device import Place
     from agentcho.runner.loading import Weights
+    from agentcho.runner.model.device import Place
 
     model = source.model
     adapter = None if model.adapter is None else find_adapter(model.adapter)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
-from agentcho.runner.pages import PagePool
-from agentcho.runner.rope import Rotation
+from agentcho.runner.kv.kv_pool import PagePool
+from agentcho.runner.kv.rope import Rotation
 
 
 @torch.inference_mode()

@@ -20,16 +20,16 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.layout import Segment
-from agentcho.runner import flex
-from agentcho.runner.attention import Locality, Scoring, attend, causal, causal_at
+from agentcho.runner.attention import flex
+from agentcho.runner.attention.dense import Locality, Scoring, attend, causal, causal_at
+from agentcho.runner.attention.shared_prefix import InPlace
+from agentcho.runner.attention.tempered import tempered
+from agentcho.runner.attention.triton_paged import Asked, Lanes, Store, attend_stored
 from agentcho.runner.blend import still_anew
-from agentcho.runner.gather import Gather, Gathered, Source
 from agentcho.runner.gradients import GradPart, Made
-from agentcho.runner.inplace import InPlace
-from agentcho.runner.paged import Asked, Lanes, Store, attend_stored
-from agentcho.runner.pages import PagePool
-from agentcho.runner.parallel import tempered
-from agentcho.runner.rope import Rotation, Workspace
+from agentcho.runner.kv.gather import Gather, Gathered, Source
+from agentcho.runner.kv.kv_pool import PagePool
+from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.slots import SlotPool
 
 LENT = 1 << 14
@@ -236,8 +236,8 @@ class _Part:
 
 class DecodeAttention:
     """The attention of the rows of a group in one forward. On devices where each row reads only its own blocks of keys,
-    all rows of the pool take part, because their number seldom changes (see `flex`). Of rows that read their contexts
-    where they are stored those take part that have a query (see `paged`)."""
+    all rows of the pool take part, because their number seldom changes (see `attention.flex`). Of rows that read
+    their contexts where they are stored those take part that have a query (see `attention.triton_paged`)."""
 
     def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool, layers: Layers) -> None:
         pool = self._pool = group.pool

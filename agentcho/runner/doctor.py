@@ -16,17 +16,17 @@ from agentcho.engine.framing import ROLES, Framing
 from agentcho.engine.template import derive
 from agentcho.engine.thinking import Thinking
 from agentcho.progress import Tell, unheard
-from agentcho.runner import flex
-from agentcho.runner.attention import Locality
-from agentcho.runner.device import DeviceMap
+from agentcho.runner.attention import flex
+from agentcho.runner.attention.dense import Locality
+from agentcho.runner.attention.triton_paged import obstacle
 from agentcho.runner.engine import Engine
-from agentcho.runner.gate import LayerProof
 from agentcho.runner.known import place_of
-from agentcho.runner.lighter import lightened
-from agentcho.runner.model import Source, read_tokenizer
-from agentcho.runner.paged import obstacle
-from agentcho.runner.pages import token_bytes
-from agentcho.runner.prepack import kernels
+from agentcho.runner.kv.kv_pool import token_bytes
+from agentcho.runner.model.device import DeviceMap
+from agentcho.runner.model.model import Source, read_tokenizer
+from agentcho.runner.quant.prepack import kernels
+from agentcho.runner.quant.quantized_linear import lightened
+from agentcho.runner.reuse_check import LayerProof
 
 
 class Row(NamedTuple):

@@ -29,17 +29,17 @@ from agentcho.engine.framing import Framing
 from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
+from agentcho.runner.attention.flex import has_kernels
+from agentcho.runner.attention.triton_paged import obstacle
 from agentcho.runner.batch import Batch
-from agentcho.runner.device import DeviceMap, Place
-from agentcho.runner.fingerprints import kept_files
-from agentcho.runner.flex import has_kernels
-from agentcho.runner.gate import LayerProof, can_share
 from agentcho.runner.gradients import Made
+from agentcho.runner.kv.kv_pool import PagePool, token_bytes
 from agentcho.runner.loading import Sizes, Weights, load, load_all
-from agentcho.runner.lora import Adapters
-from agentcho.runner.model import Model
-from agentcho.runner.paged import obstacle
-from agentcho.runner.pages import PagePool, token_bytes
+from agentcho.runner.model.device import DeviceMap, Place
+from agentcho.runner.model.fingerprints import kept_files
+from agentcho.runner.model.lora import Adapters
+from agentcho.runner.model.model import Model
+from agentcho.runner.reuse_check import LayerProof, can_share
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
 from agentcho.runner.threads import Wish

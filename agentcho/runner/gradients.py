@@ -12,8 +12,8 @@ from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece, Segment
-from agentcho.runner.attention import Locality, Scoring, attend, causal
-from agentcho.runner.rope import Rotation
+from agentcho.runner.attention.dense import Locality, Scoring, attend, causal
+from agentcho.runner.kv.rope import Rotation
 
 Made = dict[KVEntry, list[tuple[Tensor, Tensor]]]
 """The keys and values `[heads, tokens, dim]` of each layer that earlier forwards computed for an entry, where it was

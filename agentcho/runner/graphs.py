@@ -21,7 +21,7 @@ from torch import Tensor
 from agentcho.engine.layout import Segment
 from agentcho.errors import EngineFailed
 from agentcho.runner.batch import Batch, DecodeGroup, Layers, grouped
-from agentcho.runner.model import Model
+from agentcho.runner.model.model import Model
 from agentcho.runner.slots import SlotPool
 
 MOST = 16

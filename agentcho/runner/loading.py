@@ -19,16 +19,16 @@ from agentcho.engine.template import derive
 from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.attention import Locality, Scoring
-from agentcho.runner.device import Place, dtype_of
-from agentcho.runner.fingerprints import check_kept
-from agentcho.runner.gate import PROBE, Gate, LayerProof, check_config, plain_attention
-from agentcho.runner.lighter import check_bits
-from agentcho.runner.model import Model, Source, find, ours, read_tokenizer
-from agentcho.runner.octets import check_kv_dtype
-from agentcho.runner.pages import Kind, shared_host_tokens, shared_tokens
-from agentcho.runner.prepack import pack
-from agentcho.runner.quantised import check_quantised
+from agentcho.runner.attention.dense import Locality, Scoring
+from agentcho.runner.kv.kv_pool import Kind, shared_host_tokens, shared_tokens
+from agentcho.runner.kv.kv_quant import check_kv_dtype
+from agentcho.runner.model.device import Place, dtype_of
+from agentcho.runner.model.fingerprints import check_kept
+from agentcho.runner.model.model import Model, Source, find, ours, read_tokenizer
+from agentcho.runner.model.quantized_checkpoint import check_quantised
+from agentcho.runner.quant.prepack import pack
+from agentcho.runner.quant.quantized_linear import check_bits
+from agentcho.runner.reuse_check import PROBE, Gate, LayerProof, check_config, plain_attention
 from agentcho.runner.threads import Wish, check_threads
 
 

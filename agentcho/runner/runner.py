@@ -31,19 +31,19 @@ from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError
 from agentcho.runner.anchored import distances, put_together
-from agentcho.runner.attention import Locality, Scoring
+from agentcho.runner.attention.dense import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
 from agentcho.runner.blend import COMPARED, most_deviating
-from agentcho.runner.constraint import Constraints
 from agentcho.runner.costs import measure
-from agentcho.runner.device import synchronize
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.invariance import proved
-from agentcho.runner.mixed import OF_ITS_OWN, Share, poisoned
-from agentcho.runner.model import Attending, Model
-from agentcho.runner.pages import PagePool
-from agentcho.runner.rope import Rotation
-from agentcho.runner.sampler import choose, likely
+from agentcho.runner.kv.kv_pool import PagePool
+from agentcho.runner.kv.rope import Rotation
+from agentcho.runner.model.device import synchronize
+from agentcho.runner.model.mixed_lora import OF_ITS_OWN, Share, poisoned
+from agentcho.runner.model.model import Attending, Model
+from agentcho.runner.sampling.constraint import Constraints
+from agentcho.runner.sampling.sampler import choose, likely
 from agentcho.runner.slots import Slot, Slots
 
 PROBE = (1, 2, 3)

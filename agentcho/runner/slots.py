@@ -2,8 +2,8 @@
 
 A slot is one row of a pool. A pool has rows of like capacity in one tensor a layer, so that all of them attend in one
 operation. A slot that is handed out is all zeros, so that nothing which another decode left stands behind a mask.
-What decodes that begin together read of the same encodings they share (see `sharing`): it is gathered once, and read
-once a step for all. Does not know: calls, sampling, where keys are stored in the end.
+What decodes that begin together read of the same encodings they share (see `kv.shared_runs`): it is gathered once,
+and read once a step for all. Does not know: calls, sampling, where keys are stored in the end.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context, Parallel, Piece
-from agentcho.runner import flex, paged
-from agentcho.runner.pages import LayerShape, zeros
-from agentcho.runner.sharing import LEAST, Pieces, alike, runs, tokens
-from agentcho.runner.tables import Tables, widths
+from agentcho.runner.attention import flex, triton_paged
+from agentcho.runner.kv.kv_pool import LayerShape, zeros
+from agentcho.runner.kv.page_tables import Tables, widths
+from agentcho.runner.kv.shared_runs import LEAST, Pieces, alike, runs, tokens
 
 _serials = count()
 IDLE = 1 / 4
@@ -110,8 +110,8 @@ class Kind(NamedTuple):
 
 class SlotPool:
     """Rows of one kind. `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`, `positions` is `[rows,
-    capacity]`. `kernels`: the devices on which rows read only their own blocks (see `flex`). `tables`: what rows read
-    where it is stored."""
+    capacity]`. `kernels`: the devices on which rows read only their own blocks (see `attention.flex`). `tables`: what
+    rows read where it is stored."""
 
     def __init__(self, layers: list[LayerShape], kind: Kind, device: torch.device, dtype: torch.dtype) -> None:
         self.kind, self.capacity, self.serial = kind, kind.capacity, next(_serials)
@@ -187,8 +187,8 @@ class Slots:
 
     Pools without rows are kept for the next row of their kind, up to `idle` tokens in all, because the first write to
     fresh memory costs as much again. Rows `may_share` runs of their contexts where that is exact (see
-    `gate.can_share`). With `in_place` they read whole contexts where they are stored, as long as kernels do that well
-    (see `paged`).
+    `reuse_check.can_share`). With `in_place` they read whole contexts where they are stored, as long as kernels
+    do that well (see `attention.triton_paged`).
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Slots:
         """A slot for a row that begins with `feed` tokens over this context. See `Kind` for `alone` and `apart`. What
         the row reads where it is stored must stay there until the slot is closed."""
         apart_from_all = alone or context.parallel is not None
-        if self.in_place and not apart_from_all and not apart and not paged.refused(self._device):
+        if self.in_place and not apart_from_all and not apart and not triton_paged.refused(self._device):
             return self._over(context.pieces, feed)
         own, readings = (context.pieces, ()) if apart_from_all else self._split(context.pieces)
         try:

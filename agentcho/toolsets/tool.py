@@ -242,7 +242,7 @@ def _made(function: Callable[..., Any], name: str | None, given: Declared) -> To
 
 def check_callable(called: str, schema: Mapping[str, Any]) -> None:
     """`RequestError`: no call can fit this schema of arguments, or none can be held to it."""
-    from agentcho.runner.grammar import fault
+    from agentcho.runner.sampling.grammar import fault
 
     if (found := fault(schema, lenient=True)) is not None:
         raise RequestError(f"the tool {called} can never be called: its schema is not usable {found}; mend that")

@@ -11,7 +11,7 @@ import torch
 from scipy.special import log_softmax
 
 from agentcho.cli import run
-from agentcho.runner import octets
+from agentcho.runner.kv import kv_quant
 from tools.bench.__main__ import app
 from tools.bench.kv import Distance, Found, Score, Subject, entropy, rounding_to, scaled_to
 
@@ -30,8 +30,8 @@ def test_logits_are_scaled_until_they_are_as_unsure_as_is_asked() -> None:
 def test_two_bits_leave_three_numbers_of_each_vector() -> None:
     given = torch.tensor([[0.9, -0.2, 0.6, -1.0]])
     with rounding_to(1):
-        assert octets.rounded(given).tolist() == [[1.0, 0.0, 1.0, -1.0]]
-    assert octets.TOP == 127
+        assert kv_quant.rounded(given).tolist() == [[1.0, 0.0, 1.0, -1.0]]
+    assert kv_quant.TOP == 127
 
 
 @pytest.mark.parametrize(

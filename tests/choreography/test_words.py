@@ -10,7 +10,7 @@ import torch
 from agentcho import Engine, Game, RunConfig, Sampling
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
-from agentcho.runner.sampler import uniform
+from agentcho.runner.sampling.sampler import uniform
 from agentcho.testing import FakeEngine
 
 from ..words import NEAR, near, parting, same_words

@@ -251,7 +251,7 @@ class Panic(BaseException):
 def test_a_constraint_that_fails_fails_its_row(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str, error: type[BaseException]
 ) -> None:
-    from agentcho.runner.constraint import Choices
+    from agentcho.runner.sampling.constraint import Choices
 
     def fails(*_: object) -> Any:
         raise error("the grammar is at a loss")

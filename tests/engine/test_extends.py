@@ -12,7 +12,7 @@ from torch import Tensor
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import EncodingId
 from agentcho.errors import UnknownEncoding
-from agentcho.runner.model import Model
+from agentcho.runner.model.model import Model
 
 from ..engines import Engines
 from .families import Family, each

@@ -15,9 +15,9 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from agentcho import Decode, Engine
 from agentcho.errors import StoreFull
-from agentcho.runner import flex
-from agentcho.runner.attention import Scoring, attend
-from agentcho.runner.flex import BLOCK, Seen, attend_blocks
+from agentcho.runner.attention import flex
+from agentcho.runner.attention.dense import Scoring, attend
+from agentcho.runner.attention.flex import BLOCK, Seen, attend_blocks
 from agentcho.runner.graphs import Graphs
 
 from ..engines import Engines
@@ -45,7 +45,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
 
     monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     monkeypatch.setattr(flex, "_compiled", noted)
-    monkeypatch.setattr("agentcho.runner.flex.has_kernels", lambda device: True)
+    monkeypatch.setattr("agentcho.runner.attention.flex.has_kernels", lambda device: True)
     monkeypatch.setattr(flex, "_refused", {})
     for each in (flex._kernel, flex._works):
         each.cache_clear()
@@ -90,7 +90,7 @@ def test_rows_say_the_same_words(kind: Family, engines: Engines, monkeypatch: py
     rows.debug.slots.may_share = False
     with warnings.catch_warnings(action="error"):
         said = [each.tokens for each in talk(rows, 0)]
-    monkeypatch.setattr("agentcho.runner.flex.has_kernels", lambda device: False)
+    monkeypatch.setattr("agentcho.runner.attention.flex.has_kernels", lambda device: False)
     assert said == [each.tokens for each in talk(plain, 0)]
 
 

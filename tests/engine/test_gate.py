@@ -18,7 +18,7 @@ from agentcho.engine.template import derive
 from agentcho.errors import ContextOverflow, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.games.runtime import load_engine
 from agentcho.runner.doctor import doctor
-from agentcho.runner.shapes import SHAPES, Shape
+from agentcho.runner.model.shapes import SHAPES, Shape
 
 from .families import Family, cell, families, refused
 from .stage import Stage
@@ -67,7 +67,7 @@ def test_random_weights_in_16_bits_have_more_room_for_rounding(
     llama.save(tmp_path)
     sizes = llama.config(vocab_size=512).to_diff_dict()
     monkeypatch.setitem(SHAPES, "tiny", Shape(sizes.pop("model_type"), sizes))
-    monkeypatch.setattr("agentcho.runner.gate._error", lambda one, other: error)
+    monkeypatch.setattr("agentcho.runner.reuse_check._error", lambda one, other: error)
     with nullcontext() if passes else pytest.raises(UnsupportedModel, match=f"differs.*{error:.1e}"):
         Engine.load("shape:tiny" if random else tmp_path, device="cpu", dtype="bfloat16")
 

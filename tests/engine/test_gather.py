@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from agentcho import Engine, Prefill
-from agentcho.runner import batch, gather
+from agentcho.runner import batch
+from agentcho.runner.kv import gather
 
 from ..engines import Engines
 from .families import Family

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import EncodingId, Shadow
 from agentcho.runner.invariance import SIZES
-from agentcho.runner.model import Model
+from agentcho.runner.model.model import Model
 
 from ..engines import Engines
 from .families import Family, families

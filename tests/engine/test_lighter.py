@@ -15,12 +15,12 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.config import Bits
 from agentcho.engine.layout import Segment
 from agentcho.errors import ModelError, UnsupportedModel
-from agentcho.runner import products
 from agentcho.runner.doctor import doctor
-from agentcho.runner.lighter import SAID, Lighter, lighten, lightened
-from agentcho.runner.prepack import packed
-from agentcho.runner.products import FEW, Making, Product, of_bytes, of_nibbles, quickest
-from agentcho.runner.rounding import GROUP, Rounded, paired, rounded, unpaired
+from agentcho.runner.quant import int_matmul
+from agentcho.runner.quant.int_matmul import FEW, Making, Product, of_bytes, of_nibbles, quickest
+from agentcho.runner.quant.prepack import packed
+from agentcho.runner.quant.quantize import GROUP, Rounded, paired, rounded, unpaired
+from agentcho.runner.quant.quantized_linear import SAID, Lighter, lighten, lightened
 
 from .families import llama_family
 
@@ -109,7 +109,7 @@ def test_products_of_few_rows_and_of_many_are_that_by_hand(bits: Bits, bias: boo
 def test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_quickly(
     monkeypatch: pytest.MonkeyPatch, bits: Bits, making: Making, native: bool
 ) -> None:
-    monkeypatch.setattr(products, "has_bfloat16", lambda: native)
+    monkeypatch.setattr(int_matmul, "has_bfloat16", lambda: native)
     layer, seen = nn.Linear(64, 48, dtype=torch.bfloat16), list[int]()
     Lighter.make(layer, bits, making)
     inner = layer._product
@@ -150,7 +150,7 @@ def test_a_product_that_gives_something_else_is_not_taken(
         except ZeroDivisionError:
             raise RuntimeError("no kernel") from None
 
-    monkeypatch.setattr(products, "of_halves", broken)
+    monkeypatch.setattr(int_matmul, "of_halves", broken)
     assert quickest("int4", torch.float32, torch.device("cpu")) is None
     layer = nn.Linear(64, 48)
     Lighter.make(layer, "int4", None)
@@ -165,7 +165,7 @@ def test_the_gate_refuses_a_product_that_is_wrong_for_one_row_or_for_many(
     def making(matrix: Rounded) -> Product:
         return lambda rows: rows @ matrix.whole().T * (1.2 if len(rows) == wrong else 1)
 
-    monkeypatch.setattr("agentcho.runner.lighter.quickest", lambda *given: making)
+    monkeypatch.setattr("agentcho.runner.quant.quantized_linear.quickest", lambda *given: making)
     monkeypatch.setitem(SAID, making, "by hand")
     if wrong is None:
         light(folder, dtype="float32").close()

@@ -15,8 +15,8 @@ from agentcho.calls.call import Call, EncodingId, Repair, Shadow
 from agentcho.calls.reuse import First, Most
 from agentcho.engine.cache import KVEntry
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
-from agentcho.runner.model import Model
-from agentcho.runner.pages import ALIGNED, LayerShape, PagePool, zeros
+from agentcho.runner.kv.kv_pool import ALIGNED, LayerShape, PagePool, zeros
+from agentcho.runner.model.model import Model
 
 from .broken import dead
 
@@ -512,7 +512,7 @@ def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.M
             raise MemoryError
         return torch.zeros(shape, device=device, dtype=dtype)
 
-    monkeypatch.setattr("agentcho.runner.pages.zeros", little)
+    monkeypatch.setattr("agentcho.runner.kv.kv_pool.zeros", little)
     store = PagePool([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
     written = {}
     for length in (3, 40, 200, 7):

@@ -319,6 +319,6 @@ def test_layers_of_experts_are_refused(engines: Engines, tmp_path: Path) -> None
 
 
 def test_what_is_not_what_peft_gives_is_refused(base: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.runner.mixed._added", lambda layer, adapter, rows, out: out)
+    monkeypatch.setattr("agentcho.runner.model.mixed_lora._added", lambda layer, adapter, rows, out: out)
     with pytest.raises(AdapterError, match="off what peft gives"):
         base.mix(llama(tmp_path, 1))

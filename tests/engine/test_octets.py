@@ -18,10 +18,11 @@ from agentcho.calls.reuse import First
 from agentcho.engine.cache import DiskRoom, KVEntry
 from agentcho.engine.layout import Segment
 from agentcho.errors import ConfigError, ModelError
-from agentcho.runner import batch, octets
-from agentcho.runner.attention import attend
+from agentcho.runner import batch
+from agentcho.runner.attention.dense import attend
 from agentcho.runner.doctor import doctor
-from agentcho.runner.pages import Kind, LayerShape, PagePool, shared_host_tokens, shared_tokens, token_bytes
+from agentcho.runner.kv import kv_quant
+from agentcho.runner.kv.kv_pool import Kind, LayerShape, PagePool, shared_host_tokens, shared_tokens, token_bytes
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import Slot
 
@@ -64,10 +65,10 @@ def same(found: Tensor, hand: Tensor) -> bool:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_each_vector_is_rounded_as_it_is_by_hand(dtype: torch.dtype) -> None:
     given = drawn(dtype, 3, 5, 16)
-    assert same(octets.rounded(given), by_hand(given.float()))
-    out = octets.unpacked(octets.packed(given), torch.empty_like(given))
-    assert torch.equal(out, octets.rounded(given))
-    assert octets.packed(given).shape == (3, 5, octets.width(16, dtype))
+    assert same(kv_quant.rounded(given), by_hand(given.float()))
+    out = kv_quant.unpacked(kv_quant.packed(given), torch.empty_like(given))
+    assert torch.equal(out, kv_quant.rounded(given))
+    assert kv_quant.packed(given).shape == (3, 5, kv_quant.width(16, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
@@ -76,36 +77,36 @@ def test_what_was_rounded_is_rounded_to_the_same_bits_again(dtype: torch.dtype) 
     every = torch.arange(1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
     largest = every[every.isfinite()].unsqueeze(1)
     given = torch.cat([largest, (largest.float() * torch.linspace(-1, 1, 255)).to(dtype)], 1)
-    once = octets.rounded(given)
-    assert torch.equal(octets.rounded(once), once)
-    assert torch.equal(octets.packed(once), octets.packed(given))
+    once = kv_quant.rounded(given)
+    assert torch.equal(kv_quant.rounded(once), once)
+    assert torch.equal(kv_quant.packed(once), kv_quant.packed(given))
 
 
 def test_in_32_bits_too() -> None:
     given = drawn(torch.float32, 4000, 64)
-    once = octets.rounded(given)
-    assert torch.equal(octets.rounded(once), once)
-    assert torch.equal(octets.packed(once), octets.packed(given))
+    once = kv_quant.rounded(given)
+    assert torch.equal(kv_quant.rounded(once), once)
+    assert torch.equal(kv_quant.packed(once), kv_quant.packed(given))
 
 
 def test_zeros_stay_zeros_and_what_is_no_number_stays_none() -> None:
     given = torch.zeros(4, 8)
     given[1, 3], given[2, 0], given[3] = torch.nan, torch.inf, 1e-40
-    out = octets.unpacked(octets.packed(given), torch.empty_like(given))
+    out = kv_quant.unpacked(kv_quant.packed(given), torch.empty_like(given))
     assert torch.equal(out[[0, 3]], torch.zeros(2, 8))
     assert out[1:3].isnan().all()
-    assert torch.equal(octets.rounded(given).isnan(), out.isnan())
+    assert torch.equal(kv_quant.rounded(given).isnan(), out.isnan())
 
 
 @pytest.mark.parametrize("beside", [torch.inf, torch.nan, 1e30, 0.0])
 def test_no_vector_depends_on_what_stands_beside_it(beside: float) -> None:
     given = drawn(torch.float32, 2, 6, 16)
-    alone = octets.rounded(given)
+    alone = kv_quant.rounded(given)
     for head in range(2):
         for token in range(6):
             other = torch.full_like(given, beside)
             other[head, token] = given[head, token]
-            assert torch.equal(octets.rounded(other)[head, token], alone[head, token])
+            assert torch.equal(kv_quant.rounded(other)[head, token], alone[head, token])
 
 
 # -- pages -----------------------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.runner import prepack
-from agentcho.runner.device import SMALL, dtype_of, has_bfloat16
-from agentcho.runner.digests import weights_digest
-from agentcho.runner.prepack import Packed, kernels, pack, packed, refusal
+from agentcho.runner.model.device import SMALL, dtype_of, has_bfloat16
+from agentcho.runner.model.digests import weights_digest
+from agentcho.runner.quant import prepack
+from agentcho.runner.quant.prepack import Packed, kernels, pack, packed, refusal
 from tests.conftest import PLAIN
 
 from .families import llama_family
@@ -33,7 +33,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
             seen.append(tuple(input.shape))
             return kernels._linear_pointwise(input, *rest)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("agentcho.runner.prepack._kernels", Counting)
+    monkeypatch.setattr("agentcho.runner.quant.prepack._kernels", Counting)
     return seen
 
 
@@ -84,7 +84,7 @@ def test_what_does_not_pay_or_does_not_fit_is_left(monkeypatch: pytest.MonkeyPat
     assert not pack(nn.Sequential(nn.Linear(8, 8)))
     assert not pack(nn.Sequential(nn.Linear(8, 8, dtype=torch.float16)), least=0)
     assert not pack(nn.Sequential(nn.Embedding(8, 8)), least=0)
-    monkeypatch.setattr("agentcho.runner.prepack.memory_of", lambda device: 4 * 8 * 8 * 4 - 1)
+    monkeypatch.setattr("agentcho.runner.quant.prepack.memory_of", lambda device: 4 * 8 * 8 * 4 - 1)
     assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
 
 
@@ -135,7 +135,7 @@ def test_an_engine_says_the_same_through_them(
     llama_family().save(tmp_path)
     rows: list[Tensor] = []
     for least in (1 << 40, 0):
-        monkeypatch.setattr("agentcho.runner.prepack.LEAST", least)
+        monkeypatch.setattr("agentcho.runner.quant.prepack.LEAST", least)
         engine = Engine.load(tmp_path, device="cpu", dtype="float32")
         assert bool(counted) == (not least)
         told = engine.prefill([Prefill("What is a fox?")])

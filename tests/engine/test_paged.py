@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from agentcho.runner import paged
-from agentcho.runner.attention import Locality, Scoring
-from agentcho.runner.paged import Asked, Lanes, Store, attend_stored, copied, merged
-from agentcho.runner.rope import Rotation
-from agentcho.runner.tables import Columns
+from agentcho.runner.attention import triton_paged
+from agentcho.runner.attention.dense import Locality, Scoring
+from agentcho.runner.attention.triton_paged import Asked, Lanes, Store, attend_stored, copied, merged
+from agentcho.runner.kv.page_tables import Columns
+from agentcho.runner.kv.rope import Rotation
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
 
@@ -35,15 +35,15 @@ FULL = Locality()
 def small() -> Iterator[None]:
     """Rows are read in parts of few tokens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paged, "SPAN", 32)
-        patch.setattr(paged, "BLOCK", 16)
+        patch.setattr(triton_paged, "SPAN", 32)
+        patch.setattr(triton_paged, "BLOCK", 16)
         yield
 
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds what another has refused."""
-    monkeypatch.setattr(paged, "_refused", {})
+    monkeypatch.setattr(triton_paged, "_refused", {})
 
 
 class Case(NamedTuple):
@@ -214,8 +214,8 @@ def test_what_a_row_does_not_read_has_no_weight_and_is_not_touched() -> None:
 
 def test_parts_in_which_nothing_is_seen_have_no_sum_and_weigh_nothing() -> None:
     case = drawn([40, 0], ROTATIONS["half"], Scoring(0.5))
-    kind = paged.Kind(DEVICE, torch.float32, 2, 2, 8, 8, case.store.rotation, FULL, 0.5, None)
-    out, sums = paged.weighed(kind, case.asked, case.store, case.lanes)
+    kind = triton_paged.Kind(DEVICE, torch.float32, 2, 2, 8, 8, case.store.rotation, FULL, 0.5, None)
+    out, sums = triton_paged.weighed(kind, case.asked, case.store, case.lanes)
     (empty,) = (i for i, row in enumerate(case.asked.rows) if case.store.columns.counts[row] == 0)
     stored = slice(0, 3)  # of 70 tokens, by 32
     assert sums[empty, :, stored].isneginf().all()
@@ -243,18 +243,18 @@ def unturned(grid: tuple[int, ...], *given: Any) -> None:
     launch(grid, *given[:7], torch.zeros_like(given[7]), *given[8:])
 
 
-launch = paged._launch
+launch = triton_paged._launch
 REFUSALS = [(broken, r"fails here \(no compiler was found\)"), (zeros, "values are off"), (unturned, "values are off")]
 
 
 @pytest.mark.parametrize(("kernel", "why"), REFUSALS, ids=["broken", "zeros", "unturned"])
 def test_a_kernel_that_fails_or_is_off_is_not_used(kernel: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paged, "_launch", kernel)
+    monkeypatch.setattr(triton_paged, "_launch", kernel)
     case = drawn([20, 0], Rotation("half", ANGLES[:2]), Scoring(0.5))
     with pytest.warns(UserWarning, match=f"read copies of their contexts, and are slower: Triton's kernel.*{why}"):
         found = case.found()
     assert torch.equal(found, copied(*case))
-    assert paged.refused(DEVICE)
+    assert triton_paged.refused(DEVICE)
     with warnings.catch_warnings(action="error"):
         assert torch.equal(case.found(), found)
 
@@ -266,10 +266,10 @@ def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) 
 
     case = drawn([20, 0], Rotation("half", ANGLES[:2]), Scoring(0.5))
     with monkeypatch.context() as patch:
-        patch.setattr(paged, "_launch", full)
+        patch.setattr(triton_paged, "_launch", full)
         with pytest.raises(torch.OutOfMemoryError):
             case.found()
-    assert not paged.refused(DEVICE)
+    assert not triton_paged.refused(DEVICE)
     torch.testing.assert_close(case.found(), copied(*case), rtol=1e-4, atol=1e-5)
 
 
@@ -277,10 +277,10 @@ COMPILE = """
 import torch, triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from agentcho.runner import paged
-from agentcho.runner.attention import Locality
-from agentcho.runner.kernel import weigh
-from agentcho.runner.rope import Rotation
+from agentcho.runner.attention import triton_paged
+from agentcho.runner.attention.dense import Locality
+from agentcho.runner.attention.triton_kernel import weigh
+from agentcho.runner.kv.rope import Rotation
 angles = torch.tensor([1e4 ** (-i / 64) for i in range(64)], dtype=torch.float64)
 pointers = ("asked", "keys", "values", "table", "counts", "rows", "at", "turns", "out", "sums")
 assert tuple(weigh.arg_names) == (*pointers, "width", "parts", "first", "scale", "cap", "form")
@@ -289,7 +289,7 @@ for dtype, form, window, cap, target in cases:
     for own in (False, True):
         locality = Locality(window, 4096 if window != "full" else 0)
         turned = Rotation(form, angles if form == "half" else angles[:32])
-        kind = paged.Kind(torch.device("cuda"), dtype, 8, 4, 128, 128, turned, locality, 0.1, cap)
+        kind = triton_paged.Kind(torch.device("cuda"), dtype, 8, 4, 128, 128, turned, locality, 0.1, cap)
         number, whole = ("*bf16" if dtype == torch.bfloat16 else "*fp32"), "*i64" if own else "*i32"
         types = [number] * 3 + [whole] * 2 + ["*i64"] * 3 + ["*fp32"] * 2 + ["i32"] * 3 + ["fp32"] * 2 + ["constexpr"]
         source = ASTSource(weigh, dict(zip(weigh.arg_names, types)), {"form": kind.form(own)})

@@ -15,13 +15,13 @@ from transformers import AutoModelForCausalLM
 from agentcho import Decode, Engine, Prefill
 from agentcho.cli.speed import kind_of
 from agentcho.errors import ModelError
-from agentcho.runner import device
-from agentcho.runner import model as models
-from agentcho.runner.device import SMALL, Place, device_of, dtype_of, hardware, reorders_bfloat16, synchronize
-from agentcho.runner.gate import check_config
-from agentcho.runner.model import Model, find
-from agentcho.runner.pages import Kind, LayerShape, shared_tokens
-from agentcho.runner.shapes import SHAPES
+from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_tokens
+from agentcho.runner.model import device
+from agentcho.runner.model import model as models
+from agentcho.runner.model.device import SMALL, Place, device_of, dtype_of, hardware, reorders_bfloat16, synchronize
+from agentcho.runner.model.model import Model, find
+from agentcho.runner.model.shapes import SHAPES
+from agentcho.runner.reuse_check import check_config
 
 from .families import llama_family
 

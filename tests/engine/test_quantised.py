@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Sampling
 from agentcho.errors import AgentchoError, ExtraMissing, ModelError, UnsupportedModel
-from agentcho.runner import quantised
+from agentcho.runner.model import quantized_checkpoint
 
 from .families import llama_family
 
@@ -140,7 +140,7 @@ LACKING = [
 def test_a_library_that_is_missing_is_named_before_weights_are_read(
     tmp_path: Path, how: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quantised, "find_spec", lambda module: None)
+    monkeypatch.setattr(quantized_checkpoint, "find_spec", lambda module: None)
     with pytest.raises(ModelError, match=words):
         Engine.load(says(tmp_path, how))
     with pytest.raises(ModelError, match="which cannot be rounded again; leave out weights=int8"):

@@ -17,7 +17,7 @@ from agentcho import Decode, Engine, Sampling
 from agentcho.calls.tools import AnswerForm, Tool
 from agentcho.engine.generation import Draw, Limits
 from agentcho.errors import RequestError
-from agentcho.runner.sampler import choose
+from agentcho.runner.sampling.sampler import choose
 
 from ..engines import Engines
 from .families import llama_family

@@ -23,11 +23,11 @@ import agentcho
 from agentcho.calls.call import Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.errors import RequestError
-from agentcho.runner import endings
-from agentcho.runner.constraint import Constraints, Grammars, JsonConstraint
-from agentcho.runner.endings import Endings
-from agentcho.runner.grammar import fault, grammar
-from agentcho.runner.spelling import Spelling
+from agentcho.runner.sampling import endings
+from agentcho.runner.sampling.constraint import Constraints, Grammars, JsonConstraint
+from agentcho.runner.sampling.endings import Endings
+from agentcho.runner.sampling.grammar import fault, grammar
+from agentcho.runner.sampling.token_bytes import Spelling
 
 from .templates import tokenizer
 

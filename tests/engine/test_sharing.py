@@ -17,11 +17,12 @@ from agentcho.calls.call import Call, EncodingId, Shadow
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Context, Piece
 from agentcho.errors import EngineFailed
-from agentcho.runner import sharing, slots
-from agentcho.runner.gate import can_share
-from agentcho.runner.inplace import InPlace
-from agentcho.runner.pages import LayerShape
-from agentcho.runner.rope import Rotation
+from agentcho.runner import slots
+from agentcho.runner.attention.shared_prefix import InPlace
+from agentcho.runner.kv import shared_runs
+from agentcho.runner.kv.kv_pool import LayerShape
+from agentcho.runner.kv.rope import Rotation
+from agentcho.runner.reuse_check import can_share
 from agentcho.runner.slots import Reading, SharedRun, Slots
 
 from ..engines import Engines
@@ -85,12 +86,12 @@ def context(*pieces: tuple[KVEntry, int]) -> Context:
 def test_a_run_is_what_stands_together_wherever_one_of_it_stands() -> None:
     a, b, c, d, e = (apiece(100) for _ in range(5))
     first, second = context((a, 0), (b, 100), (c, 300), (d, 400)), context((d, 7), (a, 107), (b, 207), (e, 350))
-    found = [[(piece.entry, piece.offset) for piece in run] for run in sharing.runs([first, second])]
+    found = [[(piece.entry, piece.offset) for piece in run] for run in shared_runs.runs([first, second])]
     assert found == [[(a, 0), (b, 100)], [(d, 400)]]
     closer = context((a, 0), (b, 99))
-    assert [len(run) for run in sharing.runs([first, second, closer])] == [1, 1, 1], "b stands elsewhere beside a"
+    assert [len(run) for run in shared_runs.runs([first, second, closer])] == [1, 1, 1], "b stands elsewhere beside a"
     twice = context((a, 0), (b, 100), (a, 200), (b, 300))
-    assert not [*sharing.runs([twice, twice])], "one row would read it twice"
+    assert not [*shared_runs.runs([twice, twice])], "one row would read it twice"
 
 
 def test_what_stands_in_a_run_is_known_by_itself_and_its_distance() -> None:
@@ -103,9 +104,9 @@ def test_what_stands_in_a_run_is_known_by_itself_and_its_distance() -> None:
         "cut": ((a, 3),),
         "another": ((b, 0), (a, 50)),
     }
-    found = {name: sharing.alike(run, context(*pieces).pieces) for name, pieces in alike.items()}
+    found = {name: shared_runs.alike(run, context(*pieces).pieces) for name, pieces in alike.items()}
     assert found == {"elsewhere": 2, "another of its size": 1, "further along": 1, "cut": 1, "another": 0}
-    assert sharing.alike(run, ()) == sharing.alike((), run) == 0
+    assert shared_runs.alike(run, ()) == shared_runs.alike((), run) == 0
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=6), min_size=1, max_size=5))
@@ -115,13 +116,13 @@ def test_runs_are_parts_of_every_context_that_has_any_of_them(drawn: list[list[t
         ends = accumulate((entries[n].length + gap for n, gap in each), initial=0)
         contexts.append(context(*((entries[n], end + gap) for (n, gap), end in zip(each, ends, strict=False))))
     seen = list[KVEntry]()
-    for run in sharing.runs(contexts):
-        assert sharing.tokens(run) >= sharing.LEAST
+    for run in shared_runs.runs(contexts):
+        assert shared_runs.tokens(run) >= shared_runs.LEAST
         seen += [piece.entry for piece in run]
         having = [each.pieces for each in contexts if {p.entry for p in each.pieces} & {p.entry for p in run}]
         assert len(having) > 1
         assert all(
-            sum(sharing.alike(run, each[place:]) == len(run) for place in range(len(each))) == 1 for each in having
+            sum(shared_runs.alike(run, each[place:]) == len(run) for place in range(len(each))) == 1 for each in having
         )
     assert len(seen) == len({*seen})
 
@@ -129,9 +130,9 @@ def test_runs_are_parts_of_every_context_that_has_any_of_them(drawn: list[list[t
 @pytest.fixture
 def both(engines: Engines, family: Family) -> tuple[Engine, Engine]:
     """One that shares where it may, and one that never does."""
-    sharing, other = engines(family), engines(family)
+    shared_runs, other = engines(family), engines(family)
     other.debug.slots.may_share = False
-    return sharing, other
+    return shared_runs, other
 
 
 @pytest.mark.slow
@@ -320,7 +321,7 @@ def test_who_cannot_gain_shares_nothing(llama: Engine, monkeypatch: pytest.Monke
     if how == "little":
         monkeypatch.setattr(slots, "SAVED", 2 * sum(len(each) for each in TOLD) * engine.debug.slots._bytes)
     if how == "short":
-        for each in (sharing, slots):
+        for each in (shared_runs, slots):
             monkeypatch.setattr(each, "LEAST", 10_000)
     engine.submit([Decode(parents=told) for _ in range(1 if how == "alone" else 2)])
     engine.step(deterministic=how == "deterministic")

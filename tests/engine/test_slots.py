@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from agentcho.runner.pages import LayerShape
+from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.slots import Slot, Slots
 
 

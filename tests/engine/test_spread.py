@@ -18,12 +18,12 @@ from agentcho.calls.reuse import Most
 from agentcho.cli import main
 from agentcho.errors import ModelError
 from agentcho.lab.tune.unfolding import unfold
-from agentcho.runner import flex
-from agentcho.runner.device import Place, check_kept
+from agentcho.runner.attention import flex
 from agentcho.runner.graphs import Graphs
+from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_tokens
 from agentcho.runner.loading import Sizes, proved
-from agentcho.runner.model import Model, find
-from agentcho.runner.pages import Kind, LayerShape, shared_tokens
+from agentcho.runner.model.device import Place, check_kept
+from agentcho.runner.model.model import Model, find
 
 from ..tune.flows import talk
 from .families import Family, cell, families
@@ -185,7 +185,7 @@ def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
 @pytest.mark.usefixtures("waited")
 def test_every_device_has_room_for_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     free = {ONE: 1 << 26, OTHER: 1 << 28}
-    monkeypatch.setattr("agentcho.runner.pages.memory_of", free.__getitem__)
+    monkeypatch.setattr("agentcho.runner.kv.kv_pool.memory_of", free.__getitem__)
     a_token = 2 * 8 * 2 * 128 * 2  # bytes of two layers
     shapes = [LayerShape(8, 128, 128, device) for device in LAYERS]
     assert shared_tokens([Kind(shapes, ONE, torch.bfloat16)])[0] == (1 << 25) // a_token

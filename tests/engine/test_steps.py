@@ -11,7 +11,7 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, RequestError, StoreFull, UnknownEncoding
-from agentcho.runner.model import Model
+from agentcho.runner.model.model import Model
 
 from ..engines import Engines
 from .broken import dead

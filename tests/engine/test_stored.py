@@ -10,10 +10,10 @@ import torch
 from agentcho import Decode, Engine, Prefill
 from agentcho.calls.call import Shadow
 from agentcho.errors import EngineFailed
-from agentcho.runner import flex, paged
+from agentcho.runner.attention import flex, triton_paged
 from agentcho.runner.doctor import doctor
 from agentcho.runner.graphs import Graphs
-from agentcho.runner.tables import widths
+from agentcho.runner.kv.page_tables import widths
 
 from ..engines import Engines
 from .broken import dead
@@ -26,7 +26,7 @@ TOLD = ("the quick brown fox jumps over a lazy dog", "what does it dream of at n
 @pytest.fixture
 def by_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the kernel, which is slow here, what stands in for it where it fails."""
-    monkeypatch.setattr(paged, "_works", lambda kind: False)
+    monkeypatch.setattr(triton_paged, "_works", lambda kind: False)
 
 
 def stored(engine: Engine) -> Engine:
@@ -59,7 +59,7 @@ def test_they_say_the_same(kind: Family, engines: Engines) -> None:
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
     for one, other in zip(said(stored(engines(kind)), 3), said(engines(kind), 3), strict=True):
         assert torch.allclose(one, other, atol=2e-4)
-    assert not paged.refused(torch.device("cpu"))
+    assert not triton_paged.refused(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,7 +123,7 @@ def test_a_row_that_guesses_reads_all_of_its_context(
     llama: Engine, kernels: bool, monkeypatch: pytest.MonkeyPatch, by_copies: None
 ) -> None:
     """Several tokens of a row in one forward, each of which sees those before it."""
-    monkeypatch.setattr("agentcho.runner.flex.has_kernels", lambda device: kernels)
+    monkeypatch.setattr("agentcho.runner.attention.flex.has_kernels", lambda device: kernels)
     monkeypatch.setattr("agentcho.engine.scheduler.worthwhile", lambda guesses, *_: [len(g.tokens) for g in guesses])
 
     def words(engine: Engine) -> list[Any]:
@@ -147,7 +147,7 @@ def test_nothing_stays_pinned_after_a_step_that_failed(
     pinned = len(engine._tiers.pins)
     with monkeypatch.context() as patch:
         dead(patch)
-        patch.setattr(paged, "attend_stored", lambda *_: 1 / 0)
+        patch.setattr(triton_paged, "attend_stored", lambda *_: 1 / 0)
         patch.setattr("agentcho.runner.batch.attend_stored", lambda *_: 1 / 0)
         with pytest.raises(EngineFailed):
             engine.step()
@@ -170,7 +170,7 @@ def test_the_deterministic_profile_and_shadows_have_copies(llama: Engine) -> Non
 
 
 def test_after_a_refusal_new_rows_have_copies(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paged, "_refused", {torch.device("cpu"): "pretended"})
+    monkeypatch.setattr(triton_paged, "_refused", {torch.device("cpu"): "pretended"})
     engine = stored(llama.adapted(None))
     engine.submit([Decode(parents=engine.prefill([Prefill(TOLD[0])]), forced=(40,) * 5)])
     engine.step()
@@ -191,7 +191,7 @@ def test_doctor_names_what_decode_steps_attend_by(
     refused: tuple[str, ...], result: str, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     why = {"triton": "Triton's kernel fails here", "flex": "FlexAttention: its values are off"}
-    monkeypatch.setattr(paged, "without", lambda device: why["triton"] if "triton" in refused else None)
+    monkeypatch.setattr(triton_paged, "without", lambda device: why["triton"] if "triton" in refused else None)
     monkeypatch.setattr(flex, "without", lambda device: why["flex"] if "flex" in refused else None)
     monkeypatch.setattr("agentcho.runner.engine.obstacle", lambda *_: "not here")
     monkeypatch.setattr("agentcho.runner.engine.has_kernels", lambda device: False)

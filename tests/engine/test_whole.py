@@ -8,7 +8,7 @@ import torch
 from agentcho import Decode, Engine, Sampling
 from agentcho.calls.call import Prefill, Shadow
 from agentcho.errors import ModelNotFound, RequestError
-from agentcho.runner.model import find
+from agentcho.runner.model.model import find
 
 
 @pytest.mark.parametrize("stride", [2, 3, 1000])

@@ -10,7 +10,7 @@ import json
 from agentcho.audit.rules import fingerprint
 from agentcho.games.run import game_seed
 from agentcho.games.turn import coin_seed
-from agentcho.runner.sampler import uniform
+from agentcho.runner.sampling.sampler import uniform
 from agentcho.tasks import task_set
 from agentcho.tasks.sets import generators
 

@@ -20,7 +20,7 @@ from agentcho.flow.labels import EncodingRecord
 from agentcho.games import library
 from agentcho.games.runtime import play
 from agentcho.records.transcript import Entry
-from agentcho.runner.sampler import uniform
+from agentcho.runner.sampling.sampler import uniform
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import heard
 

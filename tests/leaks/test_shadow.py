@@ -13,7 +13,7 @@ from agentcho.calls.call import EncodingId, Shadow
 from agentcho.engine.sequence import SHORT, STRIDE
 from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, RequestError
-from agentcho.runner.sampler import choose
+from agentcho.runner.sampling.sampler import choose
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 

@@ -11,7 +11,7 @@ from agentcho import Engine, Game
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.games.loading import load_together
 from agentcho.message import is_default_prompt
-from agentcho.runner.pages import Kind, LayerShape, shared_host_tokens, shared_tokens, token_bytes
+from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_host_tokens, shared_tokens, token_bytes
 from tests.engines import Engines
 
 from .stage import Talker, seen

@@ -128,7 +128,7 @@ EXACT = (
     Mutant(
         "turn queries as keys turn",
         "a run that is read in place would stand as far on the other side of where it was gathered",
-        "agentcho/runner/inplace.py",
+        "agentcho/runner/attention/shared_prefix.py",
         "[-shift for _, shift in readers]",
         "[shift for _, shift in readers]",
         (f"{SHARING}::test_runs_that_are_read_in_place_weigh_as_their_keys_turned_and_copied",),
@@ -136,7 +136,7 @@ EXACT = (
     Mutant(
         "read a run at any distance",
         "messages of a run would be read as far from each other as its first reader has them",
-        "agentcho/runner/sharing.py",
+        "agentcho/runner/kv/shared_runs.py",
         "one.entry is other.entry and other.offset - one.offset == shift",
         "one.entry is other.entry",
         (f"{SHARING}::test_what_stands_in_a_run_is_known_by_itself_and_its_distance",),
@@ -152,7 +152,7 @@ EXACT = (
     Mutant(
         "zeros that begin anywhere",
         "kernels compute in another order where memory is not aligned: what is made again would have other bits",
-        "agentcho/runner/pages.py",
+        "agentcho/runner/kv/kv_pool.py",
         "start = -raw.ctypes.data % ALIGNED",
         "start = 0",
         (f"{MEMORY}::test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin",),
@@ -171,7 +171,7 @@ POSITIONS = (
     Mutant(
         "copy keys that were turned for another place",
         "the same message at two places in one forward would be read at the first of them in both",
-        "agentcho/runner/gather.py",
+        "agentcho/runner/kv/gather.py",
         "return self.piece.entry, self.piece.shift, self.length",
         "return self.piece.entry, 0, self.length",
         (f"{GATHER}::test_what_is_copied_is_what_would_be_gathered",),
@@ -179,7 +179,7 @@ POSITIONS = (
     Mutant(
         "any number of tokens in a forward that scales by index",
         "llama4 scales queries by their index in the forward, which in a packed one is not their position",
-        "agentcho/runner/model.py",
+        "agentcho/runner/model/model.py",
         "self.packed = min(4096, _scale_step(self.config))",
         "self.packed = 4096",
         (f"{GATE}::test_queries_that_are_scaled_by_place_in_the_batch_stay_right",),
@@ -445,7 +445,7 @@ KERNELS = (
     Mutant(
         "read a weight's copy after the weight has changed",
         "training, and an adapter that is merged, would not show in what is said",
-        "agentcho/runner/prepack.py",
+        "agentcho/runner/quant/prepack.py",
         "if _use.on and self._state == _state(self.weight):",
         "if _use.on:",
         (f"{PACKING}::test_a_weight_that_was_changed_is_not_read_from_its_copy",),
@@ -453,7 +453,7 @@ KERNELS = (
     Mutant(
         "multiply by weights in few bits untried",
         "another build of torch, or another processor, may have a kernel that gives other products",
-        "agentcho/runner/products.py",
+        "agentcho/runner/quant/int_matmul.py",
         "return making if making is not None and _agrees(making, bits, dtype) else None",
         "return making",
         (f"{LIGHTER}::test_a_product_that_gives_something_else_is_not_taken",),
@@ -461,7 +461,7 @@ KERNELS = (
     Mutant(
         "multiply many rows by the product of few",
         "a prompt would take twice as long, and no result would be wrong: a merge undid it once, and nothing failed",
-        "agentcho/runner/products.py",
+        "agentcho/runner/quant/int_matmul.py",
         "return FEW.get(making) if has_bfloat16() else None",
         "return None",
         (f"{LIGHTER}::test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_quickly",),
@@ -469,7 +469,7 @@ KERNELS = (
     Mutant(
         "leave the head whole beside weights in few bits",
         "a third of what a small model reads for a token would stay as heavy as it was",
-        "agentcho/runner/lighter.py",
+        "agentcho/runner/quant/quantized_linear.py",
         'every.append((head, "int8"))',
         "pass",
         (f"{LIGHTER}::test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded",),
@@ -477,7 +477,7 @@ KERNELS = (
     Mutant(
         "one key for a message in whatever bits the weights are",
         "keys and values of one model would be read by another that computes others",
-        "agentcho/runner/model.py",
+        "agentcho/runner/model/model.py",
         "(str(self.dtype), file, self.bits, ",
         "(str(self.dtype), file, ",
         (f"{LIGHTER}::test_what_is_stored_is_under_another_key_in_other_bits",),
@@ -493,7 +493,7 @@ KERNELS = (
     Mutant(
         "turn stored keys the other way",
         "a message that is read where it is stored would stand as far on the other side of where it was encoded",
-        "agentcho/runner/kernel.py",
+        "agentcho/runner/attention/triton_kernel.py",
         "return one * cos - other * sin, other * cos + one * sin",
         "return one * cos + other * sin, other * cos - one * sin",
         (f"{PAGED}::test_it_weighs_as_the_definition_says",),
@@ -501,7 +501,7 @@ KERNELS = (
     Mutant(
         "weigh all parts of a context alike",
         "what a short part says would count as much as what a long one says",
-        "agentcho/runner/paged.py",
+        "agentcho/runner/attention/triton_paged.py",
         "shares = (sums - whole.clamp(min=torch.finfo(sums.dtype).min)).exp()",
         "shares = torch.full_like(sums, 1 / sums.shape[2])",
         (f"{PAGED}::test_it_weighs_as_the_definition_says",),
@@ -509,7 +509,7 @@ KERNELS = (
     Mutant(
         "a window that is one token wider in the kernel",
         "a layer would see a key that the model's own attention hides",
-        "agentcho/runner/kernel.py",
+        "agentcho/runner/attention/triton_kernel.py",
         "near = place > position - form.size if",
         "near = place >= position - form.size if",
         (f"{PAGED}::test_it_weighs_as_the_definition_says",),
@@ -517,7 +517,7 @@ KERNELS = (
     Mutant(
         "trust a kernel untried",
         "another GPU, or another Triton, may compute something else",
-        "agentcho/runner/paged.py",
+        "agentcho/runner/attention/triton_paged.py",
         "    return gap <= close(kind.dtype)\n\n\ndef _refuse",
         "    return True\n\n\ndef _refuse",
         (f"{PAGED}::test_a_kernel_that_fails_or_is_off_is_not_used",),
@@ -762,7 +762,7 @@ EIGHT_BITS = (
     Mutant(
         "one scale for all heads of a token",
         "a head with large numbers would leave the others none of their digits",
-        "agentcho/runner/octets.py",
+        "agentcho/runner/kv/kv_quant.py",
         "vectors.abs().amax(-1, keepdim=True)",
         "vectors.abs().amax((-3, -1), keepdim=True).expand(*vectors.shape[:-1], 1).contiguous()",
         (f"{OCTETS}::test_no_vector_depends_on_what_stands_beside_it",),
@@ -770,7 +770,7 @@ EIGHT_BITS = (
     Mutant(
         "one scale for all tokens that are written together",
         "what a message is read as would depend on what was encoded beside it",
-        "agentcho/runner/octets.py",
+        "agentcho/runner/kv/kv_quant.py",
         "vectors.abs().amax(-1, keepdim=True)",
         "vectors.abs().amax((-2, -1), keepdim=True).expand(*vectors.shape[:-1], 1).contiguous()",
         (f"{OCTETS}::test_no_vector_depends_on_what_stands_beside_it",),
@@ -794,7 +794,7 @@ EIGHT_BITS = (
     Mutant(
         "read rounded numbers under the key of whole ones",
         "two engines that compute other keys for the same words would name them alike",
-        "agentcho/runner/model.py",
+        "agentcho/runner/model/model.py",
         ', self.kv_dtype and f"kv {self.kv_dtype}"',
         "",
         (f"{OCTETS}::test_the_form_is_in_the_fingerprint_and_in_every_key",),
@@ -810,7 +810,7 @@ EIGHT_BITS = (
     Mutant(
         "keep what rounding makes of a number that is none",
         "a broken forward would be read as some numbers, and nobody would notice",
-        "agentcho/runner/octets.py",
+        "agentcho/runner/kv/kv_quant.py",
         "numbers.mul_(1 / TOP).mul_(largest.float())",
         "numbers.mul_(1 / TOP).mul_(largest.float().nan_to_num(0, 0, 0))",
         (f"{OCTETS}::test_zeros_stay_zeros_and_what_is_no_number_stays_none",),

@@ -98,7 +98,7 @@ SEVERAL = (
     Mutant(
         "each model of a run keeps what it would alone",
         "two models would take twice the memory of one",
-        "agentcho/runner/pages.py",
+        "agentcho/runner/kv/kv_pool.py",
         "// sum(kind.bytes_on(where) for kind in kinds)",
         "// max(kind.bytes_on(where) for kind in kinds)",
         (f"{WEIGHTS}::test_models_that_are_loaded_together_keep_no_more_than_one_would",),

@@ -254,7 +254,7 @@ ENFORCEMENT = (
     Mutant(
         "share by size",
         "rows would read another's context where theirs are as long",
-        "agentcho/runner/sharing.py",
+        "agentcho/runner/kv/shared_runs.py",
         "(one.entry is other.entry and",
         "(one.entry.length == other.entry.length and",
         ("tests/engine/test_sharing.py::test_what_stands_in_a_run_is_known_by_itself_and_its_distance",),
@@ -535,7 +535,7 @@ ENFORCEMENT = (
     Mutant(
         "another coin",
         "the same seed would draw other tokens than it drew",
-        "agentcho/runner/sampler.py",
+        "agentcho/runner/sampling/sampler.py",
         'person=b"agentcho.coin"',
         'person=b"agentcho.toss"',
         (f"{GOLDEN}::test_seeds_coins_tasks_and_fingerprints_are_what_they_were",),

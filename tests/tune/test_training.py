@@ -26,7 +26,7 @@ from agentcho.lab.tune.training import Progress, Training, Validation, recompute
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow, write_traces
 from agentcho.runner.engine import Engine
-from agentcho.runner.model import Model
+from agentcho.runner.model.model import Model
 
 from ..engine.families import llama_family
 from ..engines import Engines

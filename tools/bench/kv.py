@@ -32,10 +32,10 @@ from agentcho.lab.stats import clustered, pooled_mean
 from agentcho.progress import Tell, counted, part
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow
-from agentcho.runner import octets
 from agentcho.runner.engine import Engine
+from agentcho.runner.kv import kv_quant
 
-ARMS = {"int8": octets.TOP, "2 bits": 1}
+ARMS = {"int8": kv_quant.TOP, "2 bits": 1}
 """Of each arm the largest whole number that a rounded one is a multiple of."""
 MOST, POINT = 0.01, 0.01
 """Nats a token, and what a score may differ by."""
@@ -186,11 +186,11 @@ def _compared(workflows: Sequence[Workflow], pair: _Pair, asked: Asked, unsure: 
 @contextmanager
 def rounding_to(top: int) -> Iterator[None]:
     """What is rounded within is a multiple of the `top`-th part of the largest number."""
-    before, octets.TOP = octets.TOP, top
+    before, kv_quant.TOP = kv_quant.TOP, top
     try:
         yield
     finally:
-        octets.TOP = before
+        kv_quant.TOP = before
 
 
 def _rows(workflow: Workflow, engine: Engine) -> Rows:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from agentcho.runner.device import synchronize
-from agentcho.runner.prepack import pack, packed
+from agentcho.runner.model.device import synchronize
+from agentcho.runner.quant.prepack import pack, packed
 
 STREAMED = 256 * 2**20
 """Bytes of weights that are streamed: far more than any cache holds."""

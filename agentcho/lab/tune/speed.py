@@ -18,8 +18,8 @@ from agentcho.lab.timing import alone, in_turns
 from agentcho.lab.tune.lessons import packed
 from agentcho.lab.tune.losses import loss, loss_by_calls
 from agentcho.lab.tune.unfolding import Unfolded
-from agentcho.runner.device import synchronize
 from agentcho.runner.engine import Engine
+from agentcho.runner.model.device import synchronize
 
 
 class Speed(NamedTuple):

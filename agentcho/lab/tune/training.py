@@ -31,7 +31,7 @@ from agentcho.lab.tune.speed import Speed
 from agentcho.lab.tune.unfolding import Unfolded
 from agentcho.records.environment import machine, sources, versions
 from agentcho.runner.engine import Engine
-from agentcho.runner.lora import attention_linears
+from agentcho.runner.model.lora import attention_linears
 
 SAVED_EVERY = 300.0
 

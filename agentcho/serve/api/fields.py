@@ -281,7 +281,7 @@ def size(given: Schema) -> int:
 
 def _usable(given: Schema, param: str) -> Schema:
     """A schema of which a grammar can be made. `ApiError`: none can."""
-    from agentcho.runner.grammar import fault
+    from agentcho.runner.sampling.grammar import fault
 
     if (found := fault(given)) is not None:
         remedy = "mend the schema" if found.hopeless else "leave this out, and check the answer yourself"

@@ -114,7 +114,7 @@ def apart(tools: Tools | None) -> frozenset[str]:
 
 
 def _fault(tool: Tool) -> Any:
-    from agentcho.runner.grammar import fault
+    from agentcho.runner.sampling.grammar import fault
 
     return None if tool.parameters is None else fault(tool.parameters, lenient=True)
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from agentcho.lab.bench.peers.prefixes import Ids, Prefix, Prefixes, common, padded, side_by_side, taking
-from agentcho.runner.device import synchronize
-from agentcho.runner.model import ATTENTION
+from agentcho.runner.model.device import synchronize
+from agentcho.runner.model.model import ATTENTION
 
 WORTH = 32
 """A shared prefix gets a forward of its own where that saves so many tokens: about the cost of one memory-bound

@@ -32,8 +32,8 @@ from agentcho.lab.bench.words import with_words
 from agentcho.lab.timing import alone
 from agentcho.progress import Tell, part
 from agentcho.records.trace import Workflow
-from agentcho.runner.device import Place
-from agentcho.runner.model import Model, Source, find
+from agentcho.runner.model.device import Place
+from agentcho.runner.model.model import Model, Source, find
 
 FEW: Mapping[str, str] = {"int8": "Q8_0", "int4": "Q4_0"}
 WHOLE: Mapping[str, str] = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from agentcho.engine.adapter import WEIGHTS, Adapter
 from agentcho.errors import AdapterError, ConfigError
 from agentcho.extras import require
-from agentcho.runner.mixed import PLAIN_STARTS, Mixed, check_plain, odd, unlike
+from agentcho.runner.model.mixed_lora import PLAIN_STARTS, Mixed, check_plain, odd, unlike
 
 TRAINING = "in_training"
 

@@ -1,7 +1,7 @@
 """Which parts of contexts several rows can read in one place: runs of neighbouring pieces.
 
 A row can read a run wherever that stands for it, if the pieces stand to each other as they were gathered (see
-`inplace`). Does not know: rows, where anything is kept.
+`attention.shared_prefix`). Does not know: rows, where anything is kept.
 """
 
 from __future__ import annotations

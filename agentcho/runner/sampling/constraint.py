@@ -23,10 +23,10 @@ from agentcho.calls.call import Sampling
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Template
 from agentcho.errors import RequestError
-from agentcho.runner.endings import Document, Endings
-from agentcho.runner.grammar import grammar
-from agentcho.runner.hints import hints
-from agentcho.runner.spelling import Spelling
+from agentcho.runner.sampling.endings import Document, Endings
+from agentcho.runner.sampling.grammar import grammar
+from agentcho.runner.sampling.pattern_hints import hints
+from agentcho.runner.sampling.token_bytes import Spelling
 
 KEPT = 64
 """The grammars of so many schemas are kept, those that were used last."""

@@ -20,9 +20,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from agentcho.errors import StoreDamaged, StoreFull
-from agentcho.runner import octets
-from agentcho.runner.device import memory_of
-from agentcho.runner.rope import Workspace
+from agentcho.runner.kv import kv_quant
+from agentcho.runner.kv.rope import Workspace
+from agentcho.runner.model.device import memory_of
 
 ALIGNED = 64
 """torch's own tensors begin at a multiple of so many bytes. Kernels may compute in another order for one that does
@@ -31,7 +31,7 @@ AT_ONCE = 1 << 19
 """Rounded numbers that are read at once: what is between stays in the processor's cache."""
 Copy = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory or read from disk. In 8 bits
-they are bytes, and wider: see `octets`."""
+they are bytes, and wider: see `kv_quant`."""
 
 
 def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -166,14 +166,14 @@ class PagePool:
     def as_read(self, vectors: Tensor) -> Tensor:
         """Keys or values `[..., dim]` as they are read once they were written: the same, or rounded, each vector by
         itself."""
-        return octets.rounded(vectors) if self.rounding else vectors
+        return kv_quant.rounded(vectors) if self.rounding else vectors
 
     def write(self, pages: Pages, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Each token of a layer is
         written once."""
         rows = pages.on(keys.device)[start : start + keys.shape[1]]
         for pool, each in ((self._keys[layer], keys), (self._values[layer], values)):
-            pool[rows] = (octets.packed(each) if self.rounding else each).transpose(0, 1)
+            pool[rows] = (kv_quant.packed(each) if self.rounding else each).transpose(0, 1)
 
     def write_all(self, pages: Pages, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Store the keys and values of every layer, in order."""
@@ -202,7 +202,7 @@ class PagePool:
         most = max(1, AT_ONCE // (pool.shape[1] * dim))
         for start in range(0, len(rows), most):
             part = slice(start, start + most)
-            octets.unpacked(pool.index_select(0, rows[part]), out[part])
+            kv_quant.unpacked(pool.index_select(0, rows[part]), out[part])
         return out.transpose(0, 1)
 
     def copy_out(self, pages: Pages) -> Copy:
@@ -265,7 +265,7 @@ class PagePool:
     def _zeros(self, shape: tuple[int, int, int], at: torch.device) -> Tensor:
         """A pool for vectors of this shape, as they are kept."""
         if self.rounding:
-            return zeros((*shape[:2], octets.width(shape[2], self.dtype)), at, torch.int8)
+            return zeros((*shape[:2], kv_quant.width(shape[2], self.dtype)), at, torch.int8)
         return zeros(shape, at, self.dtype)
 
     def _grow(self, pages: int) -> None:
@@ -298,7 +298,7 @@ def checksum(copy: Copy) -> int:
 def token_bytes(layers: list[LayerShape], dtype: torch.dtype, rounding: bool = False) -> int:
     """Bytes of one token's keys and values in all layers, in 8 bits with `rounding`."""
     if rounding:
-        return sum(s.heads * (octets.width(s.key_dim, dtype) + octets.width(s.value_dim, dtype)) for s in layers)
+        return sum(s.heads * (kv_quant.width(s.key_dim, dtype) + kv_quant.width(s.value_dim, dtype)) for s in layers)
     return sum(shape.heads * (shape.key_dim + shape.value_dim) for shape in layers) * dtype.itemsize
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from agentcho.runner.attention import weighed
-from agentcho.runner.rope import Angles, Rotation, Workspace
+from agentcho.runner.attention.dense import weighed
+from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 from agentcho.runner.slots import Reading, SharedRun
 
 Pair = tuple[Tensor, Tensor]
@@ -35,7 +35,7 @@ class InPlace:
     def attend(
         self, layer: int, rotation: Rotation, queries: Tensor, own: Pair, mask: Tensor | None, scale: float
     ) -> Tensor:
-        """`attention.attend` of queries `[rows, heads, n, dim]` over the `own` keys and values `[rows, kv_heads,
+        """`dense.attend` of queries `[rows, heads, n, dim]` over the `own` keys and values `[rows, kv_heads,
         length, dim]` of each row, masked, and over all that it reads in place. On a CPU only."""
         out, sums = weighed(queries, *own, mask, scale)
         found = out.float()

@@ -24,13 +24,8 @@ from agentcho.config import served
 from agentcho.engine.adapter import Adapter
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import Tell, counted, unheard
-from agentcho.runner import quantised
-from agentcho.runner.attention import Locality, Scoring
-from agentcho.runner.bars import heard as weights_heard
-from agentcho.runner.bars import multiplied_out, quiet
+from agentcho.runner.attention.dense import Locality, Scoring
 from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
-from agentcho.runner.device import DeviceMap, Place, check_kept, check_room, dtype_of, warn_emulated
-from agentcho.runner.digests import tokenizer_digest, weights_digest
 from agentcho.runner.gguf_file import WHOLE, GgufFile, alone, check_taken, is_gguf, named_files, read, take_factors
 from agentcho.runner.known import KNOWN, place_of
 from agentcho.runner.lean import (
@@ -44,10 +39,15 @@ from agentcho.runner.lean import (
     no_init_weights,
     transformers,
 )
-from agentcho.runner.lighter import lighten
-from agentcho.runner.lora import TRAINING, Adapters
-from agentcho.runner.prepack import packed
-from agentcho.runner.shapes import PREFIX, SHAPES
+from agentcho.runner.model import quantized_checkpoint
+from agentcho.runner.model.device import DeviceMap, Place, check_kept, check_room, dtype_of, warn_emulated
+from agentcho.runner.model.digests import tokenizer_digest, weights_digest
+from agentcho.runner.model.hf_progress import heard as weights_heard
+from agentcho.runner.model.hf_progress import multiplied_out, quiet
+from agentcho.runner.model.lora import TRAINING, Adapters
+from agentcho.runner.model.shapes import PREFIX, SHAPES
+from agentcho.runner.quant.prepack import packed
+from agentcho.runner.quant.quantized_linear import lighten
 from agentcho.runner.threads import Threads
 
 ATTENTION = "agentcho_packed"
@@ -333,7 +333,7 @@ class Model:
     def stored(self) -> str | None:
         """What the weights were read from, and what was made of it, in words; None: safetensors with whole numbers."""
         if self.source.gguf is None:
-            return None if self.source.random else quantised.stored(self.source.config, _short(self.dtype))
+            return None if self.source.random else quantized_checkpoint.stored(self.source.config, _short(self.dtype))
         return f"GGUF, dequantised to {_short(self.dtype)} (was {self.source.gguf.numbers})"
 
     def fingerprint(self) -> dict[str, str]:
@@ -422,9 +422,9 @@ def _part(source: Source) -> dict[str, Any]:
     multiplied out and never kept in blocks: the library would fetch code for these from the hub."""
     if source.gguf is not None:
         return {"config": source.config, "quantization_config": GgufConfig(dequantize=True)}
-    return (
-        {"config": source.config, "key_mapping": TEXT_PART} if source.renamed else quantised.dequantised(source.config)
-    )
+    if source.renamed:
+        return {"config": source.config, "key_mapping": TEXT_PART}
+    return quantized_checkpoint.dequantised(source.config)
 
 
 def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:

@@ -6,7 +6,8 @@ weights. A token lies in a pool, in the row that a table says, or at its place i
 turned by as many positions as the table says, as MiniPIC does (arXiv 2606.13126): angles are counted in 2^64ths of a
 turn, which wrap around as integers do, so that a far shift costs no digits.
 
-Importing it takes Triton. Does not know: who fills a table, how parts are put together, whether it is right (`paged`).
+Importing it takes Triton. Does not know: who fills a table, how parts are put together, whether it is right
+(`triton_paged`).
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.runner.attention import Locality, Scoring, attend, close
-from agentcho.runner.rope import Angles, Rotation, Workspace
-from agentcho.runner.tables import Columns
+from agentcho.runner.attention.dense import Locality, Scoring, attend, close
+from agentcho.runner.kv.page_tables import Columns
+from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 
 SPAN = 256
 """Tokens that one program reads."""
@@ -118,8 +118,8 @@ class Kind(NamedTuple):
     softcap: float | None
 
     def form(self, own: bool) -> Any:
-        """What the kernel is compiled for: see `kernel.Form`."""
-        from agentcho.runner.kernel import Form
+        """What the kernel is compiled for: see `triton_kernel.Form`."""
+        from agentcho.runner.attention.triton_kernel import Form
 
         pairs, begin, step, gap = (0, 0, 1, 0) if own else _turning(self.rotation)
         if begin and begin + 2 * pairs != self.dim:
@@ -172,7 +172,7 @@ def weighed(kind: Kind, asked: Asked, store: Store, lanes: Lanes) -> Pair:
 
 def _launch(grid: tuple[int, ...], *given: Any) -> None:
     """Run the kernel."""
-    from agentcho.runner.kernel import weigh
+    from agentcho.runner.attention.triton_kernel import weigh
 
     device = given[0].device
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 from torch.nn.functional import pad
 
-from agentcho.runner.attention import Scoring, attend, close
+from agentcho.runner.attention.dense import Scoring, attend, close
 
 BLOCK = 128
 """Keys that are read or left together."""

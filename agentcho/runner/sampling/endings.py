@@ -2,7 +2,7 @@
 
 llguidance tells of a state whether the document may end there and which bytes may come next, and no more. So states
 are tried. First straight ahead: the nearest mark that ends a text or a value, then the next, and so on, where a text
-may end as the schema's patterns suggest (`hints`): behind `foo|bar` all states allow all bytes. Then
+may end as the schema's patterns suggest (`pattern_hints`): behind `foo|bar` all states allow all bytes. Then
 breadth first over whole endings: states after equally many bytes that allow the same next bytes count as one, and where
 that finds nothing short enough, several of them are kept. One search tries `STEPS` states at most.
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.device import capability, memory_of, reorders_bfloat16
+from agentcho.runner.model.device import capability, memory_of, reorders_bfloat16
 
 LEAST = 64 << 20
 """Bytes below which all weights may stay in the processor's caches, and nothing is gained."""

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from agentcho.config import Bits
 from agentcho.errors import ModelError
 from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.prepack import in_use
-from agentcho.runner.products import Making, Product, few, of_bytes, of_halves, of_nibbles, quickest, takes
-from agentcho.runner.rounding import GROUP, Rounded, fits, paired, rounded, unpaired
+from agentcho.runner.quant.int_matmul import Making, Product, few, of_bytes, of_halves, of_nibbles, quickest, takes
+from agentcho.runner.quant.prepack import in_use
+from agentcho.runner.quant.quantize import GROUP, Rounded, fits, paired, rounded, unpaired
 
 SAID: dict[Making | None, str] = {
     of_bytes: "by torch's product of 8 bits",

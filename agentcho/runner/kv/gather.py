@@ -17,8 +17,8 @@ from torch import Tensor
 
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece
-from agentcho.runner.pages import PagePool, Pages
-from agentcho.runner.rope import Angles, Rotation, Workspace
+from agentcho.runner.kv.kv_pool import PagePool, Pages
+from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 
 AT_ONCE = 1 << 20
 """Numbers that are turned at once: what is between stays in the processor's cache."""

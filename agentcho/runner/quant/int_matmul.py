@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from agentcho.config import Bits
-from agentcho.runner.device import has_bfloat16
-from agentcho.runner.rounding import GROUP, Rounded, rounded
+from agentcho.runner.model.device import has_bfloat16
+from agentcho.runner.quant.quantize import GROUP, Rounded, rounded
 
 Product = Callable[[Tensor], Tensor]
 Making = Callable[[Rounded], Product]

@@ -16,12 +16,12 @@ from torch import Tensor
 from agentcho.engine.cache import KVEntry
 from agentcho.engine.layout import Piece, Segment
 from agentcho.errors import ModelError, UnsupportedModel
-from agentcho.runner.attention import Locality, Scoring, attend, causal, is_plain
+from agentcho.runner.attention.dense import Locality, Scoring, attend, causal, is_plain
 from agentcho.runner.batch import Batch, Layers
-from agentcho.runner.model import Model, Source
-from agentcho.runner.pages import LayerShape, PagePool
-from agentcho.runner.prepack import packed
-from agentcho.runner.rope import Rotation, candidates, infer
+from agentcho.runner.kv.kv_pool import LayerShape, PagePool
+from agentcho.runner.kv.rope import Rotation, candidates, infer
+from agentcho.runner.model.model import Model, Source
+from agentcho.runner.quant.prepack import packed
 
 PROBE = 16
 SHIFTS = (0, 1, 7, 61)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcho.records.environment import versions
-from agentcho.runner.device import Place, capability, hardware
-from agentcho.runner.model import Model, Source
+from agentcho.runner.model.device import Place, capability, hardware
+from agentcho.runner.model.model import Model, Source
 
 if TYPE_CHECKING:
     from agentcho.engine.kept import KeptFiles
