@@ -12,16 +12,17 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from agentcho.audit import findings, notes, tables
+from agentcho.audit import notes, tables
 from agentcho.audit.calls import GameCalls
+from agentcho.audit.facts import Facts
+from agentcho.audit.finders import findings
 from agentcho.audit.judgement import concluded
 from agentcho.audit.notes import Seal
 from agentcho.audit.positions import raw_offsets
-from agentcho.audit.report import LEVELS, AuditReport, Blockage, Finding, Place, Release, Said, Subject, Unfinished
-from agentcho.audit.rules import RULES
+from agentcho.audit.report import AuditReport, Place, Said, Subject
 from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import GameVerdict, Reading, line_of
-from agentcho.audit.words import GameWords, attempts, ledger
+from agentcho.audit.words import attempts
 from agentcho.records.calls import CallLine, begun_lines
 from agentcho.records.models import LOCAL, Models
 from agentcho.records.names import CALLS
@@ -51,18 +52,6 @@ PLAYED = Planned()
 """Games that were played have neither."""
 
 
-class Judged(NamedTuple):
-    """What was found in all games."""
-
-    verdicts: tuple[GameVerdict, ...]
-    readings: tuple[Reading, ...]
-    blockages: tuple[Blockage, ...]
-    releases: tuple[Release, ...]
-    unfinished: tuple[Unfinished, ...]
-    calls: tuple[GameCalls, ...]
-    words: tuple[GameWords, ...]
-
-
 def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> AuditReport:
     """Audit a recorded run, finished or not. `key` is that of the digests, by default the run's own; `reveal` puts
     texts into the report. Raises `RecordBroken` where a line is none."""
@@ -71,8 +60,9 @@ def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> 
     begun = defaultdict[tuple[int, int], list[CallLine]](list)
     for line in begun_lines(run.path / CALLS):
         begun[line.game, line.attempt].append(line)
-    subject, models = of_run(run, games, seal), run.info.models
-    return audit_entries(subject, games, seal, models=models, begun=begun, side_by_side=_side_by_side(run, games))
+    subject = of_run(run, games, seal)
+    side_by_side = _side_by_side(run, games)
+    return audit_entries(subject, games, seal, models=run.info.models, begun=begun, side_by_side=side_by_side)
 
 
 def _side_by_side(run: SavedRun, games: Collection[int]) -> frozenset[int]:
@@ -94,8 +84,16 @@ def audit_entries(
 ) -> AuditReport:
     """Audit transcripts by game, of a run with these models, in which calls of tools were `begun`, and in some games
     messages were said `side_by_side`. Reads nothing but its arguments."""
-    judged = _judge(subject, games, seal, planned, models, begun)
-    readings = judged.readings
+    facts = _facts(
+        subject,
+        games,
+        seal=seal,
+        planned=planned,
+        models=models,
+        begun=begun,
+        side_by_side=side_by_side,
+    )
+    readings = facts.readings
     unclean = tuple(reading.edge for reading in readings if reading.edge.verdict != "clean")
     drawn = tables.worst_game([*games, *planned.refused], readings)
     report = AuditReport(
@@ -104,17 +102,17 @@ def audit_entries(
         reasons=(),
         readers=tables.by_reader(subject.agents, readings),
         matrix=tables.matrix(readings),
-        findings=tuple(_findings(subject, games, judged, side_by_side)),
+        findings=tuple(findings(facts)),
         edges=unclean,
         clean_edges=len(readings) - len(unclean),
-        blockages=judged.blockages,
-        releases=judged.releases,
-        unfinished=judged.unfinished,
+        blockages=facts.blockages,
+        releases=facts.releases,
+        unfinished=facts.unfinished,
         drawn_game=drawn,
-        drawn=() if drawn is None else _drawn(drawn, games.get(drawn, ()), readings, seal, planned),
-        texts=sum(len(verdict.texts) for verdict in judged.verdicts),
-        words=ledger(subject, judged.words),
-        calls=tuple(chain.from_iterable(game.reported() for game in judged.calls)),
+        drawn=() if drawn is None else _drawn(drawn, games.get(drawn, ()), readings, seal=seal, planned=planned),
+        texts=sum(len(verdict.texts) for verdict in facts.verdicts),
+        words=facts.ledger,
+        calls=tuple(chain.from_iterable(game.reported() for game in facts.calls)),
     )
     return concluded(report)
 
@@ -124,14 +122,16 @@ def new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def _judge(
+def _facts(
     subject: Subject,
     games: Mapping[int, Sequence[Entry]],
+    *,
     seal: Seal,
     planned: Planned,
     models: Models,
     begun: BegunLines,
-) -> Judged:
+    side_by_side: Container[int],
+) -> Facts:
     played = [(game, said) for game, entries in games.items() for said in by_attempt(entries)]
     verdicts = tuple(GameVerdict(game, said, planned.places.get(game), models) for game, said in played)
     readings = chain.from_iterable(verdict.readings() for verdict in verdicts)
@@ -139,43 +139,19 @@ def _judge(
         GameCalls(verdict, begun.get((game, said[0].attempt if said else 1), ()))
         for verdict, (game, said) in zip(verdicts, played, strict=True)
     )
-    released = (*(notes.releases(verdict, seal) for verdict in verdicts), *(game.releases(seal) for game in calls))
-    return Judged(
-        verdicts,
-        (*readings, *(refusal.reading for refusal in planned.refused.values())),
-        tuple(chain.from_iterable(notes.blockages(verdict) for verdict in verdicts)),
-        tuple(chain.from_iterable(released)),
-        tuple(chain.from_iterable(notes.unfinished(verdict, seal) for verdict in verdicts)),
-        calls,
-        attempts(verdicts, subject),
+    releases = (*(notes.releases(verdict, seal) for verdict in verdicts), *(game.releases(seal) for game in calls))
+    return Facts(
+        subject=subject,
+        games=games,
+        side_by_side=side_by_side,
+        verdicts=verdicts,
+        readings=(*readings, *(refusal.reading for refusal in planned.refused.values())),
+        blockages=tuple(chain.from_iterable(notes.blockages(verdict) for verdict in verdicts)),
+        releases=tuple(chain.from_iterable(releases)),
+        unfinished=tuple(chain.from_iterable(notes.unfinished(verdict, seal) for verdict in verdicts)),
+        calls=calls,
+        words=attempts(verdicts, subject),
     )
-
-
-def _findings(
-    subject: Subject, games: Mapping[int, Sequence[Entry]], judged: Judged, side_by_side: Container[int]
-) -> list[Finding]:
-    scenario = subject.scenario
-    lines: dict[tuple[int, str], Place | None] = {}
-    for verdict in judged.verdicts:
-        lines |= {(verdict.game, id): verdict.asked(entry) for id, entry in verdict.cones.entries.items()}
-    found = [
-        *findings.leaks(scenario, judged.readings, judged.verdicts),
-        *findings.of_the_run(subject, encoded=any(v.cones.records or not v.texts for v in judged.verdicts)),
-        *findings.acts(scenario, games),
-        *findings.brought(subject, games),
-        *findings.ordered(scenario, subject.agents, games, side_by_side),
-        *findings.released(scenario, judged.releases, lines, games),
-        *findings.blocked(scenario, judged.blockages, lines),
-        *findings.called(scenario, judged.calls),
-        *findings.told(subject, ledger(subject, judged.words), judged.words),
-    ]
-    return sorted(found, key=order)
-
-
-def order(finding: Finding) -> tuple[int, str, str, str, str]:
-    """The sort key of findings in a report: level, rule and names."""
-    names = (finding.reader or "", finding.owner or "", finding.carrier or "")
-    return (LEVELS.index(RULES[finding.rule].level), finding.rule, *names)
 
 
 def _subject(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> Subject:
@@ -184,12 +160,13 @@ def _subject(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> Subject:
 
 
 def _drawn(
-    game: int, entries: Sequence[Entry], readings: Sequence[Reading], seal: Seal, planned: Planned
+    game: int, entries: Sequence[Entry], readings: Sequence[Reading], *, seal: Seal, planned: Planned
 ) -> tuple[Said, ...]:
     """The messages of the worst attempt at a game."""
     if game in planned.refused:
         return planned.refused[game].said
     attempts = {said[0].attempt: said for said in by_attempt(entries) if said}
-    worst, place = tables.worst_attempt(attempts, game, readings), planned.places.get(game)
+    worst = tables.worst_attempt(attempts, game, readings)
+    place = planned.places.get(game)
     shown = () if worst is None else attempts[worst]
     return tuple(notes.said(entry.message, seal, line_of(entry.act.where) or place) for entry in shown)

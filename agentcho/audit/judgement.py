@@ -5,7 +5,7 @@ A conclusion is computed again whenever something is added to a report. Suppress
 report; no finding is removed:
 
     [[suppress]]
-    rule = "AC002"                   # or a fingerprint alone
+    rule = "AC…"                     # its code, or a fingerprint alone
     reader = "bob"                   # who reads, whose secret, who carried it: as the finding has them
     secret_of = "alice"
     carrier = "alice"

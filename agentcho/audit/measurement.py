@@ -5,21 +5,15 @@ Frozen values that reports contain. Does not know: how they were measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from agentcho.records.frozen import Frozen
 
 Arm = Literal["reuse", "floor", "enforce", "plain", "stale"]
 Swap = Literal["same-length", "other-length"]
 Swapped = Literal[Swap, "absent"]
 Source = Literal["author", "audience", "text"]
-
-
-class Frozen(BaseModel):
-    """Base of all results: frozen, without extra fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Interval(Frozen):
@@ -124,3 +118,7 @@ class Measurement(Frozen):
     probes: tuple[Probe, ...] = ()
     ablations: tuple[Ablation, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+Plot = Callable[[Sequence[Effect], Measurement], str]
+"""Draws the effects of one pair of reader and owner as SVG."""

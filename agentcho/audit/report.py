@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentcho.audit.measurement import Frozen, Measurement
+from agentcho.audit.measurement import Measurement
+from agentcho.records.frozen import Frozen
 
 Verdict = Literal["clean", "direct", "transitive", "positional", "unlabelled"]
 CallVerdict = Literal["clean", "told", "untrusted", "released", "unlabelled"]

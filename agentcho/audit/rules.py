@@ -1,6 +1,6 @@
 """The rules of an audit, one record each: all that any format says of a rule is in its record.
 
-A new rule is one record here and the code that finds it broken. Does not know: how violations are found.
+A new rule is one record here and a finder in `finders`. Does not know: how violations are found.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rule:
     `times` (`{times:reading}`: "2 readings"); `doubt` has `times` and `count`, its number alone.
 
     Args:
-        code: The name of the rule, such as AC001. It is never used again for another rule.
+        code: The name of the rule. It is never used again for another rule.
         level: How grave a finding is: `--fail-on` counts from a level upwards.
         title: The rule in a few words.
         subject: What the `reader` of a finding names: an agent that reads, a tool that was called, or nobody, where the

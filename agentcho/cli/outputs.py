@@ -5,23 +5,25 @@ Does not know: what is in a report, what was measured.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import typer
 from pydantic import BaseModel
 
+from agentcho.audit.formats import WRITERS, WriteOptions
+from agentcho.audit.formats.json import json_text
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.extras import require
 from agentcho.records.files import replace_whole
 
 if TYPE_CHECKING:
-    from agentcho.audit.html import Plot
+    from agentcho.audit.measurement import Plot
 
 STDOUT = Path("-")
 UNREAD = 141
@@ -72,22 +74,11 @@ class Outputs(NamedTuple):
 
     def json_of(self, found: BaseModel) -> str:
         """It as JSON; in plain signs alone where a terminal may be reading."""
-        text = json.dumps(found.model_dump(mode="json"), indent=2) if self.piped else found.model_dump_json(indent=2)
-        return text + "\n"
+        return json_text(found, ascii=self.piped)
 
     def _makers(self, report: AuditReport, fail_on: FailOn) -> dict[str, Callable[[], str]]:
-        from agentcho.audit.html import html
-        from agentcho.audit.junit import junit
-        from agentcho.audit.sarif import sarif
-        from agentcho.audit.sheet import sheet
-
-        return {
-            "json": lambda: self.json_of(report),
-            "sarif": lambda: sarif(report, fail_on),
-            "junit": lambda: junit(report, fail_on),
-            "html": lambda: html(report, _plot(report)),
-            "csv": lambda: sheet(report),
-        }
+        options = WriteOptions(fail_on=fail_on, plot=None if self.html is None else _plot(report), ascii=self.piped)
+        return {name: partial(write, report, options) for name, write in WRITERS.items()}
 
 
 def _plot(report: AuditReport) -> Plot | None:

@@ -13,8 +13,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentcho.audit.advice import actions
-from agentcho.audit.grouping import ledger_rows, readers
+from agentcho.audit.formats.advice import actions
+from agentcho.audit.formats.grouping import ledger_rows, readers
 from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, Ledger
 from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played

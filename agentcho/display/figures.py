@@ -19,7 +19,8 @@ from agentcho.lab.sweep.files import read_result
 from agentcho.lab.sweep.folder import CELLS, FILE, SweepRequest
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.records.record import SavedRun, folders
-from agentcho.viewer.figures import UNNAMED, Figures, Json
+from agentcho.viewer.figures import UNNAMED, Figures
+from agentcho.viewer.indexed import Json
 from agentcho.viewer.shown import EVERYTHING, Chosen, Shown, alone, shown
 
 RESULTS = ("compare.json", "sweep.json")

@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from agentcho.audit.advice import Action
-from agentcho.audit.grouping import Group, by_reader
+from agentcho.audit.formats.advice import Action
+from agentcho.audit.formats.grouping import Group, by_reader
 from agentcho.audit.report import Finding
 from agentcho.audit.rules import RULES
 from agentcho.audit.wording import listed, many, owner, stands

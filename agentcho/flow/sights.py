@@ -2,7 +2,7 @@
 
 Every public name of the classes that such code gets hold of is in this table, and every error of the package: either
 with the messages that a read of it counts as a look at (`taints`), or as public, with the reason. What the code does
-before a wider audience after such a look is finding AC006 of an audit.
+before a wider audience after such a look is a finding of an audit.
 
 Not in the table, and not followed: clocks, what a tool's function is called with, whether a task has ended, values that
 one task hands to another through objects of its own. Does not know: how a read is noticed (`taint`).

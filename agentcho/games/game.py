@@ -291,7 +291,7 @@ class Game:
         """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out.
 
         So where one's message stands among those of others tells how long the messages were that it said before, the
-        private ones too: an audit lists who could tell (AC019). `lockstep` tells nothing of that."""
+        private ones too: an audit lists who could tell. `lockstep` tells nothing of that."""
         await self._choreographer.tasks.together(*(agent.run() for agent in agents))
 
     @verb

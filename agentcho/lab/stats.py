@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.audit.measurement import Frozen, Interval
+from agentcho.audit.measurement import Interval
 from agentcho.extras import require
+from agentcho.records.frozen import Frozen
 
 Rows = NDArray[Any]
 """Log-probabilities `[rows, vocab]`, in nats."""

@@ -18,8 +18,9 @@ from agentcho.message import natural
 from agentcho.records.names import INFO, LINES
 from agentcho.records.trace import read_traces
 from agentcho.viewer.eyes import eyes, readable
+from agentcho.viewer.indexed import Json
 from agentcho.viewer.shown import FORMAT, Chosen, Shown, Talk
-from agentcho.viewer.talk import Json, talk
+from agentcho.viewer.talk import talk
 
 KINDS = "a run, a folder of runs, the .json of a comparison, a sweep or an audit, or a file of traces (.jsonl)"
 WHOLE = (INFO, "request.json")

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from agentcho.records.reading import readable_by
 from agentcho.records.transcript import Entry
-from agentcho.viewer.talk import Json, agents_of, said
+from agentcho.viewer.indexed import Json
+from agentcho.viewer.talk import agents_of, said
 
 
 def readable(entries: Iterable[Entry], reader: str) -> list[Entry]:

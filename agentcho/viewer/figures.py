@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Json = dict[str, Any]
+from agentcho.viewer.indexed import Json
+
 UNNAMED: Mapping[Path, str] = MappingProxyType({})
 
 

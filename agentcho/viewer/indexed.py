@@ -7,8 +7,10 @@ page's `data.js` reads what is written here. Does not know: what the numbers sta
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+Json = dict[str, Any]
+"""An object of the data of a page."""
 Piece = tuple[int, int, int]
 """Id of an encoding, offset, length."""
 

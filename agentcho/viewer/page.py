@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from agentcho import audit
+from agentcho.audit import formats
 from agentcho.viewer.shown import Shown
 
 PAGE = Path(__file__).parent / "page"
 STYLES = ("frame", "figures", "talk", "graph", "timeline", "detail")
 FIRST = ("dom", "data", "colours", "list", "state", "figures")
 SCRIPTS = (*FIRST, "talk", "graph", "timeline", "detail", "frame", "live", "main")
-COLOURS = Path(audit.__file__).parent / "page" / "colours.css"
+COLOURS = Path(formats.__file__).parent / "page" / "colours.css"
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff\ufeff]")
 """What of a text could end the block that it stands in, or is no text that a file can have."""
 

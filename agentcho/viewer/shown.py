@@ -17,7 +17,8 @@ from agentcho.records.record import Over, SavedRun, find, folders
 from agentcho.records.transcript import Entry, by_attempt
 from agentcho.viewer.eyes import eyes, readable
 from agentcho.viewer.figures import UNNAMED, Figures
-from agentcho.viewer.talk import Json, agents_of, talk
+from agentcho.viewer.indexed import Json
+from agentcho.viewer.talk import agents_of, talk
 
 FORMAT = "agentcho-view/1"
 DEEP = 2

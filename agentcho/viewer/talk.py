@@ -8,7 +8,6 @@ HTML.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from agentcho.audit.reach import Reach, reach
 from agentcho.audit.verdict import GameVerdict
@@ -18,9 +17,7 @@ from agentcho.message import Audience, Message, natural
 from agentcho.records.calls import use_line
 from agentcho.records.models import LOCAL, Models
 from agentcho.records.transcript import Entry
-from agentcho.viewer.indexed import Contexts, runs
-
-Json = dict[str, Any]
+from agentcho.viewer.indexed import Contexts, Json, runs
 
 
 def talk(entries: Sequence[Entry], cast: Mapping[str, str], models: Models = LOCAL) -> Json:

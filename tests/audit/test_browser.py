@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.audit.drawing import draw
-from agentcho.audit.html import LEAVES, html
+from agentcho.audit.formats.drawing import draw
+from agentcho.audit.formats.html import LEAVES, html
 from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.lab.plots import plot_effects
 

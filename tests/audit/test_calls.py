@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agentcho.audit.html import html
+from agentcho.audit.formats.html import html
+from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.report import AuditReport, Finding
-from agentcho.audit.sarif import sarif
 from agentcho.audit.wording import headline
 from agentcho.flow.views import Act, ToolUse
 from agentcho.message import EVERYONE, Audience

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
 import re
 from datetime import date
+from html import unescape
 from pathlib import Path
 from string import Formatter
 from xml.etree import ElementTree
 
 import pytest
 
-from agentcho.audit.advice import actions
-from agentcho.audit.findings import Shown, Who, gathered
-from agentcho.audit.html import html
+from agentcho.audit.finders import Evidence, FindingKey, gathered
+from agentcho.audit.formats import WRITERS, WriteOptions
+from agentcho.audit.formats.advice import actions
+from agentcho.audit.formats.csv import COLUMNS, sheet
+from agentcho.audit.formats.html import html
+from agentcho.audit.formats.junit import junit
+from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.judgement import concluded, read_report, read_suppressions, suppress
-from agentcho.audit.junit import junit
 from agentcho.audit.report import LEVELS, AuditReport, FailOn
 from agentcho.audit.rules import RULES, Rule
-from agentcho.audit.sarif import sarif
-from agentcho.audit.sheet import COLUMNS, sheet
 from agentcho.audit.wording import headline
+from agentcho.cli.outputs import Outputs
 from tools.pages.rules import with_rules
 
 from ..cli.test_audit_display import shown
@@ -39,8 +43,9 @@ WHO = {"reader": ("bob", "alice"), "tool": ("search", "alice"), "run": (None, "a
 def broken(rule: Rule) -> AuditReport:
     """A run in which one rule is broken, once."""
     reader, owner = WHO[rule.subject]
-    who = Who(rule.code, reader, owner, "carol")
-    found = gathered(sample.SCENARIO, {who: [Shown(0, (0,), place=sample.HERE, detail="a detail")]})
+    key = FindingKey(rule.code, reader=reader, owner=owner, carrier="carol")
+    evidence = Evidence(game=0, rank=(0,), place=sample.HERE, detail="a detail")
+    found = gathered(sample.SCENARIO, {key: [evidence]})
     calm = sample.clean(subject=sample.subject().model_copy(update={"lost": ()}))
     return concluded(calm.model_copy(update={"findings": tuple(found)}))
 
@@ -88,6 +93,32 @@ def test_every_format_knows_every_rule(rule: Rule, tmp_path: Path) -> None:
     assert rule.advice in (case[0].text or "")
 
 
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
+def test_no_writer_leaves_a_rule_out(rule: Rule, name: str) -> None:
+    report = broken(rule)
+    text = WRITERS[name](report, WriteOptions(fail_on="note"))
+    assert rule.code in text
+    assert report.findings[0].message in unescape(text).replace('\\"', '"').replace('""', '"')
+
+
+def test_every_file_that_can_be_asked_for_has_a_writer_and_every_writer_an_option() -> None:
+    assert set(Outputs._fields) == set(WRITERS)
+
+
+def test_the_code_of_a_rule_stands_in_the_table_and_where_it_is_found_alone() -> None:
+    package = ROOT / "agentcho"
+    written = (path for path in package.rglob("*") if path.suffix in (".py", ".jinja", ".js", ".css", ".toml", ".md"))
+    named = {path.relative_to(package).as_posix() for path in written if re.search(r"AC\d{3}(?!\d)", path.read_text())}
+    assert named == {"audit/rules.py", "audit/finders.py"}
+
+
+def test_every_rule_is_found_somewhere() -> None:
+    source = ast.parse((ROOT / "agentcho" / "audit" / "finders.py").read_text())
+    words = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert {word for word in words if re.fullmatch(r"AC\d{3}", word)} == set(RULES)
+
+
 @pytest.mark.parametrize("fail_on", FAIL_ON)
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
 def test_junit_fails_where_the_exit_code_does(rule: Rule, fail_on: FailOn) -> None:
@@ -121,8 +152,10 @@ ACTS = {"AC006", "AC007", "AC012", "AC013", "AC015", "AC016", "AC018", "AC019"}
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
 def test_sarif_says_of_a_path_what_the_rule_is_about(rule: Rule) -> None:
     reader, owner = WHO[rule.subject]
-    shown = Shown(0, (0,), ("alice.2",), ("alice.3", "alice.2"), sample.HERE)
-    found = gathered(sample.SCENARIO, {Who(rule.code, reader, owner, "carol"): [shown]})
+    key = FindingKey(rule.code, reader=reader, owner=owner, carrier="carol")
+    path = ("alice.3", "alice.2")
+    evidence = Evidence(game=0, rank=(0,), secrets=path[1:], path=path, place=sample.HERE)
+    found = gathered(sample.SCENARIO, {key: [evidence]})
     [result] = json.loads(sarif(sample.clean(findings=tuple(found))))["runs"][0]["results"]
     [flow] = result["codeFlows"][0]["threadFlows"]
     first, step, end = (each["location"]["message"]["text"] for each in flow["locations"])

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from agentcho.audit.advice import actions
-from agentcho.audit.drawing import draw
-from agentcho.audit.grouping import by_owner, by_reader, readers, square
-from agentcho.audit.html import html
-from agentcho.audit.part import FEW_LANES, FEW_MESSAGES, part
+from agentcho.audit.formats.advice import actions
+from agentcho.audit.formats.drawing import draw
+from agentcho.audit.formats.grouping import by_owner, by_reader, readers, square
+from agentcho.audit.formats.html import html
+from agentcho.audit.formats.part import FEW_LANES, FEW_MESSAGES, part
 from agentcho.audit.report import AuditReport, Finding
 from agentcho.audit.rules import RULES
 from agentcho.audit.wording import headline, stands

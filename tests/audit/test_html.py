@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.audit.drawing import BOX_HEIGHT, BOX_WIDTH, Drawing, draw
-from agentcho.audit.html import html as made
-from agentcho.audit.html import pairs
+from agentcho.audit.formats.drawing import BOX_HEIGHT, BOX_WIDTH, Drawing, draw
+from agentcho.audit.formats.html import html as made
+from agentcho.audit.formats.html import pairs
 from agentcho.audit.measurement import Measurement
 from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.lab.plots import plot_effects

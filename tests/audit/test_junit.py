@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from agentcho.audit.junit import junit
+from agentcho.audit.formats.junit import junit
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.audit.rules import RULES
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
+from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.report import AuditReport, Place
 from agentcho.audit.rules import RULES
-from agentcho.audit.sarif import sarif
 
 from . import sample
 from .sarif_schema import LOG

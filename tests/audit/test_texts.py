@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from agentcho.audit.audit import audit_entries
-from agentcho.audit.html import html
-from agentcho.audit.junit import junit
+from agentcho.audit.formats.html import html
+from agentcho.audit.formats.junit import junit
+from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport
-from agentcho.audit.sarif import sarif
 from agentcho.audit.wording import headline
 from agentcho.records.models import Models, is_endpoint
 

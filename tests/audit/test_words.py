@@ -12,10 +12,10 @@ import pytest
 
 from agentcho import Agent, Game, View
 from agentcho.audit.audit import audit_entries
-from agentcho.audit.html import html
+from agentcho.audit.formats.html import html
+from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Told
-from agentcho.audit.sarif import sarif
 from agentcho.display.audit import show
 from agentcho.records.transcript import Entry
 from tests.leaks.words.test_owed import game_of

@@ -646,7 +646,7 @@ PLAYED = (
     Mutant(
         "a build server is shown the findings of readers alone",
         "an audit that exits 1 for what a tool was told would be green there",
-        "agentcho/audit/junit.py",
+        "agentcho/audit/formats/junit.py",
         "        found.setdefault((finding.reader, finding.rule), []).append(finding)\n",
         "        if (finding.reader, finding.rule) in found:\n"
         "            found[finding.reader, finding.rule].append(finding)\n",

@@ -144,7 +144,7 @@ TOLD = (
     Mutant(
         "agents of different clearance may share a server",
         "what one tells it another may be told, and no audit would say so",
-        "agentcho/audit/findings.py",
+        "agentcho/audit/finders.py",
         "if not game.known_to(id).includes(reader))",
         "if False)",
         (f"{AUDIT}::test_a_server_that_agents_of_different_clearance_share_is_a_finding",),

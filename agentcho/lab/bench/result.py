@@ -12,11 +12,11 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from agentcho.audit.measurement import Frozen
 from agentcho.config import Bits, KvDtype
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import FEW, Spread, spread
 from agentcho.lab.yardstick import Words, near
+from agentcho.records.frozen import Frozen
 
 Kind = Literal[
     "workflows",

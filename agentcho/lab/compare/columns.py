@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from agentcho.audit.measurement import Frozen
 from agentcho.calls.reuse import ALL, APE, IN_PLACE, REPAIRS, ROTATE, WAYS, parsed_repair, parsed_way
 from agentcho.config import Leakage, Mode, RunConfig
 from agentcho.engine.adapter import find_adapter
 from agentcho.errors import ConfigError
+from agentcho.records.frozen import Frozen
 
 
 class Column(Frozen):

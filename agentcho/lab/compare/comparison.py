@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from agentcho.audit.measurement import Frozen, Interval
+from agentcho.audit.measurement import Interval
 from agentcho.audit.wording import many
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.stats import Median
 from agentcho.lab.yardstick import Words, judged
+from agentcho.records.frozen import Frozen
 from agentcho.results.arrow import Kind
 from agentcho.results.shown import html_facts, text_facts
 from agentcho.results.table import Table

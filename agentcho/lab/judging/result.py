@@ -10,8 +10,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from agentcho.audit.measurement import Frozen, Interval
+from agentcho.audit.measurement import Interval
 from agentcho.errors import RecordBroken, RecordNotFound
+from agentcho.records.frozen import Frozen
 
 AGREE, ANEW = 0.99, 0.30
 """What a policy has to reach: the share of choices that stay as they are in baseline, and of tokens encoded anew."""

@@ -10,9 +10,10 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from agentcho.audit.measurement import Frozen, Interval
+from agentcho.audit.measurement import Interval
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import Spread
+from agentcho.records.frozen import Frozen
 
 Verdict = Literal["leaks", "no more than the text", "inconclusive"]
 

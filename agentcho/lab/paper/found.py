@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agentcho.audit.measurement import Frozen
 from agentcho.config import Mode
 from agentcho.lab.compare.comparison import Difference, Mean, Preference
 from agentcho.lab.paper.sets import Data
 from agentcho.lab.paper.tables import Adapted, Name
 from agentcho.lab.stats import Spread
+from agentcho.records.frozen import Frozen
 
 
 class Score(Frozen):

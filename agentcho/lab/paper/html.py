@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.audit.html import STYLES, render
+from agentcho.audit.formats.html import STYLES, render
 from agentcho.lab.paper import wording
 from agentcho.lab.paper.found import PaperFound
 

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from agentcho.audit.measurement import Frozen
 from agentcho.errors import ExtraMissing, ModelError, RecordBroken, TaskError, TuneError
 from agentcho.events import Counting
 from agentcho.extras import require
@@ -34,6 +33,7 @@ from agentcho.lab.paper.tabulated import Played, tabulated
 from agentcho.progress import counted
 from agentcho.records.environment import machine, sources, versions
 from agentcho.records.files import replace_whole, writing
+from agentcho.records.frozen import Frozen
 from agentcho.records.trace import Workflow
 from agentcho.tasks import TaskSet
 

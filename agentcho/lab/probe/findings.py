@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agentcho.audit.measurement import Frozen, Interval
+from agentcho.audit.measurement import Interval
 from agentcho.lab.stats import Spread
+from agentcho.records.frozen import Frozen
 
 Question = Literal["control", "keys", "salts", "beyond"]
 """Between whom reuse is looked for. "control": a caller repeats its own prompt; "keys": another key repeats it;

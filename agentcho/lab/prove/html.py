@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from agentcho.audit.html import STYLES, render
+from agentcho.audit.formats.html import STYLES, render
 from agentcho.lab.prove import wording
 from agentcho.lab.prove.proof import Proof
 

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from agentcho.audit.measurement import Frozen, Swapped
+from agentcho.audit.measurement import Swapped
+from agentcho.records.frozen import Frozen
 
 Conclusion = Literal["holds", "broken", "inconclusive"]
 Arm = Literal["audit", "enforce"]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from agentcho.audit.measurement import Frozen
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.games import library
@@ -23,6 +22,7 @@ from agentcho.games.run import GameSelection
 from agentcho.lab.sweep.axes import Axis
 from agentcho.lab.sweep.grid import Cell, settings
 from agentcho.records.files import replace_whole, writing
+from agentcho.records.frozen import Frozen
 from agentcho.records.record import Over, SavedRun, runs
 from agentcho.records.transcript import Entry
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from agentcho.audit.measurement import Frozen
 from agentcho.audit.wording import many
 from agentcho.extras import require
 from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.lab.sweep.tables import Which, means, table
+from agentcho.records.frozen import Frozen
 from agentcho.results.shown import html_facts, text_facts
 from agentcho.results.table import Table
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentcho.audit.measurement import Frozen
 from agentcho.config import Leakage, Mode
 from agentcho.errors import ConfigError
+from agentcho.records.frozen import Frozen
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from agentcho.audit.measurement import Frozen
 from agentcho.audit.report import Verdict
+from agentcho.records.frozen import Frozen
 
 Way = Literal["baseline", "audit", "enforce"]
 """How messages are read: in the caller's own prompt, through what their authors had encoded, or through what their

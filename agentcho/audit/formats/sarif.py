@@ -6,75 +6,54 @@ messages are never in it.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any
 from urllib.parse import quote
 
+from agentcho.audit.formats.sarif_log import Json, SarifExecution, SarifRule, sarif_log
 from agentcho.audit.report import AuditReport, FailOn, Finding, Place
 from agentcho.audit.rules import RULES, Rule
 from agentcho.audit.wording import legal
 
-SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "agentcho/v1"
 SHOWN = {"reader", "owner", "carrier", "hops", "secrets", "games"}
 """Fields of a finding for which SARIF has no place of its own."""
 STATES = {"new": "new", "unchanged": "unchanged", "gone": "absent"}
-Json = dict[str, Any]
 
 
 def sarif(report: AuditReport, fail_on: FailOn = "error", root: Path | None = None) -> str:
     """The report as a SARIF log. Places under `root` (default: the working folder) become relative to it."""
-    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, fail_on, root or Path.cwd())]}
-    return json.dumps(log, indent=2, ensure_ascii=True) + "\n"
-
-
-def _run(report: AuditReport, fail_on: FailOn, root: Path) -> Json:
     subject = report.subject
-    return {
-        "tool": {"driver": _driver()},
-        "automationDetails": {"id": f"agentcho/{subject.scenario}/{subject.mode}/{subject.leakage}/"},
-        "invocations": [_invocation(report, fail_on)],
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(report, finding, root) for finding in report.findings],
-        "properties": report.model_dump(
-            mode="json", include={"conclusion", "reasons", "subject", "readers", "controls"}
-        ),
-    }
+    folder = root or Path.cwd()
+    execution = SarifExecution(
+        exit_code=report.exit_code(fail_on),
+        conclusion=report.conclusion,
+        doubts=report.reasons if report.conclusion == "inconclusive" else (),
+        command=subject.reproduce,
+        arguments=shlex.split(subject.reproduce)[1:],
+    )
+    return sarif_log(
+        version=version("agentcho"),
+        rules=[_rule(rule) for rule in RULES.values()],
+        run_id=f"agentcho/{subject.scenario}/{subject.mode}/{subject.leakage}/",
+        execution=execution,
+        results=[_result(report, finding, folder) for finding in report.findings],
+        properties=report.model_dump(mode="json", include={"conclusion", "reasons", "subject", "readers", "controls"}),
+    )
 
 
-def _driver() -> Json:
-    number, rules = version("agentcho"), [_rule(rule) for rule in RULES.values()]
-    return {"name": "agentcho", "version": number, "semanticVersion": number, "rules": rules}
-
-
-def _rule(rule: Rule) -> Json:
-    return {
-        "id": rule.code,
-        "name": rule.title.title().replace(" ", ""),
-        "shortDescription": {"text": rule.title.capitalize()},
-        "fullDescription": {"text": rule.meaning},
-        "help": {"text": rule.advice},
-        "defaultConfiguration": {"level": rule.level},
-        "properties": {"tags": ["security", "information-flow"]},
-    }
-
-
-def _invocation(report: AuditReport, fail_on: FailOn) -> Json:
-    """The execution is successful where the audit came to a conclusion, whichever."""
-    doubts = report.reasons if report.conclusion == "inconclusive" else ()
-    return {
-        "executionSuccessful": report.conclusion != "inconclusive",
-        "exitCode": report.exit_code(fail_on),
-        "exitCodeDescription": report.conclusion,
-        "commandLine": report.subject.reproduce,
-        "arguments": shlex.split(report.subject.reproduce)[1:],
-        "toolExecutionNotifications": [{"message": {"text": doubt}, "level": "warning"} for doubt in doubts],
-    }
+def _rule(rule: Rule) -> SarifRule:
+    return SarifRule(
+        id=rule.code,
+        title=rule.title,
+        meaning=rule.meaning,
+        level=rule.level,
+        advice=rule.advice,
+        tags=("security", "information-flow"),
+    )
 
 
 def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
@@ -101,7 +80,8 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
 def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[Json]:
     """The path from the secret to its reader: each message that passed it on, and last the line of code that read
     it."""
-    places, way = _places(report, finding), RULES[finding.rule].way
+    places = _places(report, finding)
+    way = RULES[finding.rule].way
     names = {
         "reader": finding.reader or "an agent",
         "owner": finding.owner or "others",

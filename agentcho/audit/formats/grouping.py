@@ -38,7 +38,7 @@ class Group(NamedTuple):
         return min((f.level for f in self.findings if stands(f)), key=LEVELS.index, default=None)
 
 
-class Row(NamedTuple):
+class ReaderRow(NamedTuple):
     """The groups of one reader in the order of the owners of a `Square`; None: no finding is about both."""
 
     reader: Group
@@ -49,7 +49,7 @@ class Square(NamedTuple):
     """Readers against owners of secrets, and all findings of each."""
 
     owners: tuple[Group, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ReaderRow, ...]
 
 
 def by_reader(findings: Iterable[Finding]) -> tuple[Group, ...]:
@@ -69,7 +69,7 @@ def square(groups: Sequence[Group]) -> Square:
     rows = []
     for group in groups:
         cells = {inner.name: inner for inner in group.inner}
-        rows.append(Row(group, tuple(cells.get(owner.name) for owner in owners)))
+        rows.append(ReaderRow(group, tuple(cells.get(owner.name) for owner in owners)))
     return Square(owners, tuple(rows))
 
 

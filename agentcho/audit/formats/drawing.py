@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from agentcho.audit.part import Part, part
+from agentcho.audit.formats.part import Part, part
 from agentcho.audit.report import AuditReport, Edge, Said, Verdict
 from agentcho.message import SCENARIO, natural
 
@@ -26,34 +26,34 @@ HEADS = 58.0
 TOP, SIDE = 14.0, 16.0
 CROWDED = 250
 
-Reach = Literal["private", "some", "everyone"]
-Kind = Literal["reads", "carries", "leaks"]
-KINDS: tuple[Kind, ...] = ("reads", "carries", "leaks")
-Key = tuple[str, str]
+Hearers = Literal["private", "some", "everyone"]
+EdgeKind = Literal["reads", "carries", "leaks"]
+EDGE_KINDS: tuple[EdgeKind, ...] = ("reads", "carries", "leaks")
+EdgeKey = tuple[str, str]
 """An edge: the message that is read, and the message whose call reads it."""
 
 
-class Node(NamedTuple):
+class Box(NamedTuple):
     """One message as a box; `x` and `y` are its upper left corner. `secret`: a leak ends in it. `outer` is the side
     on which edges within its column run, 1 the right one, and `bend` how far out they may."""
 
     said: Said
     x: float
     y: float
-    reach: Reach
+    reach: Hearers
     audience: str
     secret: bool
     outer: float
     bend: float
 
 
-class Line(NamedTuple):
+class DrawnEdge(NamedTuple):
     """One edge, from the message that is read to the call that reads it; `path` is that of SVG, `anchors` those of the
     `Edge`."""
 
     source: str
     target: str
-    kind: Kind
+    kind: EdgeKind
     verdict: Verdict
     path: str
     anchors: tuple[str, ...] = ()
@@ -74,8 +74,8 @@ class Drawing(NamedTuple):
     height: float
     box: float
     lanes: tuple[Lane, ...]
-    nodes: tuple[Node, ...]
-    lines: tuple[Line, ...]
+    nodes: tuple[Box, ...]
+    lines: tuple[DrawnEdge, ...]
     part: Part
 
     @property
@@ -90,7 +90,7 @@ class _Port(NamedTuple):
     node: str
     side: float
     other: float
-    edge: Key
+    edge: EdgeKey
     outgoing: bool
 
 
@@ -103,7 +103,7 @@ def draw(report: AuditReport) -> Drawing:
     kinds = _kinds(shown.said, shown.edges)
     drawn = {key: kind for key, kind in kinds.items() if nodes.keys() >= set(key)}
     leaks = {(edge.message, edge.call): edge for edge in shown.edges}
-    lines = sorted(_lines(drawn, leaks, nodes, box), key=lambda line: KINDS.index(line.kind))
+    lines = sorted(_lines(drawn, leaks, nodes, box), key=lambda line: EDGE_KINDS.index(line.kind))
     bottom = max((node.y for node in nodes.values()), default=TOP) + BOX_HEIGHT + SIDE
     width = sum(lane.width for lane in lanes) + 2 * SIDE
     return Drawing(width, bottom, box, lanes, tuple(nodes.values()), tuple(lines), shown)
@@ -119,7 +119,7 @@ def _lanes(drawn: Sequence[Said], agents: Sequence[str]) -> tuple[Lane, ...]:
     return tuple(Lane(name, SIDE + width * (column + 0.5), width) for column, name in enumerate(names))
 
 
-def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str], box: float) -> Iterator[Node]:
+def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str], box: float) -> Iterator[Box]:
     columns = {lane.name: (number, lane) for number, lane in enumerate(lanes)}
     rows = _rows(drawn)
     for said in drawn:
@@ -127,7 +127,7 @@ def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str], box:
         number, lane = columns[said.author or SCENARIO]
         outer = -1.0 if 2 * number + 1 < len(lanes) else 1.0
         x, y = lane.x - box / 2, TOP + ROW * rows[said.id]
-        yield Node(said, x, y, reach, audience, said.id in secrets, outer, 0.65 * (lane.width - box))
+        yield Box(said, x, y, reach, audience, said.id in secrets, outer, 0.65 * (lane.width - box))
 
 
 def _rows(drawn: Sequence[Said]) -> dict[str, int]:
@@ -142,7 +142,7 @@ def _rows(drawn: Sequence[Said]) -> dict[str, int]:
     return rows
 
 
-def _reach(said: Said) -> tuple[Reach, str]:
+def _reach(said: Said) -> tuple[Hearers, str]:
     if isinstance(said.audience, str):
         return "everyone", f"to {said.audience}"
     if set(said.audience) <= {said.author}:
@@ -150,26 +150,28 @@ def _reach(said: Said) -> tuple[Reach, str]:
     return "some", "to " + ", ".join(sorted({*said.audience} - {said.author}, key=natural))
 
 
-def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[Key, Kind]:
+def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[EdgeKey, EdgeKind]:
     """The kind of each edge; the worst of several."""
-    kinds: dict[Key, Kind] = {(parent, said.id): "reads" for said in drawn for parent in said.parents}
+    kinds: dict[EdgeKey, EdgeKind] = {(parent, said.id): "reads" for said in drawn for parent in said.parents}
     for edge in edges:
         for call, read in zip(edge.path, edge.path[1:], strict=False):
             kinds[read, call] = "carries"
     return kinds | {(edge.message, edge.call): "leaks" for edge in edges}
 
 
-def _lines(kinds: dict[Key, Kind], leaks: dict[Key, Edge], nodes: dict[str, Node], box: float) -> Iterator[Line]:
+def _lines(
+    kinds: dict[EdgeKey, EdgeKind], leaks: dict[EdgeKey, Edge], nodes: dict[str, Box], box: float
+) -> Iterator[DrawnEdge]:
     heights = _heights([port for key in kinds for port in _ports(key, nodes)])
     for (source, target), kind in kinds.items():
         ends = heights[(source, target), True], heights[(source, target), False]
         path = _path(nodes[source], nodes[target], box, *ends)
         edge = leaks.get((source, target))
         verdict, anchors = ("clean", ()) if edge is None else (edge.verdict, edge.anchors)
-        yield Line(source, target, kind, verdict, path, anchors)
+        yield DrawnEdge(source, target, kind, verdict, path, anchors)
 
 
-def _sides(source: Node, target: Node) -> tuple[float, float]:
+def _sides(source: Box, target: Box) -> tuple[float, float]:
     """Which side of its box each end is at: the one that faces the other, the outer one within a column."""
     if source.x == target.x:
         return source.outer, source.outer
@@ -177,14 +179,14 @@ def _sides(source: Node, target: Node) -> tuple[float, float]:
     return facing, -facing
 
 
-def _ports(key: Key, nodes: dict[str, Node]) -> Iterator[_Port]:
+def _ports(key: EdgeKey, nodes: dict[str, Box]) -> Iterator[_Port]:
     source, target = (nodes[id] for id in key)
     out, into = _sides(source, target)
     yield _Port(key[0], out, target.y, key, True)
     yield _Port(key[1], into, source.y, key, False)
 
 
-def _heights(ports: Iterable[_Port]) -> dict[tuple[Key, bool], float]:
+def _heights(ports: Iterable[_Port]) -> dict[tuple[EdgeKey, bool], float]:
     """How far below the top of its box each end is: ends at one side are spread, in the order of where they go."""
     sides: dict[tuple[str, float], list[_Port]] = {}
     for port in ports:
@@ -196,7 +198,7 @@ def _heights(ports: Iterable[_Port]) -> dict[tuple[Key, bool], float]:
     return found
 
 
-def _path(source: Node, target: Node, box: float, out: float, into: float) -> str:
+def _path(source: Box, target: Box, box: float, out: float, into: float) -> str:
     side, other = _sides(source, target)
     x1, y1 = source.x + box * (side > 0), source.y + out
     x2, y2 = target.x + box * (other > 0), target.y + into

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,22 +16,20 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from agentcho.audit import drawing, wording
-from agentcho.audit.advice import actions
-from agentcho.audit.grouping import by_reader, ledger_rows, readers, square
-from agentcho.audit.measurement import Effect, Interval, Measurement
+from agentcho.audit import wording
+from agentcho.audit.formats.advice import actions
+from agentcho.audit.formats.drawing import BOX_HEIGHT, HEADS, draw
+from agentcho.audit.formats.grouping import by_reader, ledger_rows, readers, square
+from agentcho.audit.formats.terms import TERMS
+from agentcho.audit.measurement import Effect, Interval, Measurement, Plot
 from agentcho.audit.report import AuditReport, Cell, Finding
 from agentcho.audit.rules import RULES
-from agentcho.audit.terms import TERMS
 from agentcho.message import natural
 
 PAGE = Path(__file__).parent / "page"
 STYLES = (PAGE / "colours.css", PAGE / "style.css")
 LEAVES = tuple(rule.code for rule in RULES.values() if rule.ledger)
 """Rules of which a ledger of the page has each case: of their findings a line each."""
-
-Plot = Callable[[Sequence[Effect], Measurement], str]
-"""Draws the effects of one pair of reader and owner as SVG."""
 
 
 class PairEffects(NamedTuple):
@@ -64,9 +62,9 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
         "arms": wording.ARMS,
         "sources": wording.SOURCES,
         "uncharged": wording.UNCHARGED,
-        "drawing": drawing.draw(report),
-        "box_height": drawing.BOX_HEIGHT,
-        "heads": drawing.HEADS,
+        "drawing": draw(report),
+        "box_height": BOX_HEIGHT,
+        "heads": HEADS,
         "grid": grid(report),
         "actions": actions(report.findings),
         "groups": groups,

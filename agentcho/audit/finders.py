@@ -1,0 +1,397 @@
+"""Where each rule is found broken: readings, releases, blockages and acts of all games, grouped by what a user would
+fix.
+
+A new rule is its record in `rules` and a finder here, a generator of evidence that `finder` enters into the list.
+Does not know: how a verdict was found, earlier reports, suppressions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import NamedTuple
+
+from agentcho.audit import order
+from agentcho.audit.calls import Called, GameCalls
+from agentcho.audit.facts import Facts
+from agentcho.audit.report import LEVELS, Finding, Place, Verdict
+from agentcho.audit.rules import RULES, Times, fingerprint
+from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
+from agentcho.audit.verdict import GameVerdict, Reading, Share, line_of
+from agentcho.audit.wording import listed
+from agentcho.flow.labels import EncodingRecord
+from agentcho.message import EVERYONE, SCENARIO
+from agentcho.records.transcript import by_attempt
+
+LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "positional": "AC003", "unlabelled": "AC004"}
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKey:
+    """What one finding is about: its rule, who is concerned, and the file."""
+
+    rule: str
+    reader: str | None = None
+    owner: str | None = None
+    carrier: str | None = None
+    file: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """One case of a finding. The finding describes the case with the lowest `rank`.
+
+    Args:
+        game: The game that it was seen in.
+        rank: How far it is from the worst case; the game alone, where all are alike.
+        secrets: The messages that were not for whom the finding is about.
+        path: The way from the reader to the nearest of them.
+        place: The line of code that asked for it.
+        detail: What the rule's sentence has as `detail`.
+        of_run: Whether it holds of every game by the options of the run.
+    """
+
+    game: int
+    rank: tuple[int, ...]
+    secrets: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    place: Place | None = None
+    detail: str = ""
+    of_run: bool = False
+
+
+Cases = Iterator[tuple[FindingKey, Evidence]]
+Finder = Callable[[Facts], Cases]
+FINDERS: list[Finder] = []
+"""All of them, in the order of this file."""
+
+
+class AttemptEncoding(NamedTuple):
+    """An encoding: ids of different attempts are different encodings."""
+
+    game: int
+    attempt: int
+    id: int
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """All findings, in the order of a report."""
+    cases: dict[FindingKey, list[Evidence]] = {}
+    for find in FINDERS:
+        for key, evidence in find(facts):
+            cases.setdefault(key, []).append(evidence)
+    return sorted(gathered(facts.subject.scenario, cases), key=_order)
+
+
+def finder(find: Finder) -> Finder:
+    """Enter a function into the list of finders."""
+    FINDERS.append(find)
+    return find
+
+
+def gathered(scenario: str, cases: Mapping[FindingKey, list[Evidence]]) -> Iterator[Finding]:
+    """One finding for each key."""
+    for key, evidence in cases.items():
+        worst = min(evidence, key=lambda one: one.rank)
+        rule = RULES[key.rule]
+        sentence = rule.of_run if worst.of_run and rule.of_run else rule.sentence
+        names = {
+            "reader": key.reader or "an agent",
+            "owner": key.owner or "others",
+            "carrier": key.carrier or "nobody",
+        }
+        yield Finding(
+            rule=key.rule,
+            level=rule.level,
+            reader=key.reader,
+            owner=key.owner,
+            carrier=key.carrier,
+            message=sentence.format(**names, times=Times(len(evidence)), detail=worst.detail),
+            secrets=worst.secrets,
+            path=worst.path,
+            hops=max(len(worst.path) - 1, 0),
+            place=worst.place,
+            games=len({one.game for one in evidence}),
+            edges=len(evidence),
+            fingerprint=fingerprint(
+                key.rule, scenario, reader=key.reader, owner=key.owner, carrier=key.carrier, file=key.file
+            ),
+        )
+
+
+def _order(finding: Finding) -> tuple[int, tuple[str, ...]]:
+    """Level, rule and names."""
+    names = (finding.reader or "", finding.owner or "", finding.carrier or "")
+    return LEVELS.index(finding.level), (finding.rule, *names)
+
+
+@finder
+def leaks(facts: Facts) -> Cases:
+    """AC001 to AC004, and AC009: one a rule, reader, owner of the secret and author of what carried it."""
+    seen = set[AttemptEncoding]()
+    for reading in facts.readings:
+        edge = reading.edge
+        seen.add(AttemptEncoding(edge.game, reading.attempt, edge.encoding))
+        if edge.verdict == "unlabelled":
+            unknown = Evidence(game=edge.game, rank=(edge.game,), place=reading.place, detail=reading.fault or "")
+            yield FindingKey("AC004", reader=edge.reader, carrier=reading.author), unknown
+        for share in reading.shares:
+            key = FindingKey(LEAKS[edge.verdict], reader=edge.reader, owner=share.owner, carrier=reading.author)
+            yield key, _leaked(reading, share)
+        if reading.cached is not None:
+            hit = Evidence(game=edge.game, rank=(edge.game,), place=reading.place)
+            yield FindingKey("AC009", reader=edge.reader, owner=reading.cached), hit
+    for verdict in facts.verdicts:
+        yield from _unread(verdict, seen)
+
+
+def _leaked(reading: Reading, share: Share) -> Evidence:
+    return Evidence(
+        game=reading.edge.game,
+        rank=(len(share.path), -len(share.secrets), reading.edge.game),
+        secrets=share.secrets,
+        path=share.path,
+        place=reading.place,
+        detail=" (refused before anything was computed)" if reading.refused else "",
+    )
+
+
+def _unread(verdict: GameVerdict, seen: set[AttemptEncoding]) -> Cases:
+    """Encodings with unknown cones that no reading shows: nobody reads them, and they read nothing."""
+    for id, fault in verdict.cones.roots.items():
+        record = verdict.cones.records.get(id)
+        shown = AttemptEncoding(verdict.game, verdict.attempt, id) in seen
+        if shown or (record is not None and _reported(verdict, record)):
+            continue
+        message = verdict.cones.messages.get(record.message) if record else None
+        carrier = message.author or SCENARIO if message else None
+        detail = fault if id < 0 else f"encoding {id}: {fault}"
+        evidence = Evidence(game=verdict.game, rank=(verdict.game,), place=verdict.place(id), detail=detail)
+        yield FindingKey("AC004", carrier=carrier), evidence
+
+
+def _reported(verdict: GameVerdict, record: EncodingRecord) -> bool:
+    """Whether readings by the call of this encoding are unlabelled already."""
+    return verdict.reader(record) is not None and any(verdict.cones.fault(piece.id) for piece in record.receipt.context)
+
+
+@finder
+def limits_and_profile(facts: Facts) -> Cases:
+    """What holds of every game, by how the run was played.
+
+    AC005: enforcement was claimed, in a profile whose batches it does not cover. AC006: a bound on the whole game
+    counts what some of those whom it ends may not read. AC010: whoever writes can write a message's end and another's
+    beginning. AC011: what passes between agents of one client is not the server's to see.
+    """
+    subject = facts.subject
+    reused = subject.mode == "choreographed"
+    limits = subject.environment.get(LIMITS)
+    found: dict[FindingKey, str] = {}
+    if reused and subject.leakage != "audit" and limits is not None:
+        found[FindingKey("AC006", carrier="limits")] = limits
+    if reused and facts.encoded and subject.leakage == "enforce" and not subject.deterministic:
+        found[FindingKey("AC005")] = ""
+    if subject.environment.get(MARKERS) == "plain":
+        found[FindingKey("AC010")] = ""
+    if (several := subject.environment.get(CLIENTS)) is not None:
+        found[FindingKey("AC011")] = several
+    for key, detail in found.items():
+        for game in range(max(1, subject.games)):
+            yield key, Evidence(game=game, rank=(game,), detail=detail, of_run=True)
+
+
+@finder
+def acts(facts: Facts) -> Cases:
+    """AC006: messages that were requested after the code had read words which some of their readers may not read, by
+    file."""
+    for game, entries in facts.games.items():
+        authors = {entry.message.id: entry.message.author or SCENARIO for entry in entries}
+        for entry in entries:
+            place = line_of(entry.act.where)
+            file = PurePath(place.file).name if place else ""
+            # a message that was cancelled before its first word is on no line: its id has its author
+            owners = {id: authors.get(id) or id.rpartition(".")[0] or SCENARIO for id in entry.act.tainted_by}
+            for owner in sorted(set(owners.values())):
+                secrets = tuple(id for id in entry.act.tainted_by if owners[id] == owner)
+                key = FindingKey("AC006", owner=owner, carrier=entry.message.author or SCENARIO, file=file)
+                path = (entry.message.id, *secrets[:1])
+                yield key, Evidence(game=game, rank=(game,), secrets=secrets, path=path, place=place)
+
+
+@finder
+def user_messages(facts: Facts) -> Cases:
+    """AC020: user messages in a society of several agents that only one of them has brought. What an agent has said
+    something over stood in the prompt that it sent: so the lines of answers say who brought what, in records of every
+    version. The same words in another game of the society are the same message."""
+    if SOCIETY not in facts.subject.environment:
+        return
+    messages = {(game, entry.message.id): entry.message for game, entries in facts.games.items() for entry in entries}
+    agents = set[str]()
+    senders = defaultdict[tuple[str, str], set[str]](set)
+    for (game, _), said in messages.items():
+        if said.kind == "decode" and said.author is not None:
+            agents.add(said.author)
+            for read in (messages[game, id] for id in said.parents if (game, id) in messages):
+                senders[read.role, read.text].add(said.author)
+    alone = defaultdict[tuple[int, str], list[str]](list)
+    for (game, id), sent in messages.items():
+        by = senders[sent.role, sent.text]
+        if sent.author is None and _of_a_user(sent.role) and len(by) == 1 < len(agents):
+            alone[game, next(iter(by))].append(id)
+    for (game, agent), found in alone.items():
+        where = f" of game {game}" if len(facts.games) > 1 else ""
+        rank = (-len(found), game)
+        evidence = Evidence(game=game, rank=rank, secrets=tuple(found), detail=listed(found) + where)
+        for _ in found:
+            yield FindingKey("AC020", carrier=agent), evidence
+
+
+def _of_a_user(role: str) -> bool:
+    """Whether a message of no agent is what a user said, or a part of that."""
+    return role in ("user", "user-begin", "part", "user-end")
+
+
+@finder
+def races(facts: Facts) -> Cases:
+    """AC019: what the order of messages tells agents. Of games that do not say what was awaited it is said where
+    messages were said side by side there."""
+    for game, entries in facts.games.items():
+        for said in by_attempt(entries):
+            if not order.known(said):
+                if game in facts.side_by_side and order.overlapped(said):
+                    unknown = "the record does not say what was awaited"
+                    yield FindingKey("AC019"), Evidence(game=game, rank=(game,), detail=unknown, of_run=True)
+                continue
+            lines = {entry.message.id: entry for entry in said}
+            for raced in order.raced(said, facts.subject.agents):
+                entry = lines[raced.message]
+                carrier = entry.message.author or SCENARIO
+                evidence = Evidence(
+                    game=game,
+                    rank=(-len(raced.secrets), game),
+                    secrets=raced.secrets,
+                    path=(raced.message, raced.secrets[0]),
+                    place=line_of(entry.act.where),
+                )
+                yield FindingKey("AC019", reader=raced.reader, owner=raced.owner, carrier=carrier), evidence
+
+
+@finder
+def releases(facts: Facts) -> Cases:
+    """AC007: authors that spoke before a wider audience after reading private messages."""
+    authors = {(game, e.message.id): e.message.author or SCENARIO for game, said in facts.games.items() for e in said}
+    cases: dict[FindingKey, list[Evidence]] = {}
+    strange: Counter[FindingKey] = Counter()
+    for release in facts.releases:
+        owners: dict[str, list[str]] = {}
+        for source in release.sources:
+            owners.setdefault(authors[release.game, source], []).append(source)
+        for owner, sources in owners.items():
+            key = FindingKey("AC007", owner=owner, carrier=release.author)
+            strange[key] += not release.canonical
+            evidence = Evidence(
+                game=release.game,
+                rank=(int(release.canonical), release.game),
+                secrets=tuple(sources),
+                path=(release.message, sources[0]),
+                place=facts.lines.get((release.game, release.message)),
+            )
+            cases.setdefault(key, []).append(evidence)
+    for key, found in cases.items():
+        count = strange[key]
+        ids = f"; the token ids of {count} are not those of their text and say more than it does" if count else ""
+        for evidence in found:
+            yield key, replace(evidence, detail=ids)
+
+
+@finder
+def blockages(facts: Facts) -> Cases:
+    """AC008: one a reader."""
+    for blockage in facts.blockages:
+        evidence = Evidence(
+            game=blockage.game,
+            rank=(-len(blockage.missing), blockage.game),
+            path=(blockage.message,),
+            place=facts.lines.get((blockage.game, blockage.call)),
+        )
+        yield FindingKey("AC008", reader=blockage.reader), evidence
+
+
+@finder
+def tool_calls(facts: Facts) -> Cases:
+    """AC012 to AC016: calls of tools, by tool, whose words were behind them, and who called."""
+    for game in facts.calls:
+        for call in game.calls:
+            yield from _call(call, game)
+        yield from _shared_servers(game)
+
+
+def _call(call: Called, game: GameCalls) -> Cases:
+    """What is found of one call: one piece of evidence for each of those whose words are in the way."""
+    tool = "a tool" if call.use is None else call.use.name
+    if call.cone is None or call.use is None:
+        unknown = Evidence(game=call.game, rank=(call.game,), place=call.place, detail=call.fault)
+        yield FindingKey("AC014", reader=tool, carrier=call.caller), unknown
+        return
+    told = "the world" if call.use.audience == EVERYONE else str(call.use.audience)
+    rules = {"AC016": call.untrusted} if call.release else {"AC012": call.secret, "AC013": call.untrusted}
+    for rule, messages in rules.items():
+        owners: dict[str, list[str]] = {}
+        for id in messages:
+            owners.setdefault(game.whose(id), []).append(id)
+        for owner, ids in owners.items():
+            evidence = Evidence(
+                game=call.game,
+                rank=(-len(ids), call.game),
+                secrets=tuple(ids),
+                path=(call.call, ids[0]),
+                place=call.place,
+                detail=told,
+            )
+            yield FindingKey(rule, reader=tool, owner=owner, carrier=call.caller), evidence
+
+
+def _shared_servers(game: GameCalls) -> Cases:
+    """AC015: what one agent told a server of tools, and another one that called over the same connection may not know,
+    now or before: nobody knows what a server keeps, or when it says it."""
+    servers: dict[str, list[Called]] = {}
+    for call in game.calls:
+        if call.use is not None and call.use.client is not None:
+            servers.setdefault(call.use.client, []).append(call)
+    for server, calls in servers.items():
+        for told in calls:
+            for reader in sorted({call.caller for call in calls} - {told.caller}):
+                hidden = tuple(id for id in game.behind(told) if not game.known_to(id).includes(reader))
+                if hidden:
+                    evidence = Evidence(
+                        game=told.game,
+                        rank=(-len(hidden), told.game),
+                        secrets=hidden,
+                        path=(told.call, hidden[0]),
+                        place=told.place,
+                        detail=server,
+                    )
+                    yield FindingKey("AC015", reader=reader, owner=told.caller, carrier=server), evidence
+
+
+@finder
+def budgets(facts: Facts) -> Cases:
+    """AC017: rows of the ledger of words above the budget."""
+    for row in () if facts.ledger is None else facts.ledger.rows:
+        if row.over:
+            detail = f"{row.bits:.4g} bits in a game, of {facts.subject.leak_budget:g} given"
+            for _ in range(row.games):
+                key = FindingKey("AC017", reader=row.reader, owner=row.owner)
+                yield key, Evidence(game=row.game, rank=(row.game,), detail=detail)
+
+
+@finder
+def unaccounted_words(facts: Facts) -> Cases:
+    """AC018: messages that do not account for their words."""
+    for doubt in (each for game in facts.words for each in game.doubts):
+        evidence = Evidence(
+            game=doubt.game, rank=(doubt.game,), path=(doubt.message,), place=doubt.place, detail=doubt.why
+        )
+        yield FindingKey("AC018", carrier=doubt.author), evidence

@@ -1,0 +1,68 @@
+"""The files that a report can be written as. Each format has one writer, made from the report and the table of rules.
+
+Text for a terminal is written in `display/audit.py`, beside all else that knows terminals. Does not know: where a
+text is written to, how findings were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from agentcho.audit.measurement import Plot
+from agentcho.audit.report import AuditReport, FailOn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WriteOptions:
+    """What the writers can be told; each takes what concerns it.
+
+    Args:
+        fail_on: The level from which findings are failures in JUnit and in SARIF's exit code.
+        plot: What draws the measured effects of the HTML page. None: no plots.
+        ascii: Whether JSON has no other than ASCII signs, as some terminals need it.
+    """
+
+    fail_on: FailOn = "error"
+    plot: Plot | None = None
+    ascii: bool = False
+
+
+Writer = Callable[[AuditReport, WriteOptions], str]
+
+
+def _json(report: AuditReport, options: WriteOptions) -> str:
+    from agentcho.audit.formats.json import json_text
+
+    return json_text(report, ascii=options.ascii)
+
+
+def _sarif(report: AuditReport, options: WriteOptions) -> str:
+    from agentcho.audit.formats.sarif import sarif
+
+    return sarif(report, options.fail_on)
+
+
+def _junit(report: AuditReport, options: WriteOptions) -> str:
+    from agentcho.audit.formats.junit import junit
+
+    return junit(report, options.fail_on)
+
+
+def _html(report: AuditReport, options: WriteOptions) -> str:
+    from agentcho.audit.formats.html import html
+
+    return html(report, options.plot)
+
+
+def _csv(report: AuditReport, options: WriteOptions) -> str:
+    from agentcho.audit.formats.csv import sheet
+
+    return sheet(report)
+
+
+WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {"json": _json, "sarif": _sarif, "junit": _junit, "html": _html, "csv": _csv}
+)
+"""By the name of the format, which is that of its command-line option. A writer is imported when it is used."""
