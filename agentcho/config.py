@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.calls.call import Sampling
 from agentcho.calls.reuse import JUDGE, ROTATE, Ape, Choose, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
-from agentcho.errors import ConfigError
+from agentcho.errors import ArgumentError, ConfigError
 
 Options = TypeVar("Options", bound=BaseModel)
 Mode = Literal["baseline", "choreographed"]
@@ -67,6 +68,37 @@ class ReusePolicy(NamedTuple):
     speculate: bool = False
     ape: Ape | None = None
     judge: RepairBy = JUDGE
+
+
+class ReuseOptions(TypedDict, total=False):
+    """The fields of a `ReusePolicy`, by name."""
+
+    mode: Mode
+    leakage: Leakage
+    shadow: Shadowing
+    deterministic: bool
+    in_place: bool
+    repair: RepairBy | None
+    speculate: bool
+    ape: Ape | None
+    judge: RepairBy
+
+
+DEFAULT_POLICY = ReusePolicy()
+"""How messages are read where nothing is said of it."""
+
+
+def by_position(reuse: ReusePolicy | Mode, others: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """The fields of a policy that were given one after the other in its place, in the order of `names`, with a
+    `DeprecationWarning` for the caller of the function that asks. Empty: the policy was given whole. `ArgumentError`:
+    something stands after a whole policy."""
+    if not isinstance(reuse, ReusePolicy):
+        told = "give a ReusePolicy, or its fields by name: fields by position go in 0.6"
+        warnings.warn(told, DeprecationWarning, stacklevel=3)
+        return dict(zip(names, (reuse, *others), strict=False))
+    if others:
+        raise ArgumentError("give what comes after a ReusePolicy by name")
+    return {}
 
 
 def parsed_part(text: str, games: int) -> range:

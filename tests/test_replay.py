@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from agentcho import After, Agent, Engine, Game, Metadata, Read, Scenario, View, replay
-from agentcho.config import RunConfig
-from agentcho.errors import CallFailed, LeakageError, RecordBroken
+from agentcho import After, Agent, Choreographer, Engine, Game, Metadata, Read, Scenario, View, replay
+from agentcho.config import ReuseOptions, ReusePolicy, RunConfig
+from agentcho.errors import ArgumentError, CallFailed, LeakageError, RecordBroken
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow
@@ -97,7 +97,7 @@ def test_direct_leaks_are_refused_before_anything_or_recorded() -> None:
         replay(leak, engine, mode="baseline", logits=False)
     assert engine.steps == 0
     for mode in ("baseline", "choreographed"):
-        assert replay(leak, engine, mode, "audit", logits=False)["x"].entry.direct == ("p",)
+        assert replay(leak, engine, mode=mode, leakage="audit", logits=False)["x"].entry.direct == ("p",)
 
 
 def test_what_an_encoding_carries_is_refused_under_deny_and_encoded_anew_under_enforce() -> None:
@@ -196,7 +196,7 @@ def exported(request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: p
 def test_a_recorded_game_replays_token_by_token(engine: Engine, exported: Workflow) -> None:
     places = {m.author: (m.offsets, m.new_offset) for m in exported.messages if m.kind == "decode"}
     mode: Any = "choreographed" if places["ben"] != (None, None) else "baseline"
-    replayed = replay(exported, engine, mode, "audit")
+    replayed = replay(exported, engine, mode=mode, leakage="audit")
     assert len(replayed) == 5
     by_id = {m.id: m for m in exported.messages}
     for entry in replayed.entries:
@@ -258,3 +258,20 @@ def test_a_greedy_game_is_what_its_logits_say(engine: Engine, tmp_path: Path) ->
         start, stop = message.sampled
         assert stop > start
         assert replayed[id].logits[: stop - start].argmax(-1).tolist() == list(message.tokens[start:stop])
+
+
+def test_a_policy_is_given_whole_or_its_fields_by_name_and_by_position_for_one_more_version() -> None:
+    line, audit = trace(decode("x")), ReusePolicy(leakage="audit")
+    assert get_type_hints(ReuseOptions).keys() == set(ReusePolicy._fields)
+    assert Choreographer(FakeEngine(), audit, shadow="never").reuse == audit._replace(shadow="never")
+    with pytest.warns(DeprecationWarning, match="by position go in 0.6") as told:
+        opened = Choreographer(FakeEngine(), "choreographed", "audit")
+    assert opened.reuse == audit
+    assert told[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match="by position go in 0.6") as told:
+        found = replay(line, FakeEngine(), "baseline", "audit", False, False)
+    assert told[0].filename == __file__
+    assert found["x"].logits is None
+    assert found["x"].receipt == replay(line, FakeEngine(), ReusePolicy("baseline"), logits=False)["x"].receipt
+    with pytest.raises(ArgumentError, match="after a ReusePolicy by name"):
+        replay(line, FakeEngine(), audit, False)

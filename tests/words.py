@@ -102,7 +102,9 @@ def same_words(one: SavedRun, other: SavedRun, engine: Any) -> Mapping[int, Part
         entry = next(each for each in ours[game] if each.message.id == apart.message)
         before = [e for e in ours[game] if e.message.kind == "decode" and e.message.author == entry.message.author]
         seed = coin_seed(game_seed(config.seed, game), game, entry.message.author or "", before.index(entry))
-        rows = replay(workflows[game], engine, config.mode, config.leakage, deterministic=True)[apart.message].logits
+        rows = replay(workflows[game], engine, mode=config.mode, leakage=config.leakage, deterministic=True)[
+            apart.message
+        ].logits
         end = engine.framing.closing("assistant")[0]
         a, b = (end if token is None else token for token in apart.tokens)
         row = _allowed(rows[apart.nth], entry, apart, engine)

@@ -28,7 +28,7 @@ from agentcho.engine.layout import Piece, Segment
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import ConfigError, LeakageError
 from agentcho.flow.labels import EncodingRecord
-from agentcho.games.replay import replayed
+from agentcho.games.replay import replay
 from agentcho.games.traced import traced
 from agentcho.message import SCENARIO
 from agentcho.records.trace import Workflow, read_traces
@@ -151,7 +151,7 @@ def planned(trace: Workflow, reuse: ReusePolicy) -> Plan:
     influence, but may change which encodings are made and which are shared."""
     engine = SymbolicEngine()
     try:
-        played = replayed(trace, engine, reuse, logits=False)
+        played = replay(trace, engine, reuse, logits=False)
     except (LeakageError, ExceptionGroup) as error:
         return Plan((), _refusal(error))
     order = {message.id: place for place, message in enumerate(trace.messages)}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -23,12 +23,11 @@ import anyio.to_thread
 from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
 from agentcho.calls.checks import checked_ids
 from agentcho.calls.ids import same_engine
-from agentcho.calls.reuse import JUDGE, Ape
 from agentcho.choreography.clock import Clock, Deliver
 from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
 from agentcho.choreography.waits import Wait
-from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, Shadowing
+from agentcho.config import DEFAULT_POLICY, Mode, ReuseOptions, ReusePolicy, by_position
 from agentcho.errors import (
     AgentchoError,
     CallbackFailed,
@@ -70,7 +69,8 @@ class _Step(NamedTuple):
 
 class Choreographer:
     """Runs requests on one engine, as an async context manager. Games of any reuse policy share it; `reuse` is the
-    policy of games that give none. While a request for the deterministic profile is under way, every step is in it.
+    policy of games that give none, and `changes` are fields of it that are to be otherwise. While a request for the
+    deterministic profile is under way, every step is in it.
     Of several in one run each has a `name`, that of its model (None: the run's own), and a `place` of its own among
     them. Those that stand `beside` another step when it does, in the same thread; they are opened before it.
     `steps` counts engine steps, `encoded` the tokens they fed; `stepped` is called after each with the share of the
@@ -82,27 +82,22 @@ class Choreographer:
     def __init__(
         self,
         engine: EnginePort,
-        mode: Mode = "choreographed",
-        leakage: Leakage = "enforce",
-        shadow: Shadowing = "auto",
-        deterministic: bool = False,
-        in_place: bool = False,
-        repair: RepairBy | None = None,
-        speculate: bool = False,
-        ape: Ape | None = None,
-        judge: RepairBy = JUDGE,
-        *,
+        reuse: ReusePolicy | Mode = DEFAULT_POLICY,
+        *fields: Any,
         max_requests: int = 100_000,
         quiet_after: float = 60.0,
         name: str | None = None,
         place: int = 0,
         beside: Choreographer | None = None,
         prefill_budget: int | None = None,
+        **changes: Unpack[ReuseOptions],
     ) -> None:
+        given = by_position(reuse, fields, ReusePolicy._fields)
+        policy = reuse if isinstance(reuse, ReusePolicy) else ReusePolicy(**given)
+        self.reuse = policy._replace(**changes)
         self._max_requests, self.name, self.place, self._prefill_budget = max_requests, name, place, prefill_budget
         self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
         self._leads = beside is None
-        self.reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape, judge)
         self._engine = engine
         self.tasks = self._clock.tasks
         self.steps = self.encoded = 0

@@ -88,14 +88,14 @@ async def opened(
     in `Choreographer`. `EngineBusy`: somebody has one."""
     open_one = partial(Choreographer, prefill_budget=prefill_budget)
     base, adapter = parted(engine)
-    own = open_one(base, *reuse, quiet_after=quiet_after)
+    own = open_one(base, reuse, quiet_after=quiet_after)
     found, voices = {id(base): own}, {(id(base), adapter): Voice(own, None, adapter)}
     named = {} if adapter is None else {DEFAULT_MODEL: voices[id(base), adapter]}
     async with AsyncExitStack() as stack:
         for name, other in others.items():
             base, adapter = parted(other)
             if id(base) not in found:
-                found[id(base)] = open_one(base, *reuse, name=name, place=len(found), beside=own)
+                found[id(base)] = open_one(base, reuse, name=name, place=len(found), beside=own)
             named[name] = voices.setdefault((id(base), adapter), Voice(found[id(base)], name, adapter))
         for each in [*found.values()][:0:-1]:
             await stack.enter_async_context(each)

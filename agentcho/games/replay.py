@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Unpack, cast
 
 import anyio
 
 from agentcho.calls.call import EncodingId, EnginePort, Receipt
-from agentcho.calls.reuse import JUDGE, Ape
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.quiescence import TrackedTask
-from agentcho.config import Leakage, Limits, Mode, RepairBy, ReusePolicy, Shadowing
+from agentcho.config import DEFAULT_POLICY, Limits, Mode, ReuseOptions, ReusePolicy, by_position
 from agentcho.engine.layout import frame
 from agentcho.errors import TRACE, LeakageError, RecordBroken
 from agentcho.events import Encoded, Ended, Event
@@ -76,44 +75,29 @@ class Replayed(Mapping[str, ReplayedMessage]):
 def replay(
     workflow_: Mapping[str, Any] | Workflow,
     engine: EnginePort,
-    mode: Mode = "choreographed",
-    leakage: Leakage = "enforce",
-    deterministic: bool = False,
+    reuse: ReusePolicy | Mode = DEFAULT_POLICY,
+    *fields: Any,
     logits: bool = True,
-    *,
-    shadow: Shadowing = "auto",
     stride: int = 1,
-    in_place: bool = False,
-    repair: RepairBy | None = None,
-    speculate: bool = False,
-    ape: Ape | None = None,
-    judge: RepairBy = JUDGE,
+    **changes: Unpack[ReuseOptions],
 ) -> Replayed:
     """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
 
-    Tokens of the trace win over its text where they are of the engine's tokenizer. `stride` above 1 feeds so many
-    tokens of a text a step after its first: quick, where only `ttft` is asked for. `in_place` leaves what is reused
-    where it was made, and passes over the trace's offsets; `repair` encodes some tokens of it anew; `speculate` guesses
-    tokens, from what must have been out by the trace alone; `ape` weighs what was encoded side by side, which goes with
-    `in_place` in its paper; `judge` is what a message with `reuse="judge"` repairs. `leakage` says nothing in baseline
+    `reuse` says through which encodings messages are read, and `changes` are fields of it that are to be otherwise, as
+    `mode="baseline"` or `leakage="audit"`: see `ReusePolicy`. Tokens of the trace win over its text where they are of
+    the engine's tokenizer. `logits`: keep what each token was chosen from. `stride` above 1 feeds so many tokens of a
+    text a step after its first: quick, where only `ttft` is asked for. With `in_place` the trace's offsets are passed
+    over; `speculate` guesses tokens from what must have been out by the trace alone. `leakage` says nothing in baseline
     mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
     Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
     """
-    reuse = ReusePolicy(mode, leakage, shadow, deterministic, in_place, repair, speculate, ape, judge)
-    return replayed(workflow_, engine, reuse, logits, stride)
-
-
-def replayed(
-    workflow_: Mapping[str, Any] | Workflow,
-    engine: EnginePort,
-    reuse: ReusePolicy,
-    logits: bool = True,
-    stride: int = 1,
-) -> Replayed:
-    """`replay` under a policy that is there already."""
-    if reuse.speculate:
+    given = by_position(reuse, fields, ("mode", "leakage", "deterministic", "logits"))
+    logits = given.pop("logits", logits)
+    policy = reuse if isinstance(reuse, ReusePolicy) else ReusePolicy(**given)
+    policy = policy._replace(**changes)
+    if policy.speculate:
         engine.speculate()
-    return blocking(_Replay(workflow(workflow_), engine, reuse, logits, stride).play)
+    return blocking(_Replay(workflow(workflow_), engine, policy, logits, stride).play)
 
 
 def awaited(trace: Workflow) -> dict[str, frozenset[str]]:
@@ -170,7 +154,7 @@ class _Replay:
         """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._needs[d.id])) for d in self._decodes}
-        async with Choreographer(self._engine, *self._reuse) as self._choreographer:
+        async with Choreographer(self._engine, self._reuse) as self._choreographer:
             self._publish_known()
             for known in self._rootless:
                 self._choreographer.offer(self, partial(self._journal.prefetch, known))

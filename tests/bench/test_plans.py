@@ -99,7 +99,7 @@ def test_solvers_without_names_read_the_same_from_the_first_word() -> None:
     assert [len(set(texts)) for texts in briefs] == [4, 1]
     graphs = [[(m.id, m.parents, m.audience) for m in one.messages] for one in (named, unnamed)]
     assert graphs[0] == graphs[1]
-    fed = [replay(one, FakeEngine(), "baseline", logits=False).encoded for one in (named, unnamed)]
+    fed = [replay(one, FakeEngine(), mode="baseline", logits=False).encoded for one in (named, unnamed)]
     assert fed[1] < 0.6 * fed[0]
     reused = [replay(one, FakeEngine(), leakage="audit", logits=False).encoded for one in (named, unnamed)]
     assert reused[1] <= reused[0] < fed[1]

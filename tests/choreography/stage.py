@@ -76,7 +76,7 @@ def game(
     )
 
     async def work() -> None:
-        async with Choreographer(engine, mode, leakage) as c:
+        async with Choreographer(engine, mode=mode, leakage=leakage) as c:
             all_games = [Game(c, i, seed, config, policy, events.append) for i in range(games)]
             try:
                 await c.tasks.together(*(each.play(Scripted(script)) for each in all_games))

@@ -44,7 +44,7 @@ class Played:
         config = self._config.model_copy(update={"limits": limits or Limits()})
 
         async def work() -> None:
-            async with Choreographer(engine, config.mode, config.leakage) as c:
+            async with Choreographer(engine, mode=config.mode, leakage=config.leakage) as c:
                 await Game(c, 0, 0, config, sink=told, flush=told.flush).play(Scripted(script))
 
         try:

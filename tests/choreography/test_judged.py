@@ -149,7 +149,7 @@ def test_what_it_repairs_can_be_asked_for() -> None:
         None,
         None,
     ]
-    assert repaired(replay(trace, FakeEngine(), "baseline", logits=False, judge=First(2)).entries) == []
+    assert repaired(replay(trace, FakeEngine(), mode="baseline", logits=False, judge=First(2)).entries) == []
 
 
 class Cut(Vote):

@@ -212,7 +212,7 @@ def test_words_of_a_model_are_the_same_to_the_bit(play: Play, tiny: Engine) -> N
 
         async def work() -> Any:
             config = RunConfig(deterministic=True, temperature=1.0)
-            async with Choreographer(tiny, *config.policy) as c:
+            async with Choreographer(tiny, config.policy) as c:
                 await Game(c, 0, 7, config, sink=events.append).play(Scripted(script))
 
         play(work)

@@ -51,7 +51,7 @@ def told(
 
     async def work() -> None:
         config = RunConfig(mode=mode, leakage=leakage, temperature=0, max_tokens=6, default_prompt="drop")
-        async with Choreographer(engine, mode, leakage) as c:
+        async with Choreographer(engine, mode=mode, leakage=leakage) as c:
             each = (Game(c, number, 5, config, sink=events.append) for number in range(games))
             await c.tasks.together(*(game.play(scenario()) for game in each))
 

@@ -111,7 +111,7 @@ def played(tiny: Engine, mode: Mode, backend: str = "asyncio", games: int = 1) -
 
     async def work() -> None:
         config = RunConfig(mode=mode, leakage="audit", max_tokens=12)
-        async with Choreographer(engine, mode, "audit") as c:
+        async with Choreographer(engine, mode=mode, leakage="audit") as c:
             await c.tasks.together(*(Game(c, i, 5, config, sink=events.append).play(Talk()) for i in range(games)))
 
     anyio.run(work, backend=backend)

@@ -43,7 +43,7 @@ def talk(engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy =
     events: list[Event] = []
 
     async def work() -> None:
-        async with Choreographer(engine, *default) as c:
+        async with Choreographer(engine, default) as c:
             config = RunConfig(max_tokens=7)
             games = [Game(c, i, 5, config, sink=events.append, reuse=reuse) for i, reuse in enumerate(ways)]
             await c.tasks.together(*(game.play(Talk()) for game in games))
@@ -94,7 +94,7 @@ def test_weighing_changes_no_encoding_that_is_read_and_no_cone(leakage: Leakage)
 
 def test_a_game_that_says_nothing_goes_as_the_choreographer_was_opened() -> None:
     async def work() -> None:
-        async with Choreographer(FakeEngine(), *FAST[0]) as c:
+        async with Choreographer(FakeEngine(), FAST[0]) as c:
             assert Game(c).reuse == Game(c, config=RunConfig(max_tokens=3)).reuse == FAST[0]
             assert Game(c, config=RunConfig(leakage="audit")).reuse == FAST[1]
             assert Game(c, config=RunConfig(leakage="audit"), reuse=EXACT).reuse == EXACT

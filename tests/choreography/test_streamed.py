@@ -52,7 +52,7 @@ def on(
     events, used = list[Event](), engine.fullness.used
 
     async def work() -> None:
-        async with Choreographer(engine, mode, leakage, **more) as c:
+        async with Choreographer(engine, mode=mode, leakage=leakage, **more) as c:
             config = RunConfig(leakage=leakage, mode=mode, max_tokens=4, default_prompt="drop", **more)
             await Game(c, config=config, sink=events.append).play(Scripted(script))
         engine.check_integrity()

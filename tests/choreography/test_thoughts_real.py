@@ -67,7 +67,7 @@ def played(
     config = RunConfig(mode=mode, leakage=leakage, deterministic=True, thoughts=thoughts, max_tokens=40)
 
     async def work() -> None:
-        async with Choreographer(caching, mode, leakage, deterministic=True) as c:
+        async with Choreographer(caching, mode=mode, leakage=leakage, deterministic=True) as c:
             await Game(c, 0, 0, config, sink=events.append, forced=forced).play(Scripted(talk))
 
     anyio.run(work)

@@ -62,7 +62,7 @@ def workflow(*more: dict[str, Any]) -> dict[str, Any]:
 
 
 def played(engine: Engine, leakage: str = "enforce", mode: str = "choreographed", exact: bool = True) -> Any:
-    return replay(workflow(), engine, mode, leakage, deterministic=exact)  # type: ignore[arg-type]
+    return replay(workflow(), engine, mode=mode, leakage=leakage, deterministic=exact)  # type: ignore[arg-type]
 
 
 def alike(one: Replayed, other: Replayed) -> bool:

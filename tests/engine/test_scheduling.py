@@ -394,7 +394,10 @@ def test_a_rush_begins_where_most_wait_and_lasts_until_nobody_does() -> None:
 def test_a_baseline_of_many_takes_no_more_steps_than_what_is_said(llama: Engine) -> None:
     """Ten solvers whose prompts do not go into one forward: who begins first does not hold up the others."""
     debate = recorded("parallel-debate", 1, 0.05, agents=10)
-    steps = {mode: replay(debate, llama, mode, "audit", logits=False).steps for mode in ("baseline", "choreographed")}
+    steps = {
+        mode: replay(debate, llama, mode=mode, leakage="audit", logits=False).steps
+        for mode in ("baseline", "choreographed")
+    }
     assert steps["baseline"] <= 1.1 * steps["choreographed"]
 
 

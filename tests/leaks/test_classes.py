@@ -99,7 +99,7 @@ def cost(bench: Bench, leakage: Leakage, first: Names, second: Names) -> tuple[i
     spent: list[int] = []
 
     async def work() -> None:
-        async with Choreographer(bench.engine, "choreographed", leakage) as c:
+        async with Choreographer(bench.engine, mode="choreographed", leakage=leakage) as c:
             for number, to in enumerate((first, second)):
                 game = Game(c, number, 0, RunConfig(model="any", leakage=leakage, default_prompt="drop"))
                 alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
@@ -137,7 +137,7 @@ def test_an_open_system_prompt_is_of_one_class_and_private_ones_are_of_a_class_e
     spent: list[int] = []
 
     async def work() -> None:
-        async with Choreographer(bench.engine, "choreographed", leakage) as c:
+        async with Choreographer(bench.engine, mode="choreographed", leakage=leakage) as c:
             game = Game(c, 0, 0, RunConfig(model="any", leakage=leakage))
             for name in ("alice", "bobby"):
                 before = c.encoded

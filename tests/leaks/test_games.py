@@ -67,7 +67,7 @@ def play(lines: dict[int, Line], leakage: Leakage, deterministic: bool = False, 
         return await agent.act(plan)
 
     async def work() -> dict[int, object]:
-        async with Choreographer(engine, "choreographed", leakage, deterministic=deterministic) as c:
+        async with Choreographer(engine, mode="choreographed", leakage=leakage, deterministic=deterministic) as c:
             game = Game(c, config=config, sink=events.append)
             for name in CAST:
                 game.cast(Reader, name)

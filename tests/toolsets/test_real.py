@@ -60,7 +60,7 @@ def played(engine: Engine, scenario: Scenario, seed: int = 0) -> tuple[list[Entr
 
     async def work() -> None:
         config = RunConfig(mode="choreographed", leakage="enforce")
-        async with Choreographer(keeping, "choreographed", "enforce") as choreographer:
+        async with Choreographer(keeping, mode="choreographed", leakage="enforce") as choreographer:
             await Game(choreographer, 0, seed, config, sink=events.append).play(scenario)
 
     anyio.run(work)

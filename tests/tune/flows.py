@@ -86,5 +86,5 @@ class Scored:
 def scored(flow: Workflow, engine: Engine, mode: Mode, leakage: Leakage) -> tuple[Tensor, Replayed]:
     """The engine's own log-probabilities of all words that agents say, in the order of submission, and the replay."""
     port: Any = Scored(engine)
-    replayed = replay(flow, port, mode, leakage, shadow="never", logits=False)
+    replayed = replay(flow, port, mode=mode, leakage=leakage, shadow="never", logits=False)
     return torch.cat([score for _, score in sorted(port.scores, key=lambda each: each[0])]), replayed

@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.games import library
-from agentcho.games.replay import replayed
+from agentcho.games.replay import replay
 from agentcho.games.runtime import play
 from agentcho.lab.compare.fidelity import Apart, apart
 from agentcho.lab.stats import clustered, pooled_mean
@@ -195,7 +195,7 @@ def rounding_to(top: int) -> Iterator[None]:
 
 def _rows(workflow: Workflow, engine: Engine) -> Rows:
     """The logits of every decode, its words forced, one below the other: `[rows, vocab]`."""
-    said = replayed(workflow, engine, POLICY).values()
+    said = replay(workflow, engine, POLICY).values()
     return np.concatenate([np.asarray(each.logits, dtype=np.float32) for each in said])
 
 

@@ -12,7 +12,7 @@ from random import Random
 from statistics import median, quantiles
 from typing import Any
 
-from agentcho.games.replay import replayed
+from agentcho.games.replay import replay
 from agentcho.lab.bench.arms import BASELINE, STRIDE, policy
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.words import with_words
@@ -69,7 +69,7 @@ def first_token(engine: Any, trace: Workflow, arm: str) -> float:
     """Seconds within which 95 of 100 first tokens come, after the first round, in which all prompts are new."""
     reuse = policy(arm)
     assert reuse is not None
-    played = replayed(trace, engine, reuse, logits=False, stride=STRIDE)
+    played = replay(trace, engine, reuse, logits=False, stride=STRIDE)
     times = [said.ttft for id, said in played.items() if not id.endswith(" 0")]
     return quantiles(times, n=20, method="inclusive")[-1]
 

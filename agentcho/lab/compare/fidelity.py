@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy
-from agentcho.games.replay import Replayed, replayed
+from agentcho.games.replay import Replayed, replay
 from agentcho.lab.compare.comparison import Fidelity
 from agentcho.lab.stats import Floats, clustered, distance, log_softmax, pooled_mean
 from agentcho.records.trace import Workflow
@@ -56,7 +56,7 @@ def rows(workflow: Workflow, arm: Arm) -> Rows:
 
 def forced(workflow: Workflow, arm: Arm, logits: bool) -> Replayed:
     """The workflow played one way, every text forced."""
-    return replayed(workflow, arm.engine, arm.reuse, logits)
+    return replay(workflow, arm.engine, arm.reuse, logits=logits)
 
 
 def apart(before: Rows, after: Rows) -> Apart:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agentcho.calls.reuse import parsed_repair
 from agentcho.config import Leakage, ReusePolicy
 from agentcho.errors import ConfigError
-from agentcho.games.replay import Replayed, replayed
+from agentcho.games.replay import Replayed, replay
 from agentcho.lab.judging.cases import Case, Written, written
 from agentcho.lab.judging.result import Block
 from agentcho.lab.stats import log_softmax
@@ -66,7 +66,7 @@ def picked(engine: Any, task: str, cases: Sequence[Case], ways: Sequence[Way]) -
 
 
 def _played(engine: Any, scenes: Written, each: Way) -> Replayed:
-    return replayed(scenes.workflow, engine, each.policy, stride=AT_ONCE)
+    return replay(scenes.workflow, engine, each.policy, stride=AT_ONCE)
 
 
 def _length(played: Replayed, id: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import ConfigError, RecordBroken
-from agentcho.games.replay import Replayed, replayed
+from agentcho.games.replay import Replayed, replay
 from agentcho.lab.bench.kept import beside
 from agentcho.lab.bench.workflows import dilemma
 from agentcho.lab.leaks import scene as scenes
@@ -236,7 +236,7 @@ def costs(engine: Any, asked: Asked, tell: Tell) -> tuple[Cost, ...]:
 
 
 def _timed(engine: Any, way: Way, trace: Any) -> Replayed:
-    return replayed(trace, engine, way.policy, logits=False, stride=AT_ONCE)
+    return replay(trace, engine, way.policy, logits=False, stride=AT_ONCE)
 
 
 def digest() -> str:

@@ -44,7 +44,7 @@ def played(
 ) -> Played:
     """Play the workflow. `Unplayable`, whose text says why: this workflow cannot be; other errors pass."""
     try:
-        replayed = replay(workflow, engine, mode, leakage, deterministic=True, stride=stride)
+        replayed = replay(workflow, engine, mode=mode, leakage=leakage, deterministic=True, stride=stride)
     except UNENCODABLE as error:
         raise Unplayable(why_not(error)) from None
     authors = {message.author for message in workflow.messages if message.kind == "decode" and message.author}

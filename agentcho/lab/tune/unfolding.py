@@ -58,7 +58,7 @@ def unfold(workflow: Workflow, engine: EngineTemplate, mode: Mode, leakage: Leak
     """
     recording = RecordingEngine(engine)
     try:
-        replay(workflow.whole, recording, mode, leakage, logits=False, shadow="never", stride=STRIDE)
+        replay(workflow.whole, recording, mode=mode, leakage=leakage, logits=False, shadow="never", stride=STRIDE)
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
     segments = recording.segments

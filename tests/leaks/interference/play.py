@@ -314,7 +314,7 @@ async def play(
     stage = Stage(acts, reader, journal)
     if schedule != "written":
         stage = SideBySide(acts, reader, journal, schedule == "lockstep")
-    choreographer = Choreographer(cast("EnginePort", port), *config.policy)
+    choreographer = Choreographer(cast("EnginePort", port), config.policy)
     async with choreographer, anyio.create_task_group() as group:
         if beside:
             group.start_soon(_aside, choreographer, beside, config)

@@ -86,7 +86,7 @@ def play(
     used, way = engine.fullness.used, profile.config.policy._replace(judge=profile.judge)
 
     async def work() -> None:
-        async with Choreographer(double, *way) as choreographer:
+        async with Choreographer(double, way) as choreographer:
             game = Game(choreographer, 0, 7, profile.config, sink=events.append)
             await game.play((script or Script)(acts))
 

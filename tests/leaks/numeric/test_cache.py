@@ -56,7 +56,7 @@ def fed(engine: Engine, first: tuple[str, str], second: tuple[str, str], two_gam
         counts.append(double.encoded - before)
 
     async def work() -> None:
-        async with Choreographer(double, *config.policy) as choreographer:
+        async with Choreographer(double, config.policy) as choreographer:
 
             async def whole(game: Game) -> None:
                 for name in ("bob", "carol"):

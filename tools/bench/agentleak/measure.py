@@ -18,7 +18,7 @@ from agentcho.audit.report import Verdict
 from agentcho.audit.verdict import GameVerdict, worst
 from agentcho.config import ReusePolicy
 from agentcho.errors import RecordBroken
-from agentcho.games.replay import Replayed, replayed
+from agentcho.games.replay import Replayed, replay
 from agentcho.lab.measure.play import Play, of_workflow
 from agentcho.lab.measure.stage import UNENCODABLE, Stage, why_not
 from agentcho.lab.measure.swap import reworded
@@ -93,7 +93,9 @@ def measure(offices: Checked, engine: Any, repeats: int, seed: int, kept: Kept, 
 
 def _office(offices: Checked, game: int, engine: Any, repeats: int, seed: int) -> Office:
     workflow, play = offices.workflows[game], offices.plays[game]
-    timed = [{way: replayed(workflow, engine, REUSE[way], False, STRIDE) for way in WAYS} for _ in range(repeats)]
+    timed = [
+        {way: replay(workflow, engine, REUSE[way], logits=False, stride=STRIDE) for way in WAYS} for _ in range(repeats)
+    ]
     before = {way: seen(engine, play, way, ("worker", LAST)) for way in WAYS}
     meta = workflow.meta
     return Office(
