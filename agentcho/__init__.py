@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from agentcho.calls.corpus import Corpus
     from agentcho.calls.reuse import Ape, Blend, Ends, First, Most
     from agentcho.choreography.choreographer import Choreographer
-    from agentcho.cli.comparing import compare
     from agentcho.cli.script import arun, run
-    from agentcho.cli.swept import sweep
     from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError, PersonLeft
     from agentcho.flow.views import After, Read, View
     from agentcho.games.game import Game
     from agentcho.games.human import Asked, Person
     from agentcho.games.replay import replay
+    from agentcho.lab.compare.api import compare
+    from agentcho.lab.sweep.api import sweep
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.records.canonical import canonical_transcript
     from agentcho.results.loading import load
@@ -94,9 +94,9 @@ HOMES = {
     "calls.reuse": ["Ape", "Blend", "Ends", "First", "Most"],
     "calls.corpus": ["Corpus"],
     "choreography.choreographer": ["Choreographer"],
-    "cli.comparing": ["compare"],
+    "lab.compare.api": ["compare"],
     "cli.script": ["arun", "run"],
-    "cli.swept": ["sweep"],
+    "lab.sweep.api": ["sweep"],
     "config": ["Limits", "ModelConfig", "RunConfig"],
     "errors": ["AgentchoError", "PersonLeft"],
     "flow.views": ["After", "Read", "View"],

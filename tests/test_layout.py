@@ -38,11 +38,12 @@ LAYERS = (
     ("testing",),
     ("audit",),
     ("viewer",),
-    ("lab", "export", "telemetry"),
+    ("export", "telemetry"),
     ("serve",),
     ("display",),
     ("people",),
     ("cli",),
+    ("lab",),
     ("__main__",),
 )
 
@@ -84,9 +85,10 @@ def test_libraries_stay_in_their_place() -> None:
         kept_out = heavy - words if spells else heavy  # in functions: see below
         assert mine in {"runner", "lab"} or not tops & kept_out, path
         assert mine != "engine" or not re.search(r"(from|import) (torch|agentcho\.runner)\b", path.read_text()), path
-        assert mine == "display" or "rich" not in tops, path
+        shows = mine == "display" or path.parent == PACKAGE / "lab" / "display"
+        assert shows or "rich" not in tops, path
         assert mine == "telemetry" or "opentelemetry" not in tops, path
-        assert mine == "cli" or "typer" not in tops, path
+        assert mine == "cli" or path.parent == PACKAGE / "lab" / "commands" or "typer" not in tops, path
         assert path == PACKAGE / "people" / "terminal.py" or "prompt_toolkit" not in tops, path
         served = mine == "serve" or path == PACKAGE / "viewer" / "live.py"
         assert served or not tops & {"starlette", "uvicorn", "prometheus_client", "h11"}, path
@@ -108,6 +110,37 @@ def test_the_rooms_of_the_server_know_no_more_than_they_need() -> None:
         assert len(files) > 5
         for path in files:
             assert not any(f"agentcho.serve.{other}" in name for name in imports(path) for other in others), path
+
+
+def test_the_lab_is_reached_through_one_function_of_its_commands_and_by_the_public_names_alone() -> None:
+    door = PACKAGE / "cli" / "extension.py"
+    outside = [path for path in sources() if unit(path) != "lab"]
+    assert [
+        path for path in outside if re.search(r"agentcho\.lab|\bfrom agentcho import .*\blab\b", path.read_text())
+    ] == [door]
+    assert re.findall(r"agentcho\.lab[.\w]*", door.read_text()) == ["agentcho.lab.commands"]
+    homes = {module for module in agentcho.HOMES if module.startswith("lab.")}
+    assert homes == {"lab.compare.api", "lab.sweep.api"}
+
+
+def test_what_the_lab_measures_with_knows_no_command_and_no_display_of_the_lab() -> None:
+    lab = PACKAGE / "lab"
+    shown = {"agentcho.lab.commands", "agentcho.lab.display", "agentcho.display"}
+    for path in sorted(lab.rglob("*.py")):
+        if path.parent not in (lab / "commands", lab / "display"):
+            assert not any(name.startswith(f"{room}.") for name in imports(path) for room in shown), path
+
+
+def test_a_game_is_played_and_listed_without_the_lab() -> None:
+    """A command of the core does not pay for what measures; help lists the commands of the lab too."""
+    code = (
+        "import sys; from agentcho.cli.app import app; sys.argv = ['agentcho', *sys.argv[1:]]\n"
+        "try: app()()\n"
+        "finally: print('LAB' if 'agentcho.lab' in sys.modules else 'NONE')"
+    )
+    for words, lab in ((["ls"], "NONE"), (["run", "--help"], "NONE"), (["--help"], "LAB")):
+        ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+        assert ran.stdout.splitlines()[-1] == lab, words
 
 
 def test_importing_it_imports_no_torch() -> None:

@@ -18,6 +18,7 @@ from agentcho.progress import unheard
 from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 from agentcho.understudy import weights_path
+from tests.commands import commands as commands_of
 
 from .engines import Engines
 
@@ -99,9 +100,9 @@ def test_make_targets_exist() -> None:
 
 
 def test_every_command_explains_every_option() -> None:
-    cli = typer.main.get_command(app())
+    cli = commands_of(typer.main.get_command(app()))
     for name in ("run", "compare", "ls", "cp", "show", "doctor", "audit", "prove"):
-        command = cli.commands[name]  # type: ignore[attr-defined]
+        command = cli[name]
         assert command.help
         for parameter in command.params:
             assert getattr(parameter, "help", None), f"{name} {parameter.name}"

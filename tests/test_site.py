@@ -29,6 +29,7 @@ from agentcho.config import RunConfig
 from agentcho.games.loading import Loaded
 from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
+from tests.commands import commands as commands_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -103,8 +104,8 @@ def test_every_command_line_can_be_read() -> None:
     whole = typer.main.get_command(app())
     for line in (line for page in PAGES for line in commands(page)):
         command, words = whole, list(line.words)
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
+        while inner := commands_of(command):
+            command = inner[words.pop(0)]
         command.make_context("agentcho", words)
 
 

@@ -12,52 +12,34 @@ from typing import Annotated
 
 import typer
 
-from agentcho.audit.measurement import Swapped
 from agentcho.audit.report import FailOn
-from agentcho.cli.bench import bench
+from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
-from agentcho.cli.options import Given, fields, run_config, spread
-from agentcho.cli.probing import probe
-from agentcho.cli.reproducing import paper
+from agentcho.cli.options import Given, fields, spread
 from agentcho.cli.serving import key, serve
 from agentcho.cli.spans import Spans
-from agentcho.cli.sweeping import sweep
-from agentcho.cli.training import trace, tune
 from agentcho.cli.words import (
     AGENTS,
     AUDITED,
     CALL,
     CHANGED,
-    COLUMNS,
-    COMPARED,
-    DEFAULT_MODES,
     EARLIER,
     EYES,
     FILE,
-    FREE_SCHEDULE,
     INSPECT,
-    JUDGE,
     LIVE,
     MISSING,
     MODELS,
-    MODES,
     PARTS,
-    PROVED,
-    PROVEN,
-    PROVES,
     REDO,
-    REPAIRS,
     RESUME,
     SCENARIO,
     SKIP,
-    STRIDE,
     SUPPRESS,
-    SWAP,
     TARGET,
     TELEMETRY,
     VIEW,
     VIEWED,
-    WAYS,
     As,
     AtOnce,
     Display,
@@ -65,7 +47,6 @@ from agentcho.cli.words import (
     Out,
     Placing,
     Playing,
-    Plot,
     Retries,
     Set,
     Where,
@@ -79,6 +60,7 @@ def app() -> typer.Typer:
     """The command line as an object."""
     cli = typer.Typer(
         name="agentcho",
+        cls=Commands,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
@@ -86,27 +68,8 @@ def app() -> typer.Typer:
         help="Societies of language-model agents on one shared cache of messages.",
     )
     cli.callback()(_agentcho)
-    for command in (
-        run,
-        merge,
-        compare,
-        sweep,
-        paper,
-        trace,
-        tune,
-        audit,
-        prove,
-        probe,
-        serve,
-        key,
-        ls,
-        cp,
-        show,
-        view,
-        doctor,
-    ):
+    for command in (run, merge, audit, serve, key, ls, cp, show, view, doctor):
         cli.command()(spread(command))
-    cli.add_typer(bench(), name="bench")
     made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Begin something of your own.")
     made.callback()(_new)
     made.command("scenario")(new_scenario)
@@ -189,40 +152,6 @@ def merge(
     typer.echo(merge_parts(runs, out, missing))
 
 
-def compare(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
-    modes: Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)] = DEFAULT_MODES,
-    games: Annotated[int, typer.Option("-n", "--games", min=1, help="Games a column, paired by task and seed.")] = 200,
-    *,
-    how: Annotated[Given, COLUMNS],
-    set_: Set = None,
-    reuse: Annotated[str | None, typer.Option(metavar="WAYS", help=WAYS, show_default=False)] = None,
-    repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
-    adapter: Annotated[
-        str | None, typer.Option(metavar="DIR", help="For choreographed columns without one.", show_default=False)
-    ] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
-    where: Where,
-    fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
-    timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
-    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
-    plot: Plot = None,
-    judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
-) -> None:
-    """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
-    from agentcho.cli.cluster import cluster
-    from agentcho.cli.compare import Asked, compare_columns
-    from agentcho.lab.compare.compare import Effort
-
-    config, effort = run_config(**how, games=games), Effort(fidelity_games, timed_games)
-    given = fields("--set", set_ or [])
-    on = cluster(where)
-    asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
-    asked = asked._replace(reuse=reuse, plot=plot)
-    raise typer.Exit(compare_columns(asked))
-
-
 def audit(
     target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)],
     measure: Annotated[bool, typer.Option("--measure", help="Measure too how much a leak matters.")] = False,
@@ -252,48 +181,6 @@ def audit(
     given, outputs = fields("--set", set_ or []), Outputs(json, sarif, junit, html, csv)
     asked = Asked(target, how.typed, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
     raise typer.Exit(audit_target(asked))
-
-
-def prove(
-    target: Annotated[str, typer.Argument(metavar="TRACES|SCENARIO", help=TARGET)],
-    of: Annotated[str | None, typer.Option(metavar="AGENT", help=PROVES, show_default=False)] = None,
-    swap: Annotated[Swapped, typer.Option(help=SWAP)] = "same-length",
-    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.")] = None,
-    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
-    games: Annotated[int | None, typer.Option("-n", "--games", min=1, help=PROVED, show_default=False)] = None,
-    stride: Annotated[int, typer.Option(min=1, help=STRIDE)] = 64,
-    free_schedule: Annotated[bool, typer.Option("--free-schedule", help=FREE_SCHEDULE)] = False,
-    *,
-    how: Annotated[Given, PROVEN],
-    set_: Set = None,
-    display: Display = None,
-    out: Out = Path("runs"),
-) -> None:
-    """Swap one side's secrets, force the same words, and hash what everyone else computes: enforced, it stays the same.
-
-    Exit codes: 0 it holds, 1 something differs under enforce or a free schedule tells, 2 wrong usage, 3 nothing could
-    be shown.
-    """
-    from agentcho.cli.outputs import Outputs
-    from agentcho.cli.prove import Asked
-    from agentcho.cli.prove import prove as prove_target
-
-    config = run_config(**how, leakage="enforce")
-    given, outputs = fields("--set", set_ or []), Outputs(json=json, html=html)
-    asked = Asked(
-        target=target,
-        of=of,
-        swap=swap,
-        stride=stride,
-        games=games,
-        given=given,
-        config=config,
-        out=out,
-        outputs=outputs,
-        display=display,
-        free_schedule=free_schedule,
-    )
-    raise typer.Exit(prove_target(asked))
 
 
 def ls(

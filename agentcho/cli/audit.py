@@ -20,6 +20,7 @@ from agentcho import audit as auditing
 from agentcho.arena.names import is_arena
 from agentcho.audit.judgement import Suppression
 from agentcho.audit.report import AuditReport, FailOn
+from agentcho.cli.extension import lab
 from agentcho.cli.options import run_config
 from agentcho.cli.outputs import UNREAD, Outputs, silence
 from agentcho.cli.play import chosen, play_recorded, telling
@@ -221,13 +222,10 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
 
 def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: Tell) -> AuditReport:
     """The report with measured effects of leaks, in the deterministic profile whatever the run's own was."""
-    from agentcho.lab.measure.controls import controls
-    from agentcho.lab.measure.whole import measure
-
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
-    found = measure(games, engine, seed=config.seed, tell=tell)
+    found, controls = lab().measure(games, engine, config.seed, tell)
     ran = report.subject.model_copy(update={"environment": report.subject.environment | sources()})
-    return auditing.measured(report.model_copy(update={"subject": ran}), found, controls(found))
+    return auditing.measured(report.model_copy(update={"subject": ran}), found, controls)
 
 
 def _engine(config: RunConfig, tell: Tell) -> Any:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
@@ -17,17 +16,11 @@ from agentcho import config as options
 from agentcho.cli.options import Given, checked
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.driver import Driver
-from agentcho.cluster.remote import RemoteEngine
 from agentcho.cluster.runs import Players
 from agentcho.cluster.work import Heard
 from agentcho.config import RunConfig
 from agentcho.display.safe import inline
 from agentcho.errors import ConfigError
-from agentcho.progress import Tell
-from agentcho.scenario import Scenario
-
-if TYPE_CHECKING:
-    from agentcho.lab.collect import Playing
 
 DEATHS = 2
 """So often, where `--retries` says nothing, a game is dealt again whose worker died."""
@@ -70,18 +63,6 @@ def players(on: Cluster, scenario: str, config: RunConfig, heard: Heard = "messa
     device = "cpu" if config.model == "fake" else config.device
     with workers(on.asked, scenario, device) as (pool, count, name):
         yield Players(Driver(pool, count, on.deaths, _warn), name, heard)
-
-
-def remote_playing(
-    workers: Players, scenario: Scenario, configs: tuple[RunConfig, RunConfig], at_once: int | None, tell: Tell
-) -> Playing:
-    """How games that are measured are played by workers; of `configs` the first is that of the games, the second that
-    by which a model is loaded."""
-    from agentcho.lab.collect import Playing
-
-    config, loading = configs
-    engine: Any = RemoteEngine(workers, scenario, loading)
-    return Playing(scenario, config, engine, at_once, engine.play, partial(engine.here, tell))
 
 
 def _warn(what: str) -> None:

@@ -85,9 +85,9 @@ def _plot(report: AuditReport) -> Plot | None:
     """What draws the effects of a report; what was measured was measured with what draws it."""
     if report.measurement is None:
         return None
-    from agentcho.lab.plots import plot_effects
+    from agentcho.cli.extension import lab
 
-    return plot_effects
+    return lab().plot_effects
 
 
 def writable(path: Path | None) -> Path | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from agentcho.cli.extension import lab
 from agentcho.cli.outputs import writable
 from agentcho.display.safe import inline
 from agentcho.extras import require
@@ -62,20 +63,18 @@ def _write(asked: Asked) -> None:
 
 def _of_runs(named: str, out: Path, chosen: Chosen) -> tuple[Shown, Path]:
     """A run, or all runs of a folder, and where their page goes."""
-    from agentcho.display.figures import of_folder
     from agentcho.viewer.shown import several, shown, target
 
     runs, folder = target(named, out), several(named)
-    figures = None if folder is None else of_folder(folder)
+    figures = None if folder is None else lab().figures(folder)
     return shown(runs, chosen, figures=figures), folder or runs[0].path
 
 
 def _of_file(file: Path, chosen: Chosen) -> tuple[Shown, Path]:
     """What a file holds, and where its page goes."""
-    from agentcho.display.figures import of_result
     from agentcho.viewer.audited import of_file
 
-    return of_result(file, chosen) or of_file(file, chosen), file.parent
+    return lab().result(file, chosen) or of_file(file, chosen), file.parent
 
 
 def _beside(folder: Path, eyes: str | None) -> Path:
@@ -86,7 +85,6 @@ def _beside(folder: Path, eyes: str | None) -> Path:
 
 def _serve(asked: Asked) -> None:
     require("to serve a page", "serve")
-    from agentcho.display.figures import of_folder
     from agentcho.viewer.live import Source, serve
 
     def ready(address: str) -> None:
@@ -95,4 +93,4 @@ def _serve(asked: Asked) -> None:
         if asked.browse:
             webbrowser.open(address)
 
-    serve(Source(asked.target, asked.out, asked.eyes, of_folder), asked.port, ready)
+    serve(Source(asked.target, asked.out, asked.eyes, lab().figures), asked.port, ready)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.display.attacks import sheets
 from agentcho.display.sheet import plain
+from agentcho.lab.display.leaks import sheets
 from agentcho.lab.leaks.judged import claims, judge
 from agentcho.lab.leaks.result import Cost, LeaksResult, Outcome, Secrets, read_leaks
 from agentcho.lab.stats import spread

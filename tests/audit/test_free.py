@@ -9,8 +9,8 @@ import pytest
 
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
 from agentcho.calls.call import EnginePort
-from agentcho.display.proved import show
 from agentcho.games.runtime import play
+from agentcho.lab.display.prove import show
 from agentcho.lab.prove import Proof
 from agentcho.lab.prove.free import LENGTHLESS, Freed, free
 from agentcho.lab.prove.html import html

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from agentcho import Engine, replay
-from agentcho.display.proved import show
 from agentcho.errors import AudienceError
 from agentcho.flow.resolver import Resolver
+from agentcho.lab.display.prove import show
 from agentcho.lab.measure.play import of_workflow
 from agentcho.lab.prove import Proof, prove
 from agentcho.lab.prove.html import html

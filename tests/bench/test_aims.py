@@ -11,13 +11,13 @@ import pytest
 
 from agentcho import Engine, cli
 from agentcho.calls.costs import Costs
-from agentcho.display import bench
 from agentcho.games.replay import replay
 from agentcho.lab.bench.aims import family
 from agentcho.lab.bench.arms import BASELINE, ENFORCE, GENERATE, arm, guessing, policy, with_guesses
 from agentcho.lab.bench.result import Figures, Target, read_result
 from agentcho.lab.bench.words import with_words
 from agentcho.lab.compare.fidelity import Arm, rows
+from agentcho.lab.display import bench
 from agentcho.records.trace import Workflow, workflow, write_traces
 from agentcho.runner.runner import TorchRunner
 from tools.bench.targets import with_targets

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from agentcho import Engine, replay
-from agentcho.display.bench import heads, row
 from agentcho.games.replay import Replayed
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.bound import bound, new, with_new
 from agentcho.lab.bench.recorded import recorded
 from agentcho.lab.bench.result import Figures
+from agentcho.lab.display.bench import heads, row
 from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentcho.display.bench import leakage
 from agentcho.lab.bench.leakage import ARMS, FirstToken, Throughput, measure
 from agentcho.lab.bench.workflows import dilemma, open_talk
+from agentcho.lab.display.bench import leakage
 from agentcho.testing import FakeEngine
 
 

@@ -15,7 +15,6 @@ import torch
 
 from agentcho import Engine
 from agentcho.cli import main
-from agentcho.display.peers import peers as tables
 from agentcho.display.sheet import plain
 from agentcho.errors import ConfigError
 from agentcho.lab.bench.peers.generate import stock_attention
@@ -25,6 +24,7 @@ from agentcho.lab.bench.peers.same import Peeked, Same, check_same, compared, pr
 from agentcho.lab.bench.peers.slots import play_slots, slot_calls
 from agentcho.lab.bench.peers.targets import GUESSING, LLAMA, OURS, ROW, targets
 from agentcho.lab.bench.prompts import prompts
+from agentcho.lab.display.peers import peers as tables
 from agentcho.records.trace import Workflow
 from tools.pages.speed import page
 

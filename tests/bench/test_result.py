@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from agentcho.display.bench import heads, row
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.measure import Timed, measure, steady
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Result, Target, read_result
+from agentcho.lab.display.bench import heads, row
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import turns

@@ -11,10 +11,10 @@ import pytest
 import agentcho
 from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
-from agentcho.display.bench import games
 from agentcho.errors import AudienceError
 from agentcho.games import library
 from agentcho.lab.bench.games import compare
+from agentcho.lab.display.bench import games
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
 

@@ -11,8 +11,8 @@ from agentcho.audit.measurement import Interval
 from agentcho.backends.remote import endpoint
 from agentcho.config import ModelConfig
 from agentcho.display.progress import Progress
-from agentcho.display.swept import text
 from agentcho.lab.compare.comparison import Difference, Mean, Metric
+from agentcho.lab.display.sweep import text
 from agentcho.lab.sweep.result import CellResult, GameResult, Row, SweepResult
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint
@@ -38,7 +38,7 @@ out: swept
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """As without the extra: no intervals, which take long, and no picture."""
     monkeypatch.setattr("agentcho.lab.sweep.figures.find_spec", lambda name: None)
-    monkeypatch.setattr("agentcho.cli.sweep.lacking", lambda: "that is needed: pip install 'agentcho[lab]'")
+    monkeypatch.setattr("agentcho.lab.sweep.run.lacking", lambda: "that is needed: pip install 'agentcho[lab]'")
 
 
 @pytest.mark.usefixtures("bare")

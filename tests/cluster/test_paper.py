@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from agentcho.cli.cluster import Cluster
-from agentcho.cli.paper import ByWorkers
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.driver import Driver, Patience
 from agentcho.cluster.runs import Players
 from agentcho.config import RunConfig
 from agentcho.lab.collect import Playing
+from agentcho.lab.commands.paper_run import ByWorkers
 from agentcho.lab.paper.found import PaperFound
 from agentcho.lab.paper.phases import Phases
 from agentcho.lab.paper.reproduction import PaperRequest, Reproduction
@@ -52,7 +52,7 @@ def test_rows_are_played_by_workers_as_by_one_process(tmp_path: Path, monkeypatc
     def there(scenario: Scenario, config: RunConfig) -> Playing:
         return Playing(scenario, config, workers, None, workers.play)
 
-    monkeypatch.setattr("agentcho.cli.paper.players", players)
+    monkeypatch.setattr("agentcho.lab.commands.paper_run.players", players)
     engine: Any = FakeEngine()
     workers: Any = ByWorkers(Cluster(ClusterConfig(on="ray"), 2), RunConfig(model="fake", leakage="audit"))
     alone, together = found(tmp_path / "one", here), found(tmp_path / "two", there)

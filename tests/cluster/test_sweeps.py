@@ -11,7 +11,6 @@ import pytest
 
 from agentcho.backends.remote import endpoint
 from agentcho.cli.cluster import Cluster
-from agentcho.cli.sweep import Asked, prepared, swept
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.driver import Driver
 from agentcho.cluster.runs import Players
@@ -22,6 +21,7 @@ from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed, as_model
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.result import SweepResult
+from agentcho.lab.sweep.run import Asked, prepared, swept
 from agentcho.progress import unheard
 from agentcho.testing import FakeEndpoint, FakeEngine
 from tests.cluster.test_driver import NAME, QUICK
@@ -34,7 +34,7 @@ GRID: dict[str, list[Any]] = {"strategy": ["none", "always-defect"], "seed": [1,
 
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.cli.sweep.lacking", lambda: "a picture")
+    monkeypatch.setattr("agentcho.lab.sweep.run.lacking", lambda: "a picture")
     monkeypatch.setattr("agentcho.lab.sweep.figures.find_spec", lambda name: None)
 
 
@@ -59,7 +59,7 @@ def on_workers(patch: pytest.MonkeyPatch, pool: Threads) -> list[RunConfig]:
         asked.append(config)
         yield Players(Driver(pool, 2, 2, print, QUICK), scenario, heard)
 
-    patch.setattr("agentcho.cli.sweep.players", players)
+    patch.setattr("agentcho.lab.sweep.run.players", players)
     return asked
 
 

@@ -13,8 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.cli.speed import kind_of
 from agentcho.errors import ModelError
+from agentcho.lab.commands.workflows import kind_of
 from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_tokens
 from agentcho.runner.model import device
 from agentcho.runner.model import model as models

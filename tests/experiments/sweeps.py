@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from agentcho import Agent, Game, Scenario
 from agentcho.calls.call import Decode
-from agentcho.cli.sweep import Asked, prepared, swept
 from agentcho.lab.sweep.axes import Value
 from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.result import SweepResult
+from agentcho.lab.sweep.run import Asked, prepared, swept
 from agentcho.progress import unheard
 from agentcho.testing import FakeEngine
 

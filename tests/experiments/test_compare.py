@@ -14,7 +14,6 @@ import pytest
 from agentcho import Agent, Game, Scenario
 from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
-from agentcho.display.compared import text
 from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch
 from agentcho.games import library
 from agentcho.lab.collect import Playing, collected
@@ -24,6 +23,7 @@ from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.fidelity import apart
 from agentcho.lab.compare.files import write
 from agentcho.lab.compare.judge import TextPair, prefer
+from agentcho.lab.display.compare import text
 from agentcho.message import Metadata
 from agentcho.scenario import Judged
 from agentcho.testing import FakeEngine

@@ -9,10 +9,10 @@ import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.config import RunConfig
-from agentcho.display.compared import text
 from agentcho.errors import ConfigError
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.comparison import Comparison, ComparisonRequest, Cost, Fidelity
+from agentcho.lab.display.compare import text
 from agentcho.lab.plots import plot_front
 from agentcho.lab.stats import Median
 

@@ -15,11 +15,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agentcho.calls.call import Decode, EnginePort
-from agentcho.cli.paper import FEW, FULL
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, RecordBroken, TaskError
 from agentcho.games import library
 from agentcho.lab.collect import Playing
+from agentcho.lab.commands.paper_run import FEW, FULL
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.paper import rows as rows_of
 from agentcho.lab.paper.adapters import seen

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 import agentcho
-from agentcho.cli.sweep import prepared
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.display.swept import text
 from agentcho.errors import CannotWrite, ConfigError, ModelError, RecordBroken, ResumeMismatch
 from agentcho.lab.collect import Interrupted
+from agentcho.lab.display.sweep import text
 from agentcho.lab.sweep.axes import Value
 from agentcho.lab.sweep.files import read_result
 from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import as_model
 from agentcho.lab.sweep.plan import planned
+from agentcho.lab.sweep.run import prepared
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.testing import FakeEngine
 
@@ -32,7 +32,7 @@ TWO: dict[str, list[Any]] = {"plus": [0, 1], "temperature": [0, 0.7]}
 def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures take long; one test draws one."""
     if "written" not in request.node.name:
-        monkeypatch.setattr("agentcho.cli.sweep.lacking", lambda: "a picture")
+        monkeypatch.setattr("agentcho.lab.sweep.run.lacking", lambda: "a picture")
 
 
 def over(out: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from typer.main import get_command
 
 from agentcho.cli.app import app
+from tests.commands import commands
 
 from .plays import Lines
 
@@ -19,7 +20,7 @@ def options() -> Lines:
 
 
 def _options(path: str, command: Any) -> Iterator[tuple[str, str, str]]:
-    for name, inner in getattr(command, "commands", {}).items():
+    for name, inner in commands(command).items():
         yield from _options(f"{path} {name}", inner)
     context = command.make_context(path, [], resilient_parsing=True)
     for parameter in command.params:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.display.judged import sheets, verdict
 from agentcho.display.sheet import plain
+from agentcho.lab.display.judge import sheets, verdict
 from agentcho.lab.judging.measured import Asked, Kept, rows, target
 from agentcho.lab.judging.result import Block, JudgeResult, read_judge
 from tools.pages.judge import page

@@ -18,7 +18,6 @@ import pytest
 import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
-from agentcho.display.compared import text
 from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
 from agentcho.games.parts import merge
 from agentcho.games.run import OnFailure
@@ -26,6 +25,7 @@ from agentcho.games.runtime import RunResult, play, resume
 from agentcho.lab.collect import Playing, completed
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Comparing, Effort
+from agentcho.lab.display.compare import text
 from agentcho.lab.tune.sampling import beside, sample
 from agentcho.progress import unheard
 from agentcho.records.record import SavedRun

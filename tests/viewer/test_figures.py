@@ -11,12 +11,12 @@ import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.cli.view import Asked, view
-from agentcho.display.compared import text
-from agentcho.display.figures import of_folder, of_result
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Cost, Fidelity
 from agentcho.lab.compare.files import write_json
+from agentcho.lab.display.compare import text
+from agentcho.lab.display.viewer import of_folder, of_result
 from agentcho.lab.stats import Median
 from agentcho.viewer.live import Source
 from agentcho.viewer.page import page

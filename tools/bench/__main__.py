@@ -17,7 +17,10 @@ from typing import Annotated, Any, cast, get_type_hints
 import typer
 
 from agentcho.cli import run
-from agentcho.cli.speed import (
+from agentcho.config import LOCAL
+from agentcho.display.progress import progress
+from agentcho.lab.bench.result import Figures, Kind, Result
+from agentcho.lab.commands.workflows import (
     SHAPES,
     UNDERSTUDY,
     Benchmark,
@@ -36,9 +39,6 @@ from agentcho.cli.speed import (
     named,
     paper,
 )
-from agentcho.config import LOCAL
-from agentcho.display.progress import progress
-from agentcho.lab.bench.result import Figures, Kind, Result
 from agentcho.progress import Tell
 from agentcho.records.environment import machine, sources, versions
 from tools.bench import PROGRAM

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentcho.display import bench
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.bench.arms import BASELINE, CONTINUOUS
 from agentcho.lab.bench.result import Figures, Result
 from agentcho.lab.bench.serving import PEER
+from agentcho.lab.display import bench
 from tools.bench import cost, stream
 
 TALK = ("talk", "a token said", f"{PEER} ÷ it", "said", "prompts", "exactly", "by message", "encoded")

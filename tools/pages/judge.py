@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcho.display.judged import verdict
+from agentcho.lab.display.judge import verdict
 from agentcho.lab.judging.result import Agreement, JudgeResult, Row, read_judge
 from tools.pages.render import arguments
 

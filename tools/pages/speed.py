@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.display.bench import GUESSED, asked, digits, guessed, heads, row, served
-from agentcho.display.peers import ABOUT, heads_of, told
-from agentcho.display.peers import row as peer_row
 from agentcho.lab.bench.aims import family, pairs
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import TRACE, UNNAMED
 from agentcho.lab.bench.result import Kind, Result, read_result
 from agentcho.lab.compare.comparison import Comparison
+from agentcho.lab.display.bench import GUESSED, asked, digits, guessed, heads, row, served
+from agentcho.lab.display.peers import ABOUT, heads_of, told
+from agentcho.lab.display.peers import row as peer_row
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
 from agentcho.lab.yardstick import Words

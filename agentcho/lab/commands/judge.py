@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from agentcho.cli import speed
 from agentcho.cli.outputs import written
 from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
+from agentcho.lab.commands import workflows as speed
 
 if TYPE_CHECKING:
     from agentcho.lab.judging.measured import Asked
@@ -45,7 +45,7 @@ def judge(
 ) -> None:
     """How often a judge of four close candidates picks the same over what is reused, by what is encoded anew."""
     require("to compare choices", "lab")
-    from agentcho.display.judged import sheets, verdict
+    from agentcho.lab.display.judge import sheets, verdict
     from agentcho.lab.judging.cases import TASKS
     from agentcho.lab.judging.measured import WAYS, Asked
 

@@ -13,11 +13,14 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from agentcho.cli import attacks, judging, peers, speed
 from agentcho.cli.options import From, Given, run_config, spread
 from agentcho.cli.words import HERE
 from agentcho.config import LOCAL, RunConfig
 from agentcho.display.progress import progress
+from agentcho.lab.commands import judge as judging
+from agentcho.lab.commands import leaks as attacks
+from agentcho.lab.commands import peers
+from agentcho.lab.commands import workflows as speed
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
@@ -61,9 +64,9 @@ def games(
     how: Annotated[Given, PLAYED],
 ) -> None:
     """Games side by side against the same games one after another."""
-    from agentcho.display import bench as tables
     from agentcho.games import library
     from agentcho.lab.bench.games import compare
+    from agentcho.lab.display import bench as tables
 
     config = run_config(**how)
     chosen = library.scenario(scenario)()
@@ -89,9 +92,9 @@ def leakage(
     adapter: Adapter = None,
 ) -> None:
     """What enforcing costs: audit, enforce and baseline on the same words, arms taking turns."""
-    from agentcho.display import bench as tables
     from agentcho.lab.bench.leakage import LeakageBench, figures, measure
     from agentcho.lab.bench.workflows import dilemma, open_talk
+    from agentcho.lab.display import bench as tables
     from agentcho.records.trace import read_traces
     from agentcho.runner.engine import Engine
 
@@ -131,9 +134,9 @@ def serve(
     json_: speed.Json = None,
 ) -> None:
     """`agentcho serve` beside `transformers serve`, each a process of its own: the same prompts over HTTP."""
-    from agentcho.display import bench as tables
     from agentcho.lab.bench.servers import version_of
     from agentcho.lab.bench.serving import ARMS, Asked, serving
+    from agentcho.lab.display import bench as tables
 
     if workflow and traces:
         raise typer.BadParameter("give one of --workflow and --traces")

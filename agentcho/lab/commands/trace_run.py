@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from agentcho.audit.wording import many
-from agentcho.cli.cluster import Cluster, players, remote_playing
+from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
@@ -22,6 +22,7 @@ from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.games import runtime
 from agentcho.games.discovery import from_anywhere
+from agentcho.lab.by_workers import remote_playing
 from agentcho.progress import Tell
 from agentcho.records.files import check_file, writing
 from agentcho.records.trace import read_traces

@@ -37,8 +37,8 @@ def probe(
     Exit codes: 0 no sharing was seen, 1 callers share, 2 wrong usage, 3 inconclusive.
     """
     from agentcho.cli.outputs import Outputs
-    from agentcho.cli.probe import Asked
-    from agentcho.cli.probe import probe as probe_server
+    from agentcho.lab.commands.probe_run import Asked
+    from agentcho.lab.commands.probe_run import probe as probe_server
 
     outputs = Outputs(json=json, sarif=sarif)
     keys = model, key, other_key

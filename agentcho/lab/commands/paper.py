@@ -60,7 +60,7 @@ def paper(
     Exit codes: 0 done, 1 something is left or the checked file has faults, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.cluster import cluster
-    from agentcho.cli.paper import Asked, check_file, reproduce
+    from agentcho.lab.commands.paper_run import Asked, check_file, reproduce
 
     if check is not None:
         raise typer.Exit(check_file(check))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from agentcho.cli import speed
 from agentcho.display.progress import progress
+from agentcho.lab.commands import workflows as speed
 
 if TYPE_CHECKING:
     from agentcho.lab.bench.plans import Workload
@@ -95,11 +95,11 @@ def peers(
 
 
 def _llama(asked: speed.Benchmark, subjects: Callable[[int], Sequence[Workload]], beside: Beside, scale: float) -> None:
-    from agentcho.display import peers as tables
     from agentcho.lab.bench.peers.llama import Peer
     from agentcho.lab.bench.peers.measured import PeersAsked
     from agentcho.lab.bench.peers.measured import peers as measure
     from agentcho.lab.bench.peers.targets import targets
+    from agentcho.lab.display import peers as tables
 
     peer = Peer.found(beside.server)
     with progress("bench peers", sys.stderr) as told:
@@ -128,9 +128,9 @@ def _subjects(workflow: list[str] | None, agents: int, seed: int, scale: float, 
 
 
 def _own(asked: speed.Benchmark, own: Own, workflow: Sequence[str], scale: float) -> None:
-    from agentcho.display import peers as tables
     from agentcho.lab.bench.remote import beside, reached
     from agentcho.lab.bench.serving import Asked
+    from agentcho.lab.display import peers as tables
 
     subjects = speed.paper(workflow, asked.seed, scale)
     remote = reached(own.url, own.model, own.key_env)

@@ -1,12 +1,10 @@
-"""`agentcho sweep`: everything is checked first, for all cells, then they are played, compared, shown and written.
+"""A sweep as it is asked for: everything is checked first, for all cells, then they are played, compared and written.
 
-Does not know: how games are played, what the figures mean.
+Does not know: how games are played, what the figures mean, the command line.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,22 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.audit.wording import many
 from agentcho.calls.call import EnginePort
 from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.options import configured
-from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import again
-from agentcho.display.progress import progress
-from agentcho.display.safe import inline
-from agentcho.display.swept import changes, planned, show
 from agentcho.errors import ConfigError, ExtraMissing
 from agentcho.extras import require
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere
 from agentcho.games.resume import Changed
 from agentcho.games.run import OnFailure
-from agentcho.lab.collect import Interrupted
 from agentcho.lab.sweep import plan as planning
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.files import write, write_json
@@ -47,8 +39,6 @@ from agentcho.scenario import Scenario
 
 GAMES = 50
 """So many games a cell has where nobody says how many."""
-ESTIMATED = 3
-"""From so many games on it is said how long the others take."""
 
 
 class Asked(NamedTuple):
@@ -99,29 +89,6 @@ def _check_agents(chosen: Sequence[Cell]) -> None:
     """Raise what keeps an agent that some cell casts by name from being found."""
     for agent in {*library.casts(chosen[0].scenario), *(name for cell in chosen for name in cell.scenario.casts())}:
         library.agent(agent)
-
-
-def sweep_cells(asked: Asked, dry_run: bool = False) -> int:
-    """Play, compare, show, write. Returns the exit code: 0, 1 where games are not over, or 130 after Ctrl-C; games that
-    are over are kept. `dry_run`: only say what there is to play."""
-    sweep = prepared(asked)
-    plan = planning.planned(sweep, None if asked.out is None else Folder(asked.out), asked.changed)
-    if dry_run:
-        print(planned(sweep, plan, _width()))
-        return 0
-    for change in changes(plan):
-        print(change, file=sys.stderr)
-    try:
-        with progress("sweep", sys.stderr, least=ESTIMATED) as told:
-            found, written = swept(asked, sweep, plan, told.tell)
-    except (Interrupted, KeyboardInterrupt):
-        print(f"interrupted; the same command goes on from what is in {asked.out}", file=sys.stderr)
-        return INTERRUPTED
-    show(found, sys.stdout, _width())
-    if (note := lacking()) is not None:
-        print(f"\nnote: {note}")
-    print(f"\nwritten: {', '.join(str(path) for path in written)}")
-    return _code(found)
 
 
 def swept(asked: Asked, sweep: Sweep, plan: Plan, tell: Tell) -> tuple[SweepResult, tuple[Path, ...]]:
@@ -183,22 +150,6 @@ def _check_files(asked: Asked) -> None:
         writer.check(asked.out / writer.NAME)
     if asked.json is not None:
         check_file(asked.json)
-
-
-def _width() -> int | None:
-    """The width of the terminal; None: what is printed goes elsewhere."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _code(found: SweepResult) -> int:
-    trouble = [cell for cell in found.cells if cell.trouble]
-    if not trouble:
-        return 0
-    lacks = sum(cell.failed + cell.left for cell in trouble)
-    over = "is not over; the same command plays it" if lacks == 1 else "are not over; the same command plays these"
-    what = f"{many(lacks, 'game')} of {many(len(trouble), 'cell')} {over} alone"
-    print(f"error: {inline(what)}", file=sys.stderr)
-    return 1
 
 
 def _command(asked: Asked) -> str:

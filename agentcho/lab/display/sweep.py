@@ -12,10 +12,10 @@ from rich.cells import cell_len
 
 from agentcho.audit.measurement import Interval
 from agentcho.audit.wording import many
-from agentcho.display.compared import UNSCORED
 from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.compare.comparison import Difference, Metric
+from agentcho.lab.display.compare import UNSCORED
 from agentcho.lab.sweep.plan import Plan, Sweep
 from agentcho.lab.sweep.result import UNTESTED, Effect, Row, SweepResult
 

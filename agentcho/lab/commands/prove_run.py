@@ -20,9 +20,9 @@ from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
-from agentcho.display.proved import show
 from agentcho.errors import AgentchoError, AudienceError
 from agentcho.games import library, runtime
+from agentcho.lab.display.prove import show
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import Workflow, read_traces
 from agentcho.scenario import Scenario

@@ -46,8 +46,8 @@ def sweep(
     Exit codes: 0 done, 1 games are not over, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.cluster import cluster
-    from agentcho.cli.sweep import sweep_cells
-    from agentcho.cli.sweep_asked import Typed, asked
+    from agentcho.lab.commands.sweep_run import sweep_cells
+    from agentcho.lab.sweep.parse import Typed, asked
 
     own = Typed(
         scenario=scenario,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentcho.display.bench import served
 from agentcho.display.sheet import Sheet
 from agentcho.lab.bench.peers.targets import LLAMA, ROW
 from agentcho.lab.bench.result import Result
+from agentcho.lab.display.bench import served
 
 ROW_HEADS = ("prompt of 512", "it ÷ llama-server", "a step", "it ÷ llama-server", "tokens a second")
 FLOW_HEADS = ("first token", "end to end", "tokens a second", "it ÷ llama-server", "fed", "cached", "drafts right")

@@ -72,8 +72,8 @@ class Asked(NamedTuple):
 def reproduce(asked: Asked) -> int:
     """Do it, show it, write it. Returns the exit code: 0, 1 where something is left, or 130 after Ctrl-C, when what was
     over is kept."""
-    from agentcho.display.paper import show
     from agentcho.lab.collect import Interrupted
+    from agentcho.lab.display.paper import show
     from agentcho.lab.paper.html import html
 
     _check_files(asked)

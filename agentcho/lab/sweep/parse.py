@@ -15,13 +15,13 @@ from pydantic import ValidationError
 
 from agentcho.cli.model_file import read_models, tables
 from agentcho.cli.options import configured
-from agentcho.cli.sweep import GAMES, Asked
-from agentcho.cli.sweep_file import SweepFile, is_file, read_sweep
 from agentcho.config import DEFAULT_MODEL, ModelConfig, RunConfig
 from agentcho.errors import AgentchoError, ConfigError
 from agentcho.games import library
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
+from agentcho.lab.sweep.run import GAMES, Asked
+from agentcho.lab.sweep.yaml_file import SweepFile, is_file, read_sweep
 from agentcho.scenario import Scenario
 
 TOML = ".toml"

@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 def probe(asked: Asked) -> int:
     """Ask, judge, write and show. Returns the exit code."""
     require("to probe a server", "endpoints", "lab")
-    from agentcho.display.probed import show
+    from agentcho.lab.display.probe import show
     from agentcho.lab.probe import Plan, judged, measure
     from agentcho.lab.probe.endpoint import Bounds, Endpoint, checked_url
     from agentcho.lab.probe.sarif import sarif

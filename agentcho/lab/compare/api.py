@@ -54,8 +54,8 @@ def compare(
     `CannotWrite`, `ResumeMismatch`: what is asked for cannot be, and nothing was played. `GamesFailed`: errors ended
     games; `out` keeps the others. `ExtraMissing` without `agentcho[lab]`. `KeyboardInterrupt` after Ctrl-C.
     """
-    from agentcho.cli.compare import Asked, compared
     from agentcho.lab.collect import Interrupted
+    from agentcho.lab.compare.run import Asked, compared
 
     on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     effort = _effort(fidelity_games, timed_games)

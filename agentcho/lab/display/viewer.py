@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentcho.display import compared, swept
 from agentcho.display.sheet import Sheet
 from agentcho.errors import ConfigError
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison, ComparisonRequest
+from agentcho.lab.display import compare as compared
+from agentcho.lab.display import sweep as swept
 from agentcho.lab.sweep.files import read_result
 from agentcho.lab.sweep.folder import CELLS, FILE, SweepRequest
 from agentcho.lab.sweep.result import SweepResult

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from agentcho.cli import speed
 from agentcho.cli.outputs import written
 from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
+from agentcho.lab.commands import workflows as speed
 from agentcho.progress import heard
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def leaks(
     asked = Asked(kinds, tuple(ways(way or usual(earlier))), attacks, n, sentence, earlier, seed, repeats, effort)
     asked.check()
     found = _measured(model, dtype, asked, json_, resume, template_differs)
-    from agentcho.display.attacks import sheets
+    from agentcho.lab.display.leaks import sheets
 
     typer.echo(speed.text(sheets(found)))
     for claim in found.claims:

@@ -226,10 +226,10 @@ def _played(
     asked: Benchmark, subjects: Sequence[Workload], arms: Sequence[str], lengths: Lengths, resume: bool
 ) -> None:
     """Measure, keep what was measured beside the result until that is written, and print it with its targets."""
-    from agentcho.display import bench
     from agentcho.lab.bench.aims import aims
     from agentcho.lab.bench.kept import Kept, digest
     from agentcho.lab.bench.measure import workflows as play
+    from agentcho.lab.display import bench
     from agentcho.lab.yardstick import worst
     from agentcho.records.environment import machine, versions
 

@@ -16,8 +16,8 @@ from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
-    from agentcho.cli.sweep import Asked
     from agentcho.lab.sweep.result import SweepResult
+    from agentcho.lab.sweep.run import Asked
 
 
 def sweep(
@@ -61,10 +61,10 @@ def sweep(
 
 
 def _found(asked: Asked, tell: Tell) -> SweepResult:
-    from agentcho.cli.sweep import prepared, swept
     from agentcho.lab.collect import Interrupted
     from agentcho.lab.sweep.folder import Folder
     from agentcho.lab.sweep.plan import planned
+    from agentcho.lab.sweep.run import prepared, swept
 
     found = prepared(asked)
     plan = planned(found, None if asked.out is None else Folder(asked.out), asked.changed)
@@ -96,7 +96,7 @@ def _asked(
     options: Mapping[str, Any],
 ) -> Asked:
     """What is asked for, by all but where and how. `ConfigError`."""
-    from agentcho.cli.sweep_asked import Typed, asked
+    from agentcho.lab.sweep.parse import Typed, asked
 
     if unknown := sorted(options.keys() - RunConfig.model_fields.keys()):
         raise ConfigError(f"a run has no option {unknown[0]!r}; options of the scenario go into given={{...}}")

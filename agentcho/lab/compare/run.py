@@ -1,12 +1,11 @@
-"""`agentcho compare`, and what `agentcho.compare` asks for: everything is checked first, then the model is loaded, then
-columns are played and compared.
+"""A comparison as it is asked for: everything is checked first, then the model is loaded, then columns are played and
+compared.
 
-Does not know: how games are played, what the figures mean.
+Does not know: how games are played, what the figures mean, the command line.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,18 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.cluster import Cluster, players, remote_playing
+from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.play import chosen
-from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import COLUMNS
 from agentcho.config import RunConfig, again
-from agentcho.display.compared import show
-from agentcho.display.progress import progress
 from agentcho.errors import ConfigError
 from agentcho.flow.markers import required_markers
 from agentcho.games import runtime
 from agentcho.games.discovery import from_anywhere
-from agentcho.lab.collect import Interrupted, Playing
+from agentcho.lab.by_workers import remote_playing
+from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Comparing, Effort
 from agentcho.lab.compare.comparison import Comparison
@@ -57,23 +54,6 @@ class Asked(NamedTuple):
     engine: EnginePort | None = None
     reuse: str | None = None
     plot: Path | None = None
-
-
-def compare_columns(asked: Asked) -> int:
-    """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C; games that are over are kept."""
-    with progress("compare", sys.stderr) as told:
-        try:
-            result, files = compared(asked, told.tell)
-        except (Interrupted, KeyboardInterrupt):
-            told.clear()
-            kept = f"; what was played is in {asked.out}" if asked.out else ""
-            print(f"interrupted{kept}", file=sys.stderr)
-            return INTERRUPTED
-        told.clear()
-    show(result, sys.stdout)
-    if files:
-        print(f"\nwritten: {', '.join(map(str, files))}")
-    return 0
 
 
 def compared(asked: Asked, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:

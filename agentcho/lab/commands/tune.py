@@ -26,8 +26,8 @@ def trace(
 ) -> None:
     """Sample baseline games into a file of traces, to train on or to replay."""
     from agentcho.cli.cluster import cluster
-    from agentcho.cli.trace import Asked
-    from agentcho.cli.trace import trace as sample_traces
+    from agentcho.lab.commands.trace_run import Asked
+    from agentcho.lab.commands.trace_run import trace as sample_traces
 
     config = run_config(**how, mode="baseline", leakage="audit")
     on = cluster(where)
@@ -45,8 +45,8 @@ def tune(
     peft: Annotated[Path | None, typer.Option(metavar=FILE, help=PEFT, show_default=False)] = None,
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""
-    from agentcho.cli.tune import Asked
-    from agentcho.cli.tune import tune as train
+    from agentcho.lab.commands.tune_run import Asked
+    from agentcho.lab.commands.tune_run import tune as train
     from agentcho.lab.tune.recipe import read_peft
 
     asked = checked(Recipe, **recipe, peft=None if peft is None else read_peft(peft))

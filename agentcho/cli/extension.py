@@ -1,0 +1,79 @@
+"""What the lab adds to the command line, and the one place that imports it: when something of it is asked for.
+
+Games, audits and the server do without the lab, so that it may be imported late, and lies above the command line.
+Does not know: which commands the lab has, how anything is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from agentcho.audit.measurement import Measurement, Plot
+    from agentcho.audit.report import Control
+    from agentcho.progress import Tell
+    from agentcho.records.trace import Workflow
+    from agentcho.records.transcript import Entry
+    from agentcho.viewer.figures import Figures
+    from agentcho.viewer.shown import Chosen, Shown
+
+LAB = "agentcho.lab.commands"
+"""The module whose function `extension` returns an `Extension`."""
+ORDER = (
+    *("run", "merge", "compare", "sweep", "paper", "trace", "tune", "audit", "prove", "probe", "serve", "key"),
+    *("ls", "cp", "show", "view", "doctor", "bench", "new"),
+)
+"""All commands, as help lists them."""
+Played = Sequence["Sequence[Entry] | Workflow"]
+"""Finished games, or workflows of a trace."""
+
+
+class Extension(NamedTuple):
+    """What is added.
+
+    Attributes:
+        commands: Commands and groups of commands by their names.
+        measure: What `audit --measure` finds: games, an engine, a seed and a callback to the effects of leaks and the
+            controls of these.
+        plot_effects: Draws these effects for the page of an audit.
+        figures: The figures in a folder of games that were compared or swept; None: it is no such folder.
+        result: A file of such figures as a page, with what was chosen of it; None: it is no such file.
+    """
+
+    commands: Mapping[str, TyperCommand | TyperGroup]
+    measure: Callable[[Played, Any, int, Tell], tuple[Measurement, tuple[Control, ...]]]
+    plot_effects: Plot
+    figures: Callable[[Path], Figures | None]
+    result: Callable[[Path, Chosen], Shown | None]
+
+
+@cache
+def lab() -> Extension:
+    """The extension of the lab. Importing it takes a while; what it measures with is imported when that is called."""
+    found: Extension = import_module(LAB).extension()
+    return found
+
+
+class Commands(TyperGroup):
+    """The group of all commands: its own, and those of the lab, which is imported for help and for its own commands."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """See `click.Group.get_command`."""
+        return super().get_command(ctx, cmd_name) or self._all().get(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See `click.Group.list_commands`."""
+        return [*self._all()]
+
+    def _all(self) -> Mapping[str, Any]:
+        """Its commands and those of the lab. The group has them from now on, so that a misspelt one is likened to all
+        of them."""
+        found = {**self.commands, **lab().commands}
+        self.commands = {name: found[name] for name in sorted(found, key=ORDER.index)}
+        return self.commands

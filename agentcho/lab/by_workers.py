@@ -1,0 +1,23 @@
+"""Games that are measured, played by the workers of a cluster. Does not know: what is measured."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from agentcho.cluster.remote import RemoteEngine
+from agentcho.cluster.runs import Players
+from agentcho.config import RunConfig
+from agentcho.lab.collect import Playing
+from agentcho.progress import Tell
+from agentcho.scenario import Scenario
+
+
+def remote_playing(
+    workers: Players, scenario: Scenario, configs: tuple[RunConfig, RunConfig], at_once: int | None, tell: Tell
+) -> Playing:
+    """How games that are measured are played by workers; of `configs` the first is that of the games, the second that
+    by which a model is loaded."""
+    config, loading = configs
+    engine: Any = RemoteEngine(workers, scenario, loading)
+    return Playing(scenario, config, engine, at_once, engine.play, partial(engine.here, tell))

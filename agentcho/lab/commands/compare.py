@@ -1,0 +1,72 @@
+"""The command `agentcho compare`. Does not know: how games are played, what the figures mean."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentcho.cli.options import Given, fields, run_config
+from agentcho.cli.signals import INTERRUPTED
+from agentcho.cli.words import COLUMNS, COMPARED, DEFAULT_MODES, FILE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
+from agentcho.display.progress import progress
+
+if TYPE_CHECKING:
+    from agentcho.lab.compare.run import Asked
+
+
+def compare(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
+    modes: Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)] = DEFAULT_MODES,
+    games: Annotated[int, typer.Option("-n", "--games", min=1, help="Games a column, paired by task and seed.")] = 200,
+    *,
+    how: Annotated[Given, COLUMNS],
+    set_: Set = None,
+    reuse: Annotated[str | None, typer.Option(metavar="WAYS", help=WAYS, show_default=False)] = None,
+    repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
+    adapter: Annotated[
+        str | None, typer.Option(metavar="DIR", help="For choreographed columns without one.", show_default=False)
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
+    where: Where,
+    fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
+    timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
+    plot: Plot = None,
+    judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
+) -> None:
+    """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
+    from agentcho.cli.cluster import cluster
+    from agentcho.lab.compare.compare import Effort
+    from agentcho.lab.compare.run import Asked
+
+    config, effort = run_config(**how, games=games), Effort(fidelity_games, timed_games)
+    given = fields("--set", set_ or [])
+    on = cluster(where)
+    asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
+    asked = asked._replace(reuse=reuse, plot=plot)
+    raise typer.Exit(_compare(asked))
+
+
+def _compare(asked: Asked) -> int:
+    """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C; games that are over are kept."""
+    from agentcho.lab.collect import Interrupted
+    from agentcho.lab.compare.run import compared
+    from agentcho.lab.display.compare import show
+
+    with progress("compare", sys.stderr) as told:
+        try:
+            result, files = compared(asked, told.tell)
+        except (Interrupted, KeyboardInterrupt):
+            told.clear()
+            kept = f"; what was played is in {asked.out}" if asked.out else ""
+            print(f"interrupted{kept}", file=sys.stderr)
+            return INTERRUPTED
+        told.clear()
+    show(result, sys.stdout)
+    if files:
+        print(f"\nwritten: {', '.join(map(str, files))}")
+    return 0

@@ -1,0 +1,54 @@
+"""The command `agentcho prove`. Does not know: how words are swapped, what is compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentcho.audit.measurement import Swapped
+from agentcho.cli.options import Given, fields, run_config
+from agentcho.cli.words import FILE, FREE_SCHEDULE, PROVED, PROVEN, PROVES, STRIDE, SWAP, TARGET, Display, Out, Set
+
+
+def prove(
+    target: Annotated[str, typer.Argument(metavar="TRACES|SCENARIO", help=TARGET)],
+    of: Annotated[str | None, typer.Option(metavar="AGENT", help=PROVES, show_default=False)] = None,
+    swap: Annotated[Swapped, typer.Option(help=SWAP)] = "same-length",
+    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
+    games: Annotated[int | None, typer.Option("-n", "--games", min=1, help=PROVED, show_default=False)] = None,
+    stride: Annotated[int, typer.Option(min=1, help=STRIDE)] = 64,
+    free_schedule: Annotated[bool, typer.Option("--free-schedule", help=FREE_SCHEDULE)] = False,
+    *,
+    how: Annotated[Given, PROVEN],
+    set_: Set = None,
+    display: Display = None,
+    out: Out = Path("runs"),
+) -> None:
+    """Swap one side's secrets, force the same words, and hash what everyone else computes: enforced, it stays the same.
+
+    Exit codes: 0 it holds, 1 something differs under enforce or a free schedule tells, 2 wrong usage, 3 nothing could
+    be shown.
+    """
+    from agentcho.cli.outputs import Outputs
+    from agentcho.lab.commands.prove_run import Asked
+    from agentcho.lab.commands.prove_run import prove as prove_target
+
+    config = run_config(**how, leakage="enforce")
+    given, outputs = fields("--set", set_ or []), Outputs(json=json, html=html)
+    asked = Asked(
+        target=target,
+        of=of,
+        swap=swap,
+        stride=stride,
+        games=games,
+        given=given,
+        config=config,
+        out=out,
+        outputs=outputs,
+        display=display,
+        free_schedule=free_schedule,
+    )
+    raise typer.Exit(prove_target(asked))

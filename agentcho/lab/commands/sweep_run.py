@@ -1,0 +1,63 @@
+"""What `agentcho sweep` does: the cells are checked, played and compared, and what was found is shown.
+
+Does not know: how cells are played, what the figures mean.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from agentcho.audit.wording import many
+from agentcho.cli.signals import INTERRUPTED
+from agentcho.display.progress import progress
+from agentcho.display.safe import inline
+from agentcho.lab.collect import Interrupted
+from agentcho.lab.display.sweep import changes, planned, show
+from agentcho.lab.sweep import plan as planning
+from agentcho.lab.sweep import run
+from agentcho.lab.sweep.folder import Folder
+from agentcho.lab.sweep.result import SweepResult
+from agentcho.lab.sweep.run import Asked, prepared, swept
+
+ESTIMATED = 3
+"""From so many games on it is said how long the others take."""
+
+
+def sweep_cells(asked: Asked, dry_run: bool = False) -> int:
+    """Play, compare, show, write. Returns the exit code: 0, 1 where games are not over, or 130 after Ctrl-C; games that
+    are over are kept. `dry_run`: only say what there is to play."""
+    sweep = prepared(asked)
+    plan = planning.planned(sweep, None if asked.out is None else Folder(asked.out), asked.changed)
+    if dry_run:
+        print(planned(sweep, plan, _width()))
+        return 0
+    for change in changes(plan):
+        print(change, file=sys.stderr)
+    try:
+        with progress("sweep", sys.stderr, least=ESTIMATED) as told:
+            found, written = swept(asked, sweep, plan, told.tell)
+    except (Interrupted, KeyboardInterrupt):
+        print(f"interrupted; the same command goes on from what is in {asked.out}", file=sys.stderr)
+        return INTERRUPTED
+    show(found, sys.stdout, _width())
+    if (note := run.lacking()) is not None:
+        print(f"\nnote: {note}")
+    print(f"\nwritten: {', '.join(str(path) for path in written)}")
+    return _code(found)
+
+
+def _width() -> int | None:
+    """The width of the terminal; None: what is printed goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _code(found: SweepResult) -> int:
+    trouble = [cell for cell in found.cells if cell.trouble]
+    if not trouble:
+        return 0
+    lacks = sum(cell.failed + cell.left for cell in trouble)
+    over = "is not over; the same command plays it" if lacks == 1 else "are not over; the same command plays these"
+    what = f"{many(lacks, 'game')} of {many(len(trouble), 'cell')} {over} alone"
+    print(f"error: {inline(what)}", file=sys.stderr)
+    return 1
