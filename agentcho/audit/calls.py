@@ -73,7 +73,8 @@ class GameCalls:
     """Those of one attempt at a game, in the order of their results; then those in `begun` that have none."""
 
     def __init__(self, verdict: GameVerdict, begun: Iterable[CallLine] = ()) -> None:
-        self._verdict, self._entries = verdict, verdict.cones.entries
+        self._verdict = verdict
+        self._entries = verdict.cones.entries
         made = _made(self._entries.values(), begun)
         self._told = _told(made)
         self._trust = _trust(self._entries)
@@ -129,7 +130,8 @@ class GameCalls:
                     )
 
     def _judged(self, made: Made) -> Called:
-        call, result = self._entries.get(made.call or ""), made.result
+        call = self._entries.get(made.call or "")
+        result = made.result
         caller = SCENARIO if call is None else call.message.author or SCENARIO
         id, readers = (None, NOBODY) if result is None else (result.message.id, result.message.audience)
         place = None if (asked := call or result) is None else self._verdict.asked(asked)
@@ -160,7 +162,8 @@ class GameCalls:
             raise Unknown(f"{made.named} does not say what its tool declares")
         if call is None or call.message.author is None:
             raise Unknown(f"{made.named} does not say which call it came of")
-        cones, id = self._verdict.cones, call.message.id
+        cones = self._verdict.cones
+        id = call.message.id
         if call in self._verdict.texts:
             cone: Set[str] = {id, *call.message.parents}
         elif call.own is None:

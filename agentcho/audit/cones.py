@@ -48,7 +48,8 @@ class Cones:
         self.records: dict[int, EncodingRecord] = {record.id: record for record in made}
         self._over = _over(self.records)
         self._several = len({record.engine for record in made}) > 1
-        self._sorted, self._roll = _in_order(self._over), Roll()
+        self._sorted = _in_order(self._over)
+        self._roll = Roll()
         self.cones = self._cones()
         self.faults: dict[int, str] = {}
         self.roots: dict[int, str] = {}
@@ -69,7 +70,9 @@ class Cones:
     def walk(self, start: int) -> Walk:
         """Breadth-first search from an encoding through the encodings attended to, in the order of the prompts."""
         if start not in self._walks:
-            before, order, queue = dict[int, int](), [start], deque([start])
+            before = dict[int, int]()
+            order = [start]
+            queue = deque([start])
             while queue:
                 here = queue.popleft()
                 for id in self._over[here]:
@@ -86,7 +89,8 @@ class Cones:
 
     def paths(self, start: int, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """A shortest path to each of these messages that is in the cone, the nearest first."""
-        left, found = set(wanted), dict[str, tuple[str, ...]]()
+        left = set(wanted)
+        found = dict[str, tuple[str, ...]]()
         for id in self.walk(start).order:
             for message in self.records[id].messages:
                 if message in left:
@@ -147,7 +151,8 @@ class Cones:
 
     def _misfit(self, record: EncodingRecord, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""
-        known, over = self._over[record.id], attended(record.receipt)
+        known = self._over[record.id]
+        over = attended(record.receipt)
         lost = [] if len(known) == len(over) else [each for each in over if each not in self.records]
         strange = known if self._several else ()
         elsewhere = [each for each in strange if not self._models.may_read(record, self.records[each])]

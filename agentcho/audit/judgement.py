@@ -104,7 +104,8 @@ def _reasons(report: AuditReport) -> list[str]:
         *_tally("warning", [f for f in there if f.level == "warning" and not f.suppressed]),
     ]
     if report.unfinished:
-        heard, count = sum(each.tokens for each in report.unfinished), len(report.unfinished)
+        heard = sum(each.tokens for each in report.unfinished)
+        count = len(report.unfinished)
         reasons.append(f"{count} {_plural('message', count)} heard in part and never whole: {heard} tokens")
     if report.texts:
         said = f"{report.texts} {_plural('message', report.texts)} said by models behind APIs"

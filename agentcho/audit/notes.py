@@ -42,14 +42,16 @@ class Seal(NamedTuple):
 def said(message: Message, seal: Seal, place: Place | None = None) -> Said:
     """A message as a report has it. `place` is the line of code that asked for it."""
     about = message.metadata._asdict() | {"audience": message.audience.to_json()}
-    tokens, digest = len(message.tokens), seal.message(message)
+    tokens = len(message.tokens)
+    digest = seal.message(message)
     return Said(**about, tokens=tokens, digest=digest, text=seal.words(message), place=place)
 
 
 def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
     """Messages that were streamed in part and never ended."""
     for entry in verdict.cones.entries.values():
-        message, (start, stop) = entry.message, entry.message.sampled or (0, 0)
+        message = entry.message
+        start, stop = message.sampled or (0, 0)
         if entry.ended is not None:
             yield Unfinished(
                 game=verdict.game,
@@ -79,14 +81,16 @@ def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
             over = {cones.records[e.id].message for e in read.receipt.context if e.id in cones.records}
             missing = tuple(m for m in before if m not in over and m != read.message)
             if missing:
-                one, other = call.message, read.message
+                one = call.message
+                other = read.message
                 yield Blockage(game=verdict.game, reader=reader, call=one, message=other, missing=missing)
             before.append(read.message)
 
 
 def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
     """Messages of agents to an audience that may not read all that their author had read."""
-    attended, entries = _attended(verdict), verdict.cones.entries
+    attended = _attended(verdict)
+    entries = verdict.cones.entries
     messages = verdict.cones.messages
     for message in messages.values():
         if message.author is None:
@@ -109,7 +113,8 @@ def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
 
 def _attended(verdict: GameVerdict) -> dict[str, set[str]]:
     """The messages that the author's own encodings of a message attended to, by message."""
-    records, messages = verdict.cones.records, verdict.cones.messages
+    records = verdict.cones.records
+    messages = verdict.cones.messages
     found: dict[str, set[str]] = {}
     for record in records.values():
         own = messages.get(record.message)

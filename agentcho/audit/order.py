@@ -58,7 +58,8 @@ class _Level:
     """Messages that come out in one place, such as one move of a round; `depth` is in how many rounds that is."""
 
     def __init__(self, entries: Sequence[Entry], places: Sequence[int], depth: int) -> None:
-        self._entries, self._depth = [entries[place] for place in places], depth
+        self._entries = [entries[place] for place in places]
+        self._depth = depth
         self._rounds: dict[int, list[int]] = {}
         for place, entry in enumerate(self._entries):
             for move in entry.act.moves[depth:]:
@@ -104,7 +105,8 @@ class _Level:
 
     def _before(self, entry: Entry, places: dict[str, int]) -> int:
         """All that came before a message was asked for, of what is compared; those lines stand before its own."""
-        act, found = entry.act, 0
+        act = entry.act
+        found = 0
         for one in (*_waited_for(act), *(entry.message.parents if act.named else ())):
             for place in [places[one]] if one in places else self._rounds.get(one, ()) if isinstance(one, int) else ():
                 found |= 1 << place
@@ -112,7 +114,8 @@ class _Level:
         return found
 
     def _unit(self, places: Sequence[int]) -> _Unit:
-        own, behind = _bits(places), 0
+        own = _bits(places)
+        behind = 0
         for place in places:
             behind |= self._past[place]
         return _Unit(tuple(places), own, own | behind)
@@ -123,7 +126,8 @@ class _Level:
         )
         read = [unit for unit in units if self._shown(unit, reader)]
         for number, unit in enumerate(read):
-            wanted, told = unit.behind & hidden, 0
+            wanted = unit.behind & hidden
+            told = 0
             near = sorted(range(len(read)), key=lambda other: abs(other - number)) if wanted else ()
             for other in near:
                 if other != number and told != wanted and not self._fixed(unit, read[other]):

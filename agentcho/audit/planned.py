@@ -123,7 +123,8 @@ def audit_traces(
     """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage`, `repair` (such as "first-k:4") and
     `reuse` (such as "in-place") would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the
     file is none. `ConfigError`: these do not go together, or what that repair does, only a model knows."""
-    traces, seal = read_traces(path), Seal(key or new_key(), reveal)
+    traces = read_traces(path)
+    seal = Seal(key or new_key(), reveal)
     config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair, reuse=reuse)
     if isinstance(config.policy.repair, Anchored):
         raise ConfigError(
@@ -133,7 +134,7 @@ def audit_traces(
     plans = [planned(trace, config.policy) for trace in traces]
     places = dict(enumerate(_lines(path)))
     ended = {game: one.refusal for game, one in enumerate(plans) if one.refusal is not None}
-    refused = {game: _refused(game, traces[game], why, places[game], seal) for game, why in ended.items()}
+    refused = {game: _refused(game, traces[game], why, place=places[game], seal=seal) for game, why in ended.items()}
     games = {game: one.entries for game, one in enumerate(plans) if one.refusal is None}
     return audit_entries(of_traces(path, traces, config, seal), games, seal, Planned(places, refused))
 
@@ -194,7 +195,8 @@ def _lines(path: Path) -> Iterator[Place]:
 def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, seal: Seal) -> Refused:
     """The reading that was refused, as if it had happened. Its encoding was never made."""
     messages = {message.id: message for message in trace.messages}
-    path, reader = refusal.path, refusal.reader
+    path = refusal.path
+    reader = refusal.reader
     framing = SymbolicEngine().framing
     said = tuple(notes.said(traced(message, framing), seal) for message in trace.messages)
     if not path:

@@ -92,16 +92,16 @@ class Positions:
         pieces = record.receipt.context
         for index, piece in enumerate(pieces):
             made = self._starts.get(piece.id)
-            yield from _odd(index, piece.offset, (end, made), asked[index], ends)
+            yield from _odd(index, piece.offset, usual=(end, made), place=asked[index], ends=ends)
             end = piece.offset + piece.length
             if piece.id in self._cones.records:
                 ends[self._cones.records[piece.id].message] = end
         rightmost = max((piece.offset + piece.length for piece in pieces), default=end)
-        yield from _odd(None, record.receipt.start, (end, rightmost), asked[-1], ends)
+        yield from _odd(None, record.receipt.start, usual=(end, rightmost), place=asked[-1], ends=ends)
 
 
 def _odd(
-    index: int | None, offset: int, usual: tuple[int | None, ...], place: Place, ends: dict[str, int]
+    index: int | None, offset: int, *, usual: tuple[int | None, ...], place: Place, ends: dict[str, int]
 ) -> Iterator[Odd]:
     """One position: it counts from a message, or else must be a `usual` one or the constant that was asked for. Usual
     are those that depend on nothing but what is attended to there: right after the one before, where the piece was

@@ -71,7 +71,8 @@ class Reach:
     def _enter(self, call: str, brought: Brought) -> None:
         fresh = brought.secrets
         if brought.verdict == "transitive":  # mostly a few more than the one before
-            fresh, self._last = fresh - self._last, fresh
+            fresh = brought.secrets - self._last
+            self._last = brought.secrets
         for secret in fresh:
             own = secret == brought.message or secret in brought.also
             how: Verdict = "direct" if own else _behind(brought.verdict)
@@ -98,7 +99,7 @@ def reach(verdict: GameVerdict) -> dict[str, Reach]:
         if reader is not None:
             own = found.setdefault(reader, Reach())
             for piece, brought, first in _attended(verdict, reader, record, known.setdefault(reader, {})):
-                own.take(record.message, brought, _placed(verdict, reader, record, piece, brought), first)
+                own.take(record.message, brought, _placed(verdict, reader, record, piece=piece, brought=brought), first)
     return {name: own for name, own in found.items() if own.readings}
 
 
@@ -128,14 +129,14 @@ def _brings(verdict: GameVerdict, reader: str, id: int) -> Brought:
     else:
         how = "direct"
     if secrets:
-        return Brought(id, record.message, how, secrets, record.also)
+        return Brought(id, record.message, how, secrets=secrets, also=record.also)
     felt = verdict.positions.within(id, reader)
     if felt is not None:
         return Brought(id, record.message, "positional", _after(verdict, felt[1].after))
-    return Brought(id, record.message, "clean", secrets, record.also)
+    return Brought(id, record.message, "clean", secrets=secrets, also=record.also)
 
 
-def _placed(verdict: GameVerdict, reader: str, record: EncodingRecord, piece: int, brought: Brought) -> Brought:
+def _placed(verdict: GameVerdict, reader: str, record: EncodingRecord, *, piece: int, brought: Brought) -> Brought:
     """The same in its place in the prompt of one call, which may tell something too."""
     if brought.verdict != "clean" or (odd := verdict.positions.at(record.id, reader, piece)) is None:
         return brought
@@ -150,7 +151,8 @@ def _after(verdict: GameVerdict, message: str | None) -> frozenset[str]:
 def _prompted(verdict: GameVerdict, entry: Entry) -> Iterator[Brought]:
     """What the prompt of a model behind an API had in it."""
     for parent in entry.message.parents:
-        read, lines = verdict.cones.messages.get(parent), verdict.cones.lines[parent]
+        read = verdict.cones.messages.get(parent)
+        lines = verdict.cones.lines[parent]
         if read is not None and hidden(read, entry.message.author or SCENARIO):
             yield Brought(0, parent, "direct", frozenset({parent}))
         else:

@@ -30,7 +30,8 @@ SOCIETY = "society of"
 
 def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> Subject:
     """A recorded run. Its options may hold what is secret: a keyed digest stands for them."""
-    info, config = run.info, run.info.config
+    info = run.info
+    config = run.info.config
     options = json.dumps([info.options, config.model_dump(mode="json")], sort_keys=True).encode()
     environment = info.versions | _engines(info)
     environment |= {"seed": str(config.seed), "options": seal.data(options)}

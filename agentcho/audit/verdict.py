@@ -53,7 +53,8 @@ class GameVerdict:
     run's. `texts`: the messages that were said by models behind APIs."""
 
     def __init__(self, game: int, entries: Sequence[Entry], place: Place | None = None, models: Models = LOCAL) -> None:
-        self.game, self._default = game, place
+        self.game = game
+        self._default = place
         self.attempt = entries[0].attempt if entries else 1
         self.cones = Cones(entries, models)
         self.texts = [entry for entry in entries if models.texts(entry)]
@@ -78,8 +79,10 @@ class GameVerdict:
 
     def _prompted(self, entry: Entry, parent: str) -> Reading:
         """What was read as text."""
-        said, reader = entry.message, entry.message.author or SCENARIO
-        read, lines = self.cones.messages.get(parent), self.cones.lines[parent]
+        said = entry.message
+        reader = entry.message.author or SCENARIO
+        read = self.cones.messages.get(parent)
+        lines = self.cones.lines[parent]
         fault = None if lines == 1 else f"message {parent} has {lines or 'no'} lines"
         secret = read is not None and hidden(read, reader)
         verdict: Verdict = "direct" if secret else "unlabelled" if fault else "clean"
@@ -142,7 +145,8 @@ class GameVerdict:
 
     def _anchors(self, read: EncodingRecord | None) -> tuple[str, ...]:
         """The messages by whose encodings one was corrected, each once; those of no record are in its fault."""
-        ids, records = () if read is None else read.receipt.anchors, self.cones.records
+        ids = () if read is None else read.receipt.anchors
+        records = self.cones.records
         return tuple(dict.fromkeys(records[id].message for id in ids if id in records))
 
     def _verdict(self, reader: str, call: EncodingRecord, piece: int, id: int) -> tuple[Verdict, tuple[Share, ...]]:

@@ -83,7 +83,8 @@ def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:
         rule = RULES[finding.rule]
         if rule.headline == "LEAKS" and finding.reader:
             reader = rule.learner.format(reader=finding.reader)
-            owners, whose = learns.setdefault(reader, []), finding.owner or "another"
+            owners = learns.setdefault(reader, [])
+            whose = finding.owner or "another"
             owners += [] if whose in owners else [whose]
     untrusted = {f.reader or "a tool" for f in findings if RULES[f.rule].headline == "UNTRUSTED"}
     if not learns and (tools := sorted(untrusted, key=natural)):
@@ -139,7 +140,8 @@ def words(ledger: WordsLedger) -> str:
     """A ledger in one sentence."""
     if not ledger.rows:
         return f"words={ledger.rule}: no words were said before who may not read what was read for them"
-    most, free = max(row.bits for row in ledger.rows), sum(not row.bounded for row in ledger.rows)
+    most = max(row.bits for row in ledger.rows)
+    free = sum(not row.bounded for row in ledger.rows)
     without = f"; no bound for {free} of {many(len(ledger.rows), 'pair')}" if free else ""
     return f"words={ledger.rule}: at most {most:.4g} bits to one reader about one owner in a game{without}"
 

@@ -63,9 +63,12 @@ class GameWords:
     """Those of one attempt at a game. `agents`: all that the run had."""
 
     def __init__(self, verdict: GameVerdict, subject: Subject) -> None:
-        self._verdict, self._entries, self._order = verdict, verdict.cones.entries, verdict.cones.order
+        self._verdict = verdict
+        self._entries = verdict.cones.entries
+        self._order = verdict.cones.order
         self.number = verdict.game
-        self._refusing, self._agents = subject.words == "refuse", subject.agents
+        self._refusing = subject.words == "refuse"
+        self._agents = subject.agents
         self._secrets = Secrets(lambda id: self._entries[id].message.audience, self._known_sources)
         self.doubts: list[Doubt] = []
         self.sums: dict[Pair, Sum] = {}
@@ -73,7 +76,8 @@ class GameWords:
             self._enter(entry)
 
     def _enter(self, entry: Entry) -> None:
-        message, author = entry.message, self._sayer(entry)
+        message = entry.message
+        author = self._sayer(entry)
         self._add(self._acted_on(entry), Sum(acts=1))
         own_words = message.kind == "decode" or entry.act.released is not None or entry.act.call is not None
         if author is None or not own_words:
@@ -83,7 +87,15 @@ class GameWords:
             if owed:
                 self._add(owed, self._sum(entry, owed))
         except Unaccounted as why:
-            self.doubts.append(Doubt(self._verdict.game, message.id, author, str(why), self._verdict.asked(entry)))
+            self.doubts.append(
+                Doubt(
+                    game=self._verdict.game,
+                    message=message.id,
+                    author=author,
+                    why=str(why),
+                    place=self._verdict.asked(entry),
+                )
+            )
 
     def _sayer(self, entry: Entry) -> str | None:
         """Who let a message be said: its author, and of the result of a tool who called that."""
@@ -99,7 +111,9 @@ class GameWords:
 
     def _owed(self, entry: Entry) -> Owed:
         """Of each owner of secrets, to whom the words of a message may tell of them."""
-        released, charge, first = entry.act.released, entry.act.charge, entry
+        released = entry.act.released
+        charge = entry.act.charge
+        first = entry
         if entry.act.call is not None:
             over = self._sources(self._known(entry.act.call, entry))
         elif released is None:
@@ -133,7 +147,8 @@ class GameWords:
         return found
 
     def _cone(self, entry: Entry) -> list[str]:
-        cones, id = self._verdict.cones, entry.message.id
+        cones = self._verdict.cones
+        id = entry.message.id
         if entry in self._verdict.texts:
             return list(entry.message.parents)
         own = cones.said_in(entry)  # a thought is made of what its author had read, and of nothing else
@@ -165,7 +180,8 @@ class GameWords:
 
     def _sum(self, entry: Entry, owed: Owed) -> Sum:
         """What a message tells. `Unaccounted`: its line does not say, or what it says is not so."""
-        charge, id = entry.act.charge, entry.message.id
+        charge = entry.act.charge
+        id = entry.message.id
         if charge is None:
             raise Unaccounted(f"message {id} does not say how much it can tell")
         self._covered(entry, charge, owed)
@@ -192,7 +208,8 @@ class GameWords:
 
     def _bits(self, entry: Entry, charge: Charge) -> float:
         """log2 of what it could be, counted again. `Unaccounted`: what it says is none of that."""
-        message, choices = entry.message, set(entry.act.choices)
+        message = entry.message
+        choices = set(entry.act.choices)
         if charge.by == "choices":
             said = message.text
             if not any(each == said or (entry.ended and each.startswith(said)) for each in choices):

@@ -79,13 +79,15 @@ def _headline(word: str, sentence: str) -> Table:
 
 def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
     """A row each; of many what the verdicts mean stands once, below."""
-    grid, brief = columns(4), len(rows) > EACH
+    grid = columns(4)
+    brief = len(rows) > EACH
     for row in rows:
         leaking = f"{row.leaking:,} of {row.readings:,}" if row.leaking else f"{row.readings:,}"
         of = f"of {listed(row.secrets_of, 4 if brief else 6)}" if row.secrets_of else ""
         meaning = [MEANING[row.verdict], of] if row.readings and not brief else [of]
         told = ", ".join(filter(None, meaning)) if row.readings else "reads nothing at all"
-        reader, verdict = Text(inline(row.reader), style="bold"), Text(row.verdict, style=TONES[row.verdict])
+        reader = Text(inline(row.reader), style="bold")
+        verdict = Text(row.verdict, style=TONES[row.verdict])
         grid.add_row(reader, verdict, Text(leaking), Text(inline(told)))
     if rows:
         yield grid

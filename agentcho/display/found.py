@@ -25,7 +25,8 @@ from agentcho.display.safe import inline
 LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
 FULL = 2
 """So many actions are told with their findings and lines, the others in a line each rule."""
-WHOLE, PAIRED = 40, 200
+WHOLE = 40
+PAIRED = 200
 """Up to so many findings each is told; up to so many the worst of each pair; of more the worst of each reader."""
 
 

@@ -51,8 +51,15 @@ class LiveTalk(_Live):
             case Joined(agent=agent):
                 _ = self._palette[agent]
             case Began(id=id):
-                speech = Speech(event.author, event.kind, "assistant", event.audience, event.header, "")
-                self._speaking[id] = speech._replace(thought=event.thought)
+                self._speaking[id] = Speech(
+                    author=event.author,
+                    kind=event.kind,
+                    role="assistant",
+                    audience=event.audience,
+                    header=event.header,
+                    text="",
+                    thought=event.thought,
+                )
             case Token(id=id, text=text) if id in self._speaking:
                 speech = self._speaking[id]
                 self._speaking[id] = speech._replace(text=speech.text + text)
@@ -80,7 +87,8 @@ class LiveGames(_Live):
 
     def __init__(self, title: str, console: Console, games: int) -> None:
         super().__init__(title, console)
-        self._all, self._bars = games, Bars("run", console, monotonic)
+        self._all = games
+        self._bars = Bars("run", console, monotonic)
 
     def hear(self, event: Event) -> None:
         super().hear(event)

@@ -6,6 +6,7 @@ Does not know: verdicts; a measurement changes none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -95,15 +96,29 @@ def _probe(probe: Probe) -> tuple[str, ...]:
     return probe.owner, SOURCES[probe.source], layer, accuracy, *told
 
 
+class AblationTable(NamedTuple):
+    """What one table of ablations is about."""
+
+    reader: str
+    owner: str
+    outcome: str
+    choice: str
+
+
 def ablations(found: Iterable[Ablation]) -> list[Sheet]:
     """A table a pair, outcome and choice; a row for each set of messages that the public words were encoded over."""
-    groups: dict[tuple[str, str, str, str], list[Ablation]] = {}
+    groups: dict[AblationTable, list[Ablation]] = {}
     for one in found:
-        groups.setdefault((one.reader, one.owner, one.outcome, one.choice), []).append(one)
+        about = AblationTable(reader=one.reader, owner=one.owner, outcome=one.outcome, choice=one.choice)
+        groups.setdefault(about, []).append(one)
     columns = ("", "share, 95 %", "changed", "Holm p")
     return [
-        Sheet(f"{reader}'s {outcome} for {choice}, if words of {owner} see", columns, tuple(map(_ablation, rows)))
-        for (reader, owner, outcome, choice), rows in groups.items()
+        Sheet(
+            f"{about.reader}'s {about.outcome} for {about.choice}, if words of {about.owner} see",
+            columns,
+            tuple(map(_ablation, rows)),
+        )
+        for about, rows in groups.items()
     ]
 
 

@@ -20,7 +20,8 @@ from rich.progress import Progress as Bar
 
 from agentcho.display.safe import inline
 
-EVERY, DRAWN = 30.0, 0.1
+EVERY = 30.0
+DRAWN = 0.1
 """Seconds between two lines, and between two drawings of a bar."""
 Clock = Callable[[], float]
 
@@ -62,7 +63,9 @@ class Progress:
     every = inf
 
     def __init__(self, clock: Clock = monotonic, last: float = inf, least: int = 1) -> None:
-        self._clock, self._last, self._least = clock, last, least
+        self._clock = clock
+        self._last = last
+        self._least = least
         self._pace = Pace("", 0, 0, 0.0)
         self._paces: dict[tuple[str, int], tuple[Pace, int]] = {}
         self._done = 0
@@ -70,7 +73,8 @@ class Progress:
     def tell(self, what: str, done: int, of: int) -> None:
         """`done` of `of` are done. Another unit, another total, or a smaller `done` means that other work begins; work
         that goes on after other work keeps its pace."""
-        now, unit = self._clock(), what.partition(" ")[0]
+        now = self._clock()
+        unit = what.partition(" ")[0]
         pace, before = self._paces.get((unit, of), (self._pace, done + 1))
         self._pace = pace if done >= before else Pace(unit, of, done, now)
         self._paces[unit, of] = self._pace, done
@@ -102,7 +106,8 @@ class Lines(Progress):
 
     def __init__(self, name: str, file: IO[str], clock: Clock, least: int = 1) -> None:
         super().__init__(clock, clock(), least)
-        self._name, self._file = name, file
+        self._name = name
+        self._file = file
 
     def _show(self, words: str) -> None:
         with suppress(OSError):
@@ -116,7 +121,8 @@ class Bars(Progress):
 
     def __init__(self, name: str, console: Console, clock: Clock, least: int = 1) -> None:
         super().__init__(clock, -inf, least)
-        self._name, self._console = name, console
+        self._name = name
+        self._console = console
         self._bar: Bar | None = None
 
     def _show(self, words: str) -> None:
@@ -125,7 +131,8 @@ class Bars(Progress):
 
     def _begun(self) -> Bar:
         name, words = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[words]"))
-        shared, columns = self._console.file is sys.stdout, (name, BarColumn(20), words)
+        shared = self._console.file is sys.stdout
+        columns = (name, BarColumn(20), words)
         self._bar = Bar(*columns, console=self._console, transient=True, auto_refresh=False, redirect_stdout=shared)
         self._bar.add_task(self._name, words="")
         self._bar.start()
@@ -134,7 +141,8 @@ class Bars(Progress):
     def clear(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-        self._bar, self._last = None, -inf
+        self._bar = None
+        self._last = -inf
 
 
 def progress(

@@ -26,7 +26,8 @@ class Replay:
     """What is shown of a run: one game with its messages, or the outcomes of all."""
 
     def __init__(self, run: SavedRun, game: int | None) -> None:
-        games, finished = run.games(), run.finished()
+        games = run.games()
+        finished = run.finished()
         only = next(iter(games)) if game is None and len(games) == 1 else game
         self.title = f"{heading(run.info.scenario, run.info.config)} · {inline(run.info.id)}"
         shown = games if only is None else {only: games.get(only, [])}
@@ -70,7 +71,8 @@ def _speech(entry: Entry, written: bool) -> speech.Speech:
 
 def _how(run: SavedRun) -> str:
     """The status of a run; of one that is running or died, with the process that writes or wrote it."""
-    status, who = run.status, run.writer
+    status = run.status
+    who = run.writer
     if who is None or status not in ("running", "died"):
         return status
     return f"{status} (process {who.pid} on {inline(who.host)}, since {inline(who.since)})"

@@ -43,7 +43,17 @@ class Speech(NamedTuple):
         """A message that has ended."""
         m = entry.message
         thought = m.words.thought is not None
-        return cls(m.author, m.kind, m.role, m.audience, m.header, m.text, entry.direct, entry.ended, thought)
+        return cls(
+            author=m.author,
+            kind=m.kind,
+            role=m.role,
+            audience=m.audience,
+            header=m.header,
+            text=m.text,
+            direct=entry.direct,
+            ended=entry.ended,
+            thought=thought,
+        )
 
     @property
     def private(self) -> bool:
@@ -129,7 +139,8 @@ class Barred:
     """A renderable with a bar to the left of every line."""
 
     def __init__(self, inner: RenderableType, colour: str) -> None:
-        self.inner, self.colour = inner, colour
+        self.inner = inner
+        self.colour = colour
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         inner = options.update(width=max(1, options.max_width - 2))

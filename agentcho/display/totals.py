@@ -50,7 +50,8 @@ def _asked(spent: Sequence[Spent]) -> tuple[str, ...]:
 def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
     encoded = sum(lengths.get((e.message.game, made.message), 0) for e in said for made in e.made)
     spoken = [(e.usage, *e.generated) for e in said if e.message.sampled]
-    reused, seconds = sum(usage.reused for usage, *_ in spoken), sum(usage.seconds for usage, *_ in spoken)
+    reused = sum(usage.reused for usage, *_ in spoken)
+    seconds = sum(usage.seconds for usage, *_ in spoken)
     sampled = sum(usage.spent.completion or 0 if usage.spent else stop - start for usage, start, stop in spoken)
     first = f"{1000 * sum(usage.ttft for usage, *_ in spoken) / len(spoken):.0f} ms" if spoken else "-"
     speed = f"{sampled / seconds:.0f}" if seconds else "-"
@@ -101,8 +102,10 @@ def _rows(key: str, counts: Counter[str], games: int) -> list[tuple[str, ...]]:
 
 def share(count: int, of: int) -> tuple[float, float]:
     """The 95 % interval of a share (Wilson's score interval, 1927)."""
-    p, z = count / of, 1.96
-    middle, scale = p + z * z / (2 * of), 1 + z * z / of
+    p = count / of
+    z = 1.96
+    middle = p + z * z / (2 * of)
+    scale = 1 + z * z / of
     half = z * sqrt(p * (1 - p) / of + z * z / (4 * of * of))
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 

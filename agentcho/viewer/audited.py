@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from agentcho.audit.planned import plan
 from agentcho.audit.report import AuditReport, Edge, Said
@@ -90,11 +91,22 @@ def _drawn(report: AuditReport) -> Json:
     return {"agents": agents, "messages": messages, "encodings": []}
 
 
+class ReachedSecret(NamedTuple):
+    """A message that an agent may not read and was reached by, as the page has it: numbers of messages; `through` is
+    the one that was read, -1 where it is not drawn."""
+
+    secret: int
+    verdict: str
+    call: int
+    through: int
+
+
 def _agent(name: str, edges: Iterable[Edge], place: dict[str, int], report: AuditReport) -> Json:
-    reached: dict[int, tuple[int, str, int, int]] = {}
+    reached: dict[int, ReachedSecret] = {}
     for edge in sorted(edges, key=lambda edge: WORST.index(edge.verdict)):
         for secret in (each for each in edge.secrets if each in place):
-            way = place[secret], edge.verdict, place[edge.call], place.get(edge.message, -1)
+            through = place.get(edge.message, -1)
+            way = ReachedSecret(place[secret], edge.verdict, call=place[edge.call], through=through)
             reached.setdefault(place[secret], way)
     row = next((row for row in report.readers if row.reader == name), None)
     counts = (0, 0, "clean") if row is None else (row.readings, row.leaking, row.verdict)

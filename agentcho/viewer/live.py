@@ -58,8 +58,10 @@ class Source:
 
     def __init__(self, named: str, out: Path, eyes: str | None = None, found: Find = nothing) -> None:
         self._began = [run.path for run in target(named, out)]
-        self._folder, self._find = several(named), found
-        self._eyes, self._lock = eyes, Lock()
+        self._folder = several(named)
+        self._find = found
+        self._eyes = eyes
+        self._lock = Lock()
         self._read: tuple[str, Shown] | None = None
         self._next = 0.0
         self.title = self._shown(self._stamp()).head["title"]
@@ -91,7 +93,8 @@ class Source:
 
     def _stamp(self) -> str:
         """A digest of what is known of the files without reading them, and of whether somebody still writes them."""
-        found, paths = [], self._paths()
+        found = []
+        paths = self._paths()
         for path in [*paths, *([] if self._folder is None else [self._folder])]:
             for file in sorted(path.glob("*.json*")):
                 known = file.stat()
@@ -104,7 +107,8 @@ class Guarded:
     """Refuses whoever does not call this machine by its own name, which a page of another site cannot."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
-        self._app, self._hosts = app, {f"{name}:{port}".encode() for name in NAMES}
+        self._app = app
+        self._hosts = {f"{name}:{port}".encode() for name in NAMES}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -124,7 +128,8 @@ def application(source: Source, token: str, port: int) -> ASGIApp:
         )
 
     async def data(request: Request) -> Response:
-        version, game = request.query_params.get("version", ""), request.query_params.get("game", "0")
+        version = request.query_params.get("version", "")
+        game = request.query_params.get("game", "0")
         number = int(game) if game.isdecimal() and len(game) < 10 else 0
         try:
             found = await anyio.to_thread.run_sync(partial(source.state, version, number))

@@ -62,7 +62,8 @@ def _data(shown: Shown) -> dict[str, Any]:
 
 
 def _render(head: dict[str, Any], data: dict[str, Any], live: bool = False) -> str:
-    made, blocks = parts(), {name: Markup(block(value)) for name, value in data.items()}
+    made = parts()
+    blocks = {name: Markup(block(value)) for name, value in data.items()}
     return (
         _templates()
         .get_template("view.html.jinja")

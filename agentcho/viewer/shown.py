@@ -171,10 +171,10 @@ def _talks(run: SavedRun, chosen: Chosen, group: str) -> Iterator[Talk]:
         for said in attempts:
             title = f"game {game}" if said is attempts[-1] else f"game {game}, attempt {said[0].attempt}"
             over = finished.get(game) if said is attempts[-1] else None
-            yield _talk(run, said, {"title": title, "group": group}, over, chosen.eyes)
+            yield _talk(run, said, {"title": title, "group": group}, over=over, reader=chosen.eyes)
 
 
-def _talk(run: SavedRun, said: list[Entry], head: Json, over: Over | None, reader: str | None) -> Talk:
+def _talk(run: SavedRun, said: list[Entry], head: Json, *, over: Over | None, reader: str | None) -> Talk:
     cast = run.info.cast
     if reader is not None:
         return Talk(head | {"messages": len(readable(said, reader))}, partial(eyes, said, reader, cast))

@@ -37,7 +37,8 @@ def agents_of(entries: Iterable[Entry]) -> list[str]:
 
 class _Talk:
     def __init__(self, entries: Sequence[Entry], cast: Mapping[str, str], models: Models) -> None:
-        self._entries, self._cast = entries, cast
+        self._entries = entries
+        self._cast = cast
         self._verdict = GameVerdict(entries[0].message.game if entries else 0, entries, models=models)
         self._place = {entry.message.id: place for place, entry in enumerate(entries)}
         self._agents = agents_of(entries)
@@ -56,7 +57,8 @@ class _Talk:
 
     def _agent(self, name: str, own: Reach) -> Json:
         """An agent, with all that its eyes need: see `Reach`."""
-        place, numbers = self._place, self._records
+        place = self._place
+        numbers = self._records
         reached = [
             [place[m], how.verdict, place[how.call], place.get(how.through, -1)] for m, how in own.reached.items()
         ]
@@ -74,7 +76,9 @@ class _Talk:
         }
 
     def _message(self, entry: Entry) -> Json:
-        message, usage, act = entry.message, entry.usage, entry.act
+        message = entry.message
+        usage = entry.usage
+        act = entry.act
         sampled = entry.generated[1] - entry.generated[0] if message.sampled and message.tokens else None
         more = {
             "header": message.header,
@@ -116,7 +120,9 @@ class _Talk:
         return [self._place[id] for id in entry.message.parents if id in self._place]
 
     def _encoding(self, record: EncodingRecord) -> Json:
-        number, records, receipt = self._records[record.id], self._records, record.receipt
+        number = self._records[record.id]
+        records = self._records
+        receipt = record.receipt
         readers = self._verdict.cones.messages[record.message].audience if record.caller is None else None
         key = (record.caller, record.recipe, readers, record.engine)
         more = {

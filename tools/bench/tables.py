@@ -58,8 +58,8 @@ def talk_row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     whole, token = (result.spread(subject, arm, what) for what in ("seconds", "token"))
     beside = result.ratio([subject], PEER, arm, "token").shown() if result.has(subject, PEER) else ""
     times = (f"{whole.shown()} s", f"{token.shown(1, 1000)} ms", beside)
-    said, prompt, fed = (bench.middle(result, subject, arm, what, ".0f") for what in ("said", "prompt", "fed"))
-    exact, reused = (bench.middle(result, subject, arm, what, ".0%") for what in ("exact", "reused"))
+    said, prompt, fed = (bench.middle(result, subject, arm, what, shown=".0f") for what in ("said", "prompt", "fed"))
+    exact, reused = (bench.middle(result, subject, arm, what, shown=".0%") for what in ("exact", "reused"))
     return (arm, *times, said, prompt, exact, reused, fed)
 
 

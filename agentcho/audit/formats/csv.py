@@ -30,7 +30,8 @@ def sheet(report: AuditReport) -> str:
 
 
 def _values(finding: Finding) -> Iterator[str | int | None]:
-    rule, place = RULES[finding.rule], finding.place
+    rule = RULES[finding.rule]
+    place = finding.place
     yield from (finding.rule, finding.level, rule.title)
     yield from (getattr(finding, field) for field in FIELDS)
     yield " ".join(finding.path)

@@ -12,9 +12,13 @@ from agentcho.audit.formats.part import Part, part
 from agentcho.audit.report import AuditReport, Edge, Said, Verdict
 from agentcho.message import SCENARIO, natural
 
-ROW, BOX_HEIGHT = 66.0, 44.0
-BOX_WIDTH, SLIM = 176.0, 142.0
-NARROW, WIDE, PAGE = 194.0, 360.0, 1180.0
+ROW = 66.0
+BOX_HEIGHT = 44.0
+BOX_WIDTH = 176.0
+SLIM = 142.0
+NARROW = 194.0
+WIDE = 360.0
+PAGE = 1180.0
 """The least and the largest width of a column, and the width of a page."""
 
 ROOMY = 236.0
@@ -23,7 +27,8 @@ ROOMY = 236.0
 HEADS = 58.0
 """The height of the names above the columns: they stay where they are while the picture below is scrolled."""
 
-TOP, SIDE = 14.0, 16.0
+TOP = 14.0
+SIDE = 16.0
 CROWDED = 250
 
 Hearers = Literal["private", "some", "everyone"]
@@ -106,7 +111,15 @@ def draw(report: AuditReport) -> Drawing:
     lines = sorted(_lines(drawn, leaks, nodes, box), key=lambda line: EDGE_KINDS.index(line.kind))
     bottom = max((node.y for node in nodes.values()), default=TOP) + BOX_HEIGHT + SIDE
     width = sum(lane.width for lane in lanes) + 2 * SIDE
-    return Drawing(width, bottom, box, lanes, tuple(nodes.values()), tuple(lines), shown)
+    return Drawing(
+        width=width,
+        height=bottom,
+        box=box,
+        lanes=lanes,
+        nodes=tuple(nodes.values()),
+        lines=tuple(lines),
+        part=shown,
+    )
 
 
 def _lanes(drawn: Sequence[Said], agents: Sequence[str]) -> tuple[Lane, ...]:
@@ -126,8 +139,18 @@ def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str], box:
         reach, audience = _reach(said)
         number, lane = columns[said.author or SCENARIO]
         outer = -1.0 if 2 * number + 1 < len(lanes) else 1.0
-        x, y = lane.x - box / 2, TOP + ROW * rows[said.id]
-        yield Box(said, x, y, reach, audience, said.id in secrets, outer, 0.65 * (lane.width - box))
+        x = lane.x - box / 2
+        y = TOP + ROW * rows[said.id]
+        yield Box(
+            said=said,
+            x=x,
+            y=y,
+            reach=reach,
+            audience=audience,
+            secret=said.id in secrets,
+            outer=outer,
+            bend=0.65 * (lane.width - box),
+        )
 
 
 def _rows(drawn: Sequence[Said]) -> dict[str, int]:
@@ -168,7 +191,7 @@ def _lines(
         path = _path(nodes[source], nodes[target], box, *ends)
         edge = leaks.get((source, target))
         verdict, anchors = ("clean", ()) if edge is None else (edge.verdict, edge.anchors)
-        yield DrawnEdge(source, target, kind, verdict, path, anchors)
+        yield DrawnEdge(source=source, target=target, kind=kind, verdict=verdict, path=path, anchors=anchors)
 
 
 def _sides(source: Box, target: Box) -> tuple[float, float]:
@@ -182,8 +205,8 @@ def _sides(source: Box, target: Box) -> tuple[float, float]:
 def _ports(key: EdgeKey, nodes: dict[str, Box]) -> Iterator[_Port]:
     source, target = (nodes[id] for id in key)
     out, into = _sides(source, target)
-    yield _Port(key[0], out, target.y, key, True)
-    yield _Port(key[1], into, source.y, key, False)
+    yield _Port(node=key[0], side=out, other=target.y, edge=key, outgoing=True)
+    yield _Port(node=key[1], side=into, other=source.y, edge=key, outgoing=False)
 
 
 def _heights(ports: Iterable[_Port]) -> dict[tuple[EdgeKey, bool], float]:
@@ -200,12 +223,16 @@ def _heights(ports: Iterable[_Port]) -> dict[tuple[EdgeKey, bool], float]:
 
 def _path(source: Box, target: Box, box: float, out: float, into: float) -> str:
     side, other = _sides(source, target)
-    x1, y1 = source.x + box * (side > 0), source.y + out
-    x2, y2 = target.x + box * (other > 0), target.y + into
+    x1 = source.x + box * (side > 0)
+    y1 = source.y + out
+    x2 = target.x + box * (other > 0)
+    y2 = target.y + into
     if source.x == target.x:
         bend = side * min(16 + 9 * (y2 - y1) / ROW, source.bend)
-        c1, c2 = x1 + bend, x2 + bend
+        c1 = x1 + bend
+        c2 = x2 + bend
     else:
         bend = max(40.0, abs(x2 - x1) / 2)
-        c1, c2 = x1 + side * bend, x2 + other * bend
+        c1 = x1 + side * bend
+        c2 = x2 + other * bend
     return f"M{x1:.1f} {y1:.1f}C{c1:.1f} {y1:.1f} {c2:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"

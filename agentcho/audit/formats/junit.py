@@ -37,7 +37,8 @@ def _failing(fail_on: FailOn) -> tuple[Level, ...]:
 
 def _cases(report: AuditReport, failing: Sequence[Level]) -> Iterator[ElementTree.Element]:
     """A case for each rule and each of those whom it could concern, and for every finding, whomever it names."""
-    readers, tools = [row.reader for row in report.readers], [call.tool for call in report.calls]
+    readers = [row.reader for row in report.readers]
+    tools = [call.tool for call in report.calls]
     concerned: dict[About, list[str | None]] = {"reader": [*readers], "tool": [*tools], "run": [None]}
     found: dict[tuple[str | None, str], list[Finding]] = {
         (name, rule.code): [] for rule in RULES.values() for name in concerned[rule.subject]
@@ -49,11 +50,11 @@ def _cases(report: AuditReport, failing: Sequence[Level]) -> Iterator[ElementTre
     for name in dict.fromkeys([*readers, *(finding.reader for finding in there if finding.reader), *tools, None]):
         for rule in RULES.values():
             if rule.level in shown and (name, rule.code) in found:
-                yield _case(report, rule.code, name, found[name, rule.code], failing)
+                yield _case(report, rule.code, name, found=found[name, rule.code], failing=failing)
 
 
 def _case(
-    report: AuditReport, rule: str, concerned: str | None, found: Sequence[Finding], failing: Sequence[Level]
+    report: AuditReport, rule: str, concerned: str | None, *, found: Sequence[Finding], failing: Sequence[Level]
 ) -> ElementTree.Element:
     name = legal(f"{rule} {RULES[rule].title}: {concerned or 'the run'}")
     case = ElementTree.Element("testcase", classname=legal(report.subject.scenario), name=name, time="0")

@@ -11,9 +11,11 @@ from typing import NamedTuple
 from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.audit.verdict import WORST
 
-LANES, MESSAGES = 6, 80
+LANES = 6
+MESSAGES = 80
 """Up to so many columns and messages a game is drawn whole."""
-FEW_LANES, FEW_MESSAGES = 5, 30
+FEW_LANES = 5
+FEW_MESSAGES = 30
 """So many there are at most in a part."""
 
 
@@ -47,7 +49,14 @@ def part(report: AuditReport) -> Part:
     ids = {each.id for each in said}
     shown = tuple(edge for edge in known if {edge.message, edge.call} <= ids)
     lost = len(edges) - len(known)
-    return Part(tuple(said), shown, lost, len(known) - len(shown), len(authors - {None}), len(report.drawn))
+    return Part(
+        said=tuple(said),
+        edges=shown,
+        unknown=lost,
+        more=len(known) - len(shown),
+        agents=len(authors - {None}),
+        messages=len(report.drawn),
+    )
 
 
 def _kept(drawn: Sequence[Said], edges: Iterable[Edge]) -> set[str]:

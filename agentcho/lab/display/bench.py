@@ -150,12 +150,12 @@ def served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     waits = result.ratio([subject], PLAIN, arm, "ttft").shown() if beside else ""
     rate = result.spread(subject, arm, "rate").shown(1)
     speeds = result.ratio([subject], arm, PLAIN, "rate").shown() if beside else ""
-    prompts = middle(result, subject, arm, "prompt", ".0f")
-    shares = (middle(result, subject, arm, what, ".0%") for what in ("spared", "exact", "reused", "same"))
+    prompts = middle(result, subject, arm, "prompt", shown=".0f")
+    shares = (middle(result, subject, arm, what, shown=".0%") for what in ("spared", "exact", "reused", "same"))
     return (arm, first, waits, rate, speeds, prompts, *shares)
 
 
-def middle(result: Result, subject: str, arm: str, what: str, shown: str) -> str:
+def middle(result: Result, subject: str, arm: str, what: str, *, shown: str) -> str:
     """A median in this format; a dash where the server does not say it, or it would say nothing."""
     return format(result.spread(subject, arm, what).middle, shown) if result.values(subject, arm, what) else "-"
 

@@ -10,7 +10,8 @@ from agentcho.display.safe import visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.compare.comparison import Comparison, Metric, Preference
 
-TRADED, FRONT = "fidelity against cost", "on the front"
+TRADED = "fidelity against cost"
+FRONT = "on the front"
 """Said of a column where no other is at once nearer to the baseline and cheaper."""
 UNSCORED = (
     "no metric: no game has a score. Give the scenario a method score(self, outcome) that returns a number by name, "
@@ -107,7 +108,8 @@ def _costs(found: Comparison) -> Sheet:
 
 def _traded(found: Comparison) -> Sheet:
     """Fidelity against cost, a row a column, where ways of reuse are compared, and which rows are on the front."""
-    score, front = found.score, found.front
+    score = found.score
+    front = found.front
     rows = tuple(
         (
             name,

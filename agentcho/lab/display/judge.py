@@ -31,7 +31,8 @@ def sheets(found: JudgeResult) -> Iterator[Sheet]:
 
 def verdict(found: JudgeResult) -> str:
     """Whether there is a policy that keeps enough choices and encodes few enough tokens, in some sentences."""
-    best, asked = found.target, f"{AGREE:.0%} of choices with at most {ANEW:.0%} of tokens encoded anew"
+    best = found.target
+    asked = f"{AGREE:.0%} of choices with at most {ANEW:.0%} of tokens encoded anew"
     hard = (
         f"Plain reuse keeps at most 80% in {', '.join(best.hard)}."
         if best.hard

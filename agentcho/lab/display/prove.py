@@ -19,7 +19,8 @@ from agentcho.display.safe import inline
 from agentcho.lab.prove.proof import Compared, Conclusion, Digests, Proof
 from agentcho.lab.prove.wording import first_tokens, headline, missing, played, schedule, shown, why_not
 
-MOST, SHORT = 12, 10
+MOST = 12
+SHORT = 10
 TONES: dict[Conclusion, str] = {"holds": "green", "broken": "red", "inconclusive": "yellow"}
 
 

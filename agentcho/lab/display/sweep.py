@@ -21,7 +21,9 @@ from agentcho.lab.sweep.result import UNTESTED, Effect, Row, SweepResult
 
 FEW = 20
 """With fewer pairs a bootstrap says too much."""
-WIDEST, SHORTEST, UNCUT = 28, 10, 1_000_000
+WIDEST = 28
+SHORTEST = 10
+UNCUT = 1_000_000
 """So many letters a value has at most in a table, and at least where the table is too wide; so many are all."""
 Say = Callable[[float], str]
 
@@ -67,7 +69,8 @@ class Blocks(NamedTuple):
         """Aligned lines; the names of blocks stand above their rows, and make no column wider."""
         rows = tuple(row for _, block in self.blocks for row in block)
         _, heads, *body = plain(Sheet("-", self.heads, rows, self.words)).splitlines()
-        left, found = iter(body), [*filter(None, [inline(self.title)]), heads]
+        left = iter(body)
+        found = [*filter(None, [inline(self.title)]), heads]
         for name, block in self.blocks:
             found += [*filter(None, [inline(name)]), *islice(left, len(block))]
         return found
@@ -102,7 +105,8 @@ def _cut(word: str, room: int) -> str:
 
 def _rows(found: SweepResult, room: int) -> Blocks:
     """A row a row, in a block a metric. How many games are over stands there where that is not the same in all."""
-    axes, games = found.varied or ("",), [_games(found, row) for row in found.rows]
+    axes = found.varied or ("",)
+    games = [_games(found, row) for row in found.rows]
     odd = len(set(games)) > 1 or " " in games[0]
     begun = [(*_values(row, axes, room), *([told] if odd else [])) for row, told in zip(found.rows, games, strict=True)]
     blocks = [
@@ -120,12 +124,14 @@ def _titled(metric: Metric) -> str:
 def _games(found: SweepResult, row: Row) -> str:
     """How many games of a row are over, and of how many, where that is not all of them."""
     cells = found.of(row)
-    over, of = sum(cell.over for cell in cells), sum(cell.of for cell in cells)
+    over = sum(cell.over for cell in cells)
+    of = sum(cell.of for cell in cells)
     return str(over) if over == of else f"{over} of {of}"
 
 
 def _figures(metric: Metric, row: Row) -> tuple[str, ...]:
-    mean, say = metric.means[row.name], _saying(metric)
+    mean = metric.means[row.name]
+    say = _saying(metric)
     if not mean.games:
         return "none", "", "", "", ""
     own = say(mean.value), _span(mean.span, say)
@@ -214,7 +220,8 @@ def planned(sweep: Sweep, plan: Plan, width: int | None = None) -> str:
 
 def counts(sweep: Sweep, plan: Plan) -> list[str]:
     """How much there is to play, in words, and what is to be loaded for it."""
-    games, over = sum(len(cell.config.numbers) for cell in sweep.cells), plan.over(sweep.cells)
+    games = sum(len(cell.config.numbers) for cell in sweep.cells)
+    over = plan.over(sweep.cells)
     loaded = [group[0].config.model for group in sweep.cells_by_network() if any(map(plan.left, group))]
     models = f"; models, one after the other: {', '.join(map(inline, loaded))}" if loaded else ""
     whole = f"{many(len(sweep.cells), 'cell')}, {many(games, 'game')}: {over} {'is' if over == 1 else 'are'} over, "
