@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -61,6 +61,9 @@ lint: .venv/.tools
 	$(BIN)/mypy
 	@$(BIN)/python -m tools.pages.behind --check
 	@$(BIN)/python -m tests.ratchets --figures
+
+graph: .venv/.tools               ## which folder imports which, for Graphviz; fails on circles and on arrows that do not run down
+	@$(BIN)/python -m tests.ratchets --graph
 
 docs: .venv/.docs                 ## the site, into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -12,7 +12,7 @@ import pytest
 
 import agentcho
 from tests import ratchets
-from tests.ratchets import source
+from tests.ratchets import graph, size, source
 
 PACKAGE = Path(agentcho.__file__).parent
 ROOT = PACKAGE.parent
@@ -71,9 +71,31 @@ def test_arrows_run_down() -> None:
     assert {path: arrows for path, arrows in found.items() if arrows} == {}
 
 
+@pytest.fixture(scope="module")
+def arrows() -> list[graph.Arrow]:
+    return graph.arrows(graph.modules(ROOT, "agentcho"))
+
+
+def test_arrows_that_are_for_types_alone_run_down_too(arrows: list[graph.Arrow]) -> None:
+    found = ratchets.excepted("imports that do not run down", map(str, graph.upward(arrows, LAYERS)))
+    assert found is None, found
+
+
+def test_no_imports_go_in_a_circle_inside_of_functions_and_for_types_neither(arrows: list[graph.Arrow]) -> None:
+    found = ratchets.excepted("circles of imports", map(", ".join, graph.circles(arrows)))
+    assert found is None, found
+
+
 def test_what_is_counted_of_the_source_is_what_is_committed() -> None:
     found = ratchets.verdicts(source.counts(ROOT, LAYERS), ratchets.committed())
     assert not found, "\n".join(found)
+
+
+def test_what_may_only_go_down_does_not_go_up() -> None:
+    counted, most = size.limited(ROOT), ratchets.committed(ratchets.LIMITS)
+    found = ratchets.beyond(counted, most)
+    assert not found, "\n".join(found)
+    assert [*counted] == [*most]
 
 
 def test_libraries_stay_in_their_place() -> None:

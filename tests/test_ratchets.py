@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,21 @@ from types import ModuleType
 
 import pytest
 
-from tests.ratchets import committed, flows, lowered, verdict, verdicts, write
+from tests.ratchets import (
+    beyond,
+    committed,
+    excepted,
+    exceptions,
+    flows,
+    graph,
+    lowered,
+    named,
+    packing,
+    size,
+    verdict,
+    verdicts,
+    write,
+)
 from tests.ratchets.__main__ import main
 from tests.ratchets.flows import INLINED, Flows, Function, Recorder
 from tests.ratchets.source import counts, kept_lines, upward
@@ -189,7 +204,94 @@ def test_what_is_gone_through_is_what_is_committed(played: list[Flows], tmp_path
 def test_the_figures_are_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["ratchets", "--figures"])
     monkeypatch.setattr("tests.ratchets.source.counts", lambda root, layers: {"root files": 12345})
+    monkeypatch.setattr("tests.ratchets.size.limited", lambda root: {"folders at the top": 25})
+    monkeypatch.setattr("tests.ratchets.size.shown", lambda root: {"statements": 7})
     main()
-    lines = [line.rsplit(None, 1) for line in capsys.readouterr().out.splitlines()]
-    assert [name for name, number in lines if int(number.replace(",", "")) >= 0] == list(committed())
-    assert lines[0] == ["root files", "12,345"]
+    lines = [re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, *_ in lines] == [*committed(), "folders at the top", "statements"]
+    assert lines[0] == ["root files", "12,345", "(aim: 10)"]
+    assert lines[-1] == ["statements", "7"]
+
+
+HOUSE = {
+    "house/__init__.py": "",
+    "house/low.py": "import os\nif TYPE_CHECKING:\n    from house.high.a import A\n",
+    "house/high/__init__.py": "from .a import A\n",
+    "house/high/a.py": "from house import low\n\nclass A: ...\n\ndef f():\n    from .b import B\n",
+    "house/high/b.py": "from house.high import a\n\nclass A: ...\n",
+    "house/high/c.py": "from house.low import name\n",
+}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    for name, text in HOUSE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_imports_are_seen_wherever_they_stand(house: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = graph.modules(house, "house")
+    found = graph.arrows(files)
+    assert list(map(str, found)) == [
+        "house.high -> house.high.a (loading)",
+        "house.high.a -> house.high.b (calling)",
+        "house.high.a -> house.low (loading)",
+        "house.high.b -> house.high.a (loading)",
+        "house.high.c -> house.low (loading)",
+        "house.low -> house.high.a (typing)",
+    ]
+    assert graph.circles(found) == [["house.high.a", "house.high.b", "house.low"]]
+    assert graph.circles(each for each in found if each.when == "loading") == []
+    assert list(map(str, graph.upward(found, (("low",), ("high",))))) == ["house.low -> house.high.a (typing)"]
+    assert graph.twice(files) == ["house.high.b: A, as in house.high.a"]
+    drawing = [*graph.drawn(found, graph.upward(found, (("low",), ("high",))), (("low",), ("high",)))]
+    assert drawing[-3:] == ["  high -> low", "  low -> high [color=red]", "}"]
+
+
+def test_a_file_names_what_it_uses_and_not_what_its_docstrings_tell() -> None:
+    told = '"""Of kv_dtype."""\nfrom house.flex import a as b\n\ndef f(top_k=1):\n    return g(min_p="first-k:16")\n'
+    sources = {"a.py": told, "b.py": "class C:\n    top_k: int\n    other = 1\n"}
+    for name, files in {"kv_dtype": [], "flex": ["a.py"], "min_p": ["a.py"], "first-k": ["a.py"], "first": []}.items():
+        assert named.touched(sources, (name,)) == files
+    assert named.declaring(sources, "top_k") == ["a.py", "b.py"]
+    assert named.declaring(sources, "other") == []
+    assert size.touched({"runner/flex.py": "", "flexible.py": ""}, ("flex",)) == ["runner/flex.py"]
+
+
+@pytest.mark.parametrize(
+    ("code", "calls", "assigned", "returned"),
+    [
+        ("f(1, 2, 3, 4, 5)", 1, 0, 0),
+        ("f(1, 2, 3, 4, d=5)", 0, 0, 0),
+        ("len(1, 2, 3, 4, 5)", 0, 0, 0),
+        ("a, b, c = 1, 2, 3", 0, 1, 0),
+        ("a, b = 1, 2", 0, 0, 0),
+        ("a, b, c = d", 0, 0, 0),
+        ("a, *b = 1, 2, 3", 0, 0, 0),
+        ("return 1, 2, 3, 4", 0, 0, 1),
+        ("return 1, 2, 3", 0, 0, 0),
+        ("return [1, 2, 3, 4]", 0, 0, 0),
+    ],
+)
+def test_what_is_packed_is_counted(code: str, calls: int, assigned: int, returned: int) -> None:
+    assert [*packing.counts({"a.py": f"def f():\n    {code}\n"}).values()] == [calls, assigned, returned]
+
+
+def test_statements_and_lines_are_counted_without_what_is_told() -> None:
+    code = '"""Told.\n\nMore."""\n\n# a\nx = (1,\n     2)  # b\n\ndef f():\n    """Told."""\n    return x\n'
+    assert size.statements(code) == 3
+    assert size.code_lines(code) == 4
+
+
+def test_a_number_may_be_at_most_what_is_said_and_exceptions_are_those_that_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert beyond({"a": 2, "b": 1}, {"a": 2, "b": 4}) == []
+    assert beyond({"a": 3}, {"a": 2})[0].startswith("a: 3, and 2 is the most")
+    known = exceptions("circles of imports")
+    assert excepted("circles of imports", known) is None
+    assert "none may be added" in (excepted("circles of imports", [*known, "a, b"]) or "")
+    monkeypatch.setattr("tests.ratchets.exceptions", lambda kind: ["a, b"])
+    assert "Well done" in (excepted("circles of imports", []) or "")

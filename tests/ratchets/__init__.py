@@ -1,15 +1,19 @@
-"""Ratchets: numbers of the package that may only go down, and are said in `ratchets.json`.
+"""Ratchets: numbers of the package that may only go down, and are said in `ratchets.json` and `limits.json`.
 
-`python -m tests.ratchets` prints what each of them counts. Does not know: how anything is counted.
+A number of `ratchets.json` is the exact one; one of `limits.json` is the most that may be, and is lowered now and then.
+`exceptions.json` lists what breaks a rule of the layout today. `python -m tests.ratchets` prints what is counted. Does
+not know: how anything is counted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 FILE = Path(__file__).parent / "ratchets.json"
+LIMITS = Path(__file__).parent / "limits.json"
+EXCEPTIONS = Path(__file__).parent / "exceptions.json"
 Counts = dict[str, int]
 
 
@@ -17,6 +21,32 @@ def committed(file: Path = FILE) -> Counts:
     """What may be counted at most, by what is counted."""
     found: Counts = json.loads(file.read_bytes())
     return found
+
+
+def exceptions(kind: str) -> list[str]:
+    """What is known to break a rule of the layout. The list of a kind may only shrink."""
+    found: dict[str, list[str]] = json.loads(EXCEPTIONS.read_bytes())
+    return found[kind]
+
+
+def excepted(kind: str, found: Iterable[str]) -> str | None:
+    """What is to be done about what breaks a rule; None: nothing, it is just what is listed."""
+    there, known = {*found}, {*exceptions(kind)}
+    where = "/".join(EXCEPTIONS.parts[-3:])
+    if new := sorted(there - known):
+        return f"{kind}: new, and none may be added to {where}:\n" + "\n".join(new)
+    if gone := sorted(known - there):
+        return f"{kind}: no longer there. Well done: delete from {where}:\n" + "\n".join(gone)
+    return None
+
+
+def beyond(counted: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
+    """What is to be done about numbers that are larger than they may be."""
+    return [
+        f"{name}: {number}, and {most.get(name, 0)} is the most that may be (`python -m tests.ratchets --places`)"
+        for name, number in counted.items()
+        if number > most.get(name, 0)
+    ]
 
 
 def verdict(name: str, counted: int, most: int) -> str | None:

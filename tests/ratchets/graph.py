@@ -1,0 +1,176 @@
+"""Who imports whom in the package: at the top of modules, inside of functions, and for types alone.
+
+Does not know: which layers there are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+When = Literal["loading", "calling", "typing"]
+"""When an import is made: while the module loads, while a function of it runs, or never, because it stands under
+`TYPE_CHECKING`."""
+Layers = Sequence[Sequence[str]]
+"""Modules and packages right under the top package, those first that import nothing of the others."""
+
+
+class Arrow(NamedTuple):
+    """One import, by the dotted names of both modules. `within`: no import of its module is on the same line."""
+
+    importer: str
+    imported: str
+    when: When
+
+    def __str__(self) -> str:
+        return f"{self.importer} -> {self.imported} ({self.when})"
+
+
+class Import(NamedTuple):
+    """What one statement imports, by a dotted name, which may be that of a module or of a name in one."""
+
+    name: str
+    when: When
+
+
+def modules(root: Path, package: str) -> dict[str, Path]:
+    """The source files of a package by the dotted names of its modules."""
+    found = {}
+    for path in sorted((root / package).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def arrows(files: Mapping[str, Path]) -> list[Arrow]:
+    """All imports of modules of the package by others, each once for each time at which it is made."""
+    found = dict[Arrow, None]()
+    for module, path in files.items():
+        parts = tuple(module.split("."))
+        for each in imports(path.read_text(), parts if path.stem == "__init__" else parts[:-1]):
+            imported = each.name if each.name in files else each.name.rpartition(".")[0]
+            if imported in files and imported != module:
+                found[Arrow(module, imported, each.when)] = None
+    return sorted(found)
+
+
+def imports(source: str, package: Sequence[str] = ()) -> Iterator[Import]:
+    """What a source file in `package` imports, and when."""
+    yield from _imports(ast.parse(source), tuple(package), "loading")
+
+
+def _imports(node: ast.AST, package: tuple[str, ...], when: When) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import(alias.name, when) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = [*package[: len(package) + 1 - node.level]] if node.level else []
+        yield from (Import(".".join([*base, *filter(None, [node.module]), alias.name]), when) for alias in node.names)
+    elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        for statement in node.body:
+            yield from _imports(statement, package, "typing")
+        for statement in node.orelse:
+            yield from _imports(statement, package, when)
+    else:
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from _imports(child, package, "calling" if inside and when == "loading" else when)
+
+
+def reached(found: Sequence[Arrow], begin: Iterable[str]) -> set[str]:
+    """All modules that these import when they load or are called, at once or through others, themselves included."""
+    graph = defaultdict[str, set[str]](set)
+    for arrow in found:
+        if arrow.when != "typing":
+            graph[arrow.importer].add(arrow.imported)
+    seen, pending = set[str](), [*begin]
+    while pending:
+        if (module := pending.pop()) not in seen:
+            seen.add(module)
+            pending += graph.get(module, ())
+    return seen
+
+
+def circles(found: Iterable[Arrow]) -> list[list[str]]:
+    """Groups of modules each of which imports all others of its group, if not at once then through others."""
+    graph = defaultdict[str, set[str]](set)
+    for arrow in found:
+        graph[arrow.importer].add(arrow.imported)
+    return sorted(sorted(group) for group in _components(graph) if len(group) > 1)
+
+
+def _components(graph: Mapping[str, set[str]]) -> Iterator[set[str]]:
+    """Strongly connected components, by Tarjan's algorithm."""
+    number, low, stack, on_stack = dict[str, int](), dict[str, int](), list[str](), set[str]()
+    for begin in sorted(graph):
+        if begin in number:
+            continue
+        pending = [(begin, iter(sorted(graph.get(begin, ()))))]
+        number[begin] = low[begin] = len(number)
+        stack.append(begin)
+        on_stack.add(begin)
+        while pending:
+            node, after = pending[-1]
+            for other in after:
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    stack.append(other)
+                    on_stack.add(other)
+                    pending.append((other, iter(sorted(graph.get(other, ())))))
+                    break
+                if other in on_stack:
+                    low[node] = min(low[node], number[other])
+            else:
+                pending.pop()
+                if pending:
+                    low[pending[-1][0]] = min(low[pending[-1][0]], low[node])
+                if low[node] == number[node]:
+                    group = set[str]()
+                    while node not in group:
+                        group.add(stack.pop())
+                    on_stack -= group
+                    yield group
+
+
+def upward(found: Iterable[Arrow], layers: Layers) -> list[Arrow]:
+    """Imports of what is not in a layer below that of the importer. The top package itself is above all."""
+    levels = {name: level for level, names in enumerate(layers) for name in names}
+    result = []
+    for arrow in found:
+        mine, other = (module.split(".")[1:2] for module in arrow[:2])
+        if mine != other and mine and levels.get("".join(other), len(layers)) >= levels["".join(mine)]:
+            result.append(arrow)
+    return result
+
+
+def drawn(found: Iterable[Arrow], wrong: Iterable[Arrow], layers: Layers) -> Iterator[str]:
+    """The folders and files right under the top package, layer by layer, and their arrows, for Graphviz."""
+    styles = dict[tuple[str, str], str]()
+    for arrow in found:
+        mine, other = (".".join(module.split(".")[1:2]) for module in arrow[:2])
+        if mine and other and mine != other:
+            plain = arrow.when != "typing" or styles.get((mine, other)) == ""
+            styles[mine, other] = "" if plain else " [style=dashed]"
+    for arrow in wrong:
+        styles[arrow.importer.split(".")[1], ".".join(arrow.imported.split(".")[1:2]) or arrow.imported] = (
+            " [color=red]"
+        )
+    yield "digraph imports {"
+    for names in reversed(layers):
+        yield f"  {{ rank=same; {' '.join(names)} }}"
+    yield from (f"  {mine} -> {other}{style}" for (mine, other), style in sorted(styles.items()))
+    yield "}"
+
+
+def twice(files: Mapping[str, Path]) -> list[str]:
+    """Classes at the top of a module by whose name another module of the folder has one, too."""
+    first, found = dict[tuple[Path, str], str](), list[str]()
+    for module, path in files.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                other = first.setdefault((path.parent, node.name), module)
+                if other != module:
+                    found.append(f"{module}: {node.name}, as in {other}")
+    return found
