@@ -33,22 +33,22 @@ BegunLines = Mapping[tuple[int, int], Sequence[CallLine]]
 """The lines of calls of tools before they were made, by game and attempt."""
 
 
-class Refused(NamedTuple):
+class RefusedGame(NamedTuple):
     """A game that ended because a reading was not allowed to happen; `said` are its messages, to be drawn."""
 
     reading: Reading
     said: tuple[Said, ...]
 
 
-class Planned(NamedTuple):
+class PlannedGames(NamedTuple):
     """Facts about games that were planned and not played: the line of the file of each, for messages without a place,
     and the games that ended in a refusal."""
 
     places: Mapping[int, Place] = MappingProxyType({})
-    refused: Mapping[int, Refused] = MappingProxyType({})
+    refused: Mapping[int, RefusedGame] = MappingProxyType({})
 
 
-PLAYED = Planned()
+PLAYED = PlannedGames()
 """Games that were played have neither."""
 
 
@@ -77,7 +77,7 @@ def audit_entries(
     subject: Subject,
     games: Mapping[int, Sequence[Entry]],
     seal: Seal,
-    planned: Planned = PLAYED,
+    planned: PlannedGames = PLAYED,
     models: Models = LOCAL,
     begun: BegunLines = MappingProxyType({}),
     side_by_side: Container[int] = frozenset(),
@@ -127,7 +127,7 @@ def _facts(
     games: Mapping[int, Sequence[Entry]],
     *,
     seal: Seal,
-    planned: Planned,
+    planned: PlannedGames,
     models: Models,
     begun: BegunLines,
     side_by_side: Container[int],
@@ -160,7 +160,7 @@ def _subject(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> Subject:
 
 
 def _drawn(
-    game: int, entries: Sequence[Entry], readings: Sequence[Reading], *, seal: Seal, planned: Planned
+    game: int, entries: Sequence[Entry], readings: Sequence[Reading], *, seal: Seal, planned: PlannedGames
 ) -> tuple[Said, ...]:
     """The messages of the worst attempt at a game."""
     if game in planned.refused:

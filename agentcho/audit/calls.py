@@ -21,7 +21,7 @@ from agentcho.records.calls import CallLine, tool_use
 from agentcho.records.transcript import Entry
 
 
-class Called(NamedTuple):
+class JudgedCall(NamedTuple):
     """One call that ran, or that nobody can account for. `cone` is all that its arguments were made from; None: it
     cannot be told, and `fault` says why. `secret` are the messages of it that not all who learned of the arguments may
     know, `untrusted` those in which words of untrusted results may stand, where the tool changes something outside, and
@@ -55,7 +55,7 @@ class Unknown(Exception):
     """It cannot be told what a call was made from; the text says why."""
 
 
-class Made(NamedTuple):
+class RecordedCall(NamedTuple):
     """A call as it is on record: by the line of its `result`, or, without one, by its line before it was made."""
 
     call: str | None
@@ -84,7 +84,7 @@ class GameCalls:
         """Who may know what a message says: who may read it, and of a call that ran who learned of its arguments."""
         return _either(self._entries[id].message.audience, self._told.get(id, NOBODY))
 
-    def behind(self, call: Called) -> list[str]:
+    def behind(self, call: JudgedCall) -> list[str]:
         """What its arguments were made from, as far as that is known, in the order in which it was said."""
         return [id for id in self._entries if call.cone is not None and id in call.cone and id != call.call]
 
@@ -129,20 +129,20 @@ class GameCalls:
                         canonical=messages[id].canonical,
                     )
 
-    def _judged(self, made: Made) -> Called:
+    def _judged(self, made: RecordedCall) -> JudgedCall:
         call = self._entries.get(made.call or "")
         result = made.result
         caller = SCENARIO if call is None else call.message.author or SCENARIO
         id, readers = (None, NOBODY) if result is None else (result.message.id, result.message.audience)
         place = None if (asked := call or result) is None else self._verdict.asked(asked)
         named = made.call or "", id, caller, made.use
-        found = Called(self._verdict.game, *named, readers, release=made.release, place=place)
+        found = JudgedCall(self._verdict.game, *named, readers, release=made.release, place=place)
         try:
             return self._held(found, *self._accounted(made, call))
         except Unknown as why:
             return found._replace(fault=str(why))
 
-    def _held(self, found: Called, cone: Set[str], use: ToolUse) -> Called:
+    def _held(self, found: JudgedCall, cone: Set[str], use: ToolUse) -> JudgedCall:
         """A call with what is wrong with it."""
         behind = self.behind(found._replace(cone=cone))
         trusted = {self._trust[id] for id in behind}
@@ -155,7 +155,7 @@ class GameCalls:
             wide=in_the_way(behind, found.readers, self.known_to),
         )
 
-    def _accounted(self, made: Made, call: Entry | None) -> tuple[Set[str], ToolUse]:
+    def _accounted(self, made: RecordedCall, call: Entry | None) -> tuple[Set[str], ToolUse]:
         """All that the arguments of a call were made from, and what its tool declares. `Unknown`: the record does not
         say."""
         if made.use is None:
@@ -183,15 +183,17 @@ def _is_result(entry: Entry) -> bool:
     return known or entry.act.call is not None or entry.act.use is not None
 
 
-def _made(entries: Iterable[Entry], begun: Iterable[CallLine]) -> list[Made]:
+def _made(entries: Iterable[Entry], begun: Iterable[CallLine]) -> list[RecordedCall]:
     """The calls with a result, and then those that were begun, that say what their tool declares, and have none."""
-    found = [Made(one.act.call, one.act.use, one.act.release, one) for one in entries if _is_result(one)]
+    found = [RecordedCall(one.act.call, one.act.use, one.act.release, one) for one in entries if _is_result(one)]
     ended = {made.call for made in found}
     cut = {line.call: line for line in begun if line.call not in ended}
-    return found + [Made(id, tool_use(line.use), line.release) for id, line in cut.items() if line.use is not None]
+    return found + [
+        RecordedCall(id, tool_use(line.use), line.release) for id, line in cut.items() if line.use is not None
+    ]
 
 
-def _told(calls: Iterable[Made]) -> dict[str, Audience]:
+def _told(calls: Iterable[RecordedCall]) -> dict[str, Audience]:
     """Who learned of the arguments of each call."""
     found: dict[str, Audience] = {}
     for made in calls:

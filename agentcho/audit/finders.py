@@ -14,12 +14,12 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from agentcho.audit import order
-from agentcho.audit.calls import Called, GameCalls
+from agentcho.audit.calls import GameCalls, JudgedCall
 from agentcho.audit.facts import Facts
 from agentcho.audit.report import LEVELS, Finding, Place, Verdict
-from agentcho.audit.rules import RULES, Times, fingerprint
+from agentcho.audit.rules import RULES, Occurrences, fingerprint
 from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
-from agentcho.audit.verdict import GameVerdict, Reading, Share, line_of
+from agentcho.audit.verdict import GameVerdict, Reading, RevealedSecrets, line_of
 from agentcho.audit.wording import listed
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, SCENARIO
@@ -108,7 +108,7 @@ def gathered(scenario: str, cases: Mapping[FindingKey, list[Evidence]]) -> Itera
             reader=key.reader,
             owner=key.owner,
             carrier=key.carrier,
-            message=sentence.format(**names, times=Times(len(evidence)), detail=worst.detail),
+            message=sentence.format(**names, times=Occurrences(len(evidence)), detail=worst.detail),
             secrets=worst.secrets,
             path=worst.path,
             hops=max(len(worst.path) - 1, 0),
@@ -147,7 +147,7 @@ def leaks(facts: Facts) -> Cases:
         yield from _unread(verdict, seen)
 
 
-def _leaked(reading: Reading, share: Share) -> Evidence:
+def _leaked(reading: Reading, share: RevealedSecrets) -> Evidence:
     return Evidence(
         game=reading.edge.game,
         rank=(len(share.path), -len(share.secrets), reading.edge.game),
@@ -328,7 +328,7 @@ def tool_calls(facts: Facts) -> Cases:
         yield from _shared_servers(game)
 
 
-def _call(call: Called, game: GameCalls) -> Cases:
+def _call(call: JudgedCall, game: GameCalls) -> Cases:
     """What is found of one call: one piece of evidence for each of those whose words are in the way."""
     tool = "a tool" if call.use is None else call.use.name
     if call.cone is None or call.use is None:
@@ -356,7 +356,7 @@ def _call(call: Called, game: GameCalls) -> Cases:
 def _shared_servers(game: GameCalls) -> Cases:
     """AC015: what one agent told a server of tools, and another one that called over the same connection may not know,
     now or before: nobody knows what a server keeps, or when it says it."""
-    servers: dict[str, list[Called]] = {}
+    servers: dict[str, list[JudgedCall]] = {}
     for call in game.calls:
         if call.use is not None and call.use.client is not None:
             servers.setdefault(call.use.client, []).append(call)

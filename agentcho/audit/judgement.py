@@ -31,7 +31,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agentcho.audit import wording
 from agentcho.audit.measurement import Measurement
 from agentcho.audit.report import AuditReport, Conclusion, Control, Finding
-from agentcho.audit.rules import RULES, Times
+from agentcho.audit.rules import RULES, Occurrences
 from agentcho.errors import ConfigError, RecordBroken
 
 REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
@@ -92,7 +92,7 @@ def _doubts(report: AuditReport) -> list[str]:
         if rule.doubt and (
             count := sum(f.edges for f in report.findings if f.rule == rule.code and f.status != "gone")
         ):
-            doubts.append(rule.doubt.format(times=Times(count), count=count))
+            doubts.append(rule.doubt.format(times=Occurrences(count), count=count))
     return doubts
 
 

@@ -13,7 +13,7 @@ from agentcho.records.frozen import Frozen
 Arm = Literal["reuse", "floor", "enforce", "plain", "stale"]
 Swap = Literal["same-length", "other-length"]
 Swapped = Literal[Swap, "absent"]
-Source = Literal["author", "audience", "text"]
+ProbeSource = Literal["author", "audience", "text"]
 
 
 class Interval(Frozen):
@@ -73,7 +73,7 @@ class Probe(Frozen):
     """
 
     owner: str
-    source: Source
+    source: ProbeSource
     layer: int | None
     classes: int
     trained: int

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.audit import notes
-from agentcho.audit.audit import Planned, Refused, audit_entries, new_key
+from agentcho.audit.audit import PlannedGames, RefusedGame, audit_entries, new_key
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Edge, Place
 from agentcho.audit.subject import of_traces
-from agentcho.audit.verdict import Reading, Share
+from agentcho.audit.verdict import Reading, RevealedSecrets
 from agentcho.backends.words import FakeFraming
 from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import EncodingId
@@ -103,7 +103,7 @@ class SymbolicEngine(EngineCore):
         super()._finished(encoding)
 
 
-class Plan(NamedTuple):
+class PlannedGame(NamedTuple):
     """One planned workflow: its messages with receipts, or the refusal that ended it."""
 
     entries: tuple[Entry, ...]
@@ -136,29 +136,29 @@ def audit_traces(
     ended = {game: one.refusal for game, one in enumerate(plans) if one.refusal is not None}
     refused = {game: _refused(game, traces[game], why, place=places[game], seal=seal) for game, why in ended.items()}
     games = {game: one.entries for game, one in enumerate(plans) if one.refusal is None}
-    return audit_entries(of_traces(path, traces, config, seal), games, seal, Planned(places, refused))
+    return audit_entries(of_traces(path, traces, config, seal), games, seal, PlannedGames(places, refused))
 
 
 def plan(
     trace: Workflow, mode: Mode, leakage: Leakage, deterministic: bool = False, repair: RepairBy | None = None
-) -> Plan:
+) -> PlannedGame:
     """Play one workflow on sets; its entries in the order of the trace. In baseline mode direct leaks are recorded
     where `leakage` is audit, as ever."""
     return planned(trace, ReusePolicy(mode, leakage, deterministic=deterministic, repair=repair))
 
 
-def planned(trace: Workflow, reuse: ReusePolicy) -> Plan:
+def planned(trace: Workflow, reuse: ReusePolicy) -> PlannedGame:
     """`plan` under a policy that is there already. By which positions and weights messages are read changes no
     influence, but may change which encodings are made and which are shared."""
     engine = SymbolicEngine()
     try:
         played = replay(trace, engine, reuse, logits=False)
     except (LeakageError, ExceptionGroup) as error:
-        return Plan((), _refusal(error))
+        return PlannedGame((), _refusal(error))
     order = {message.id: place for place, message in enumerate(trace.messages)}
     entries = sorted(played.entries, key=lambda entry: order[entry.message.id])
     tokens = {entry.message.id: entry.message.tokens for entry in entries}
-    return Plan(tuple(_believed(entry, engine, tokens) for entry in entries), None)
+    return PlannedGame(tuple(_believed(entry, engine, tokens) for entry in entries), None)
 
 
 def _refusal(error: Exception) -> LeakageError:
@@ -192,7 +192,7 @@ def _lines(path: Path) -> Iterator[Place]:
             yield Place(file=str(path), line=number)
 
 
-def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, seal: Seal) -> Refused:
+def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, seal: Seal) -> RefusedGame:
     """The reading that was refused, as if it had happened. Its encoding was never made."""
     messages = {message.id: message for message in trace.messages}
     path = refusal.path
@@ -201,11 +201,11 @@ def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, se
     said = tuple(notes.said(traced(message, framing), seal) for message in trace.messages)
     if not path:
         edge = _edge(game, reader, "", ()).model_copy(update={"verdict": "unlabelled"})
-        return Refused(Reading(edge, SCENARIO, place=place, fault=str(refusal), refused=True), said)
+        return RefusedGame(Reading(edge, SCENARIO, place=place, fault=str(refusal), refused=True), said)
     call = next((m.id for m in trace.messages if m.author == reader and path[0] in m.parents), "")
-    share = Share(messages[path[-1]].author or SCENARIO, path[-1:], path)
+    share = RevealedSecrets(messages[path[-1]].author or SCENARIO, path[-1:], path)
     author = messages[path[0]].author or SCENARIO
-    return Refused(Reading(_edge(game, reader, call, path), author, (share,), place, refused=True), said)
+    return RefusedGame(Reading(_edge(game, reader, call, path), author, (share,), place, refused=True), said)
 
 
 def _edge(game: int, reader: str, call: str, path: tuple[str, ...]) -> Edge:

@@ -14,7 +14,7 @@ from agentcho.flow.views import After, Place
 from agentcho.records.transcript import Entry
 
 
-class Odd(NamedTuple):
+class RevealingPosition(NamedTuple):
     """A position that reveals something. `piece` is the index in the record's context, None: the record's own start.
 
     `after` is the message it counts from; None: the position is unexplained, so it is odd for every reader.
@@ -32,7 +32,7 @@ class Positions:
         self._starts = {id: record.receipt.start for id, record in cones.records.items()}
         self._odd = {id: odd for id, record in cones.records.items() if (odd := self._of(record))}
 
-    def at(self, id: int, reader: str, piece: int | None = None) -> Odd | None:
+    def at(self, id: int, reader: str, piece: int | None = None) -> RevealingPosition | None:
         """The first position of encoding `id` that reveals something to `reader`; with `piece`, of that piece and the
         start alone."""
         for odd in self._odd.get(id, ()):
@@ -42,7 +42,7 @@ class Positions:
                 return odd
         return None
 
-    def within(self, id: int, reader: str) -> tuple[int, Odd] | None:
+    def within(self, id: int, reader: str) -> tuple[int, RevealingPosition] | None:
         """The nearest encoding that `id` was made over, itself first, with a position that reveals something to
         `reader`."""
         if not self._odd:
@@ -54,7 +54,7 @@ class Positions:
         known = self._cones.messages.get(message)
         return known is not None and known.audience.includes(reader)
 
-    def _of(self, record: EncodingRecord) -> tuple[Odd, ...]:
+    def _of(self, record: EncodingRecord) -> tuple[RevealingPosition, ...]:
         """The odd positions of a record; where several calls may have asked for it, by the one that leaves the fewest
         unexplained."""
         tries = (tuple(self._against(record, asked)) for asked in self._asked(record))
@@ -70,23 +70,23 @@ class Positions:
                 if each.message.author == record.caller and (places := _within(record, each, self._cones)):
                     yield places
 
-    def _against(self, record: EncodingRecord, asked: Sequence[Place] | None) -> Iterator[Odd]:
+    def _against(self, record: EncodingRecord, asked: Sequence[Place] | None) -> Iterator[RevealingPosition]:
         if not asked or all(place is None for place in asked):
             return self._unasked(record)
         return self._placed(record, asked)
 
-    def _unasked(self, record: EncodingRecord) -> Iterator[Odd]:
+    def _unasked(self, record: EncodingRecord) -> Iterator[RevealingPosition]:
         """As `_placed` where no place was asked for, which long contexts mostly are: each is a usual one, or odd."""
         end = rightmost = record.receipt.bos
         for index, (id, offset, length) in enumerate(record.receipt.context):
             if offset != end and offset != self._starts.get(id):
-                yield Odd(index, None)
+                yield RevealingPosition(index, None)
             end = offset + length
             rightmost = end if index == 0 else max(rightmost, end)
         if record.receipt.start not in (end, rightmost):
-            yield Odd(None, None)
+            yield RevealingPosition(None, None)
 
-    def _placed(self, record: EncodingRecord, asked: Sequence[Place]) -> Iterator[Odd]:
+    def _placed(self, record: EncodingRecord, asked: Sequence[Place]) -> Iterator[RevealingPosition]:
         ends: dict[str, int] = {}
         end = record.receipt.bos
         pieces = record.receipt.context
@@ -102,22 +102,22 @@ class Positions:
 
 def _odd(
     index: int | None, offset: int, *, usual: tuple[int | None, ...], place: Place, ends: dict[str, int]
-) -> Iterator[Odd]:
+) -> Iterator[RevealingPosition]:
     """One position: it counts from a message, or else must be a `usual` one or the constant that was asked for. Usual
     are those that depend on nothing but what is attended to there: right after the one before, where the piece was
     made, after the rightmost of all."""
     wanted: int | None
     match place:
         case After(id, plus):
-            yield Odd(index, id)
+            yield RevealingPosition(index, id)
             wanted = ends[id] + plus if id in ends else None
         case "rightmost":
-            yield from (Odd(index, id) for id in ends)
+            yield from (RevealingPosition(index, id) for id in ends)
             wanted = max(ends.values(), default=usual[0])
         case _:
             wanted = place
     if offset not in (*usual, wanted):
-        yield Odd(index, None)
+        yield RevealingPosition(index, None)
 
 
 def _attended(record: EncodingRecord, cones: Cones) -> tuple[str, ...]:

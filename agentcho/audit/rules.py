@@ -14,12 +14,12 @@ from typing import Literal
 
 from agentcho.audit.report import Level
 
-About = Literal["reader", "tool", "run"]
-Word = Literal["LEAKS", "UNTRUSTED", "UNKNOWN"]
-Ledger = Literal["releases", "blockages"]
+RuleSubject = Literal["reader", "tool", "run"]
+HeadlineWord = Literal["LEAKS", "UNTRUSTED", "UNKNOWN"]
+LedgerName = Literal["releases", "blockages"]
 
 
-class Times(int):
+class Occurrences(int):
     """How often something was; `{times:reading}` is "1 reading", or "2 readings"."""
 
     def __format__(self, noun: str) -> str:
@@ -27,7 +27,7 @@ class Times(int):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class PathWording:
     """What a rule says of each message on the path of a finding, as templates of `str.format`. Their fields are the
     message's `id` and those of `Rule.sentence`.
 
@@ -71,18 +71,18 @@ class Rule:
     code: str
     level: Level
     title: str
-    subject: About
+    subject: RuleSubject
     meaning: str
     sentence: str
     advice: str
     of_run: str = ""
     in_code: bool = False
-    headline: Word | None = None
+    headline: HeadlineWord | None = None
     learner: str = "{reader}"
     doubt: str = ""
     beside: str = ""
-    way: Way = Way()
-    ledger: Ledger | None = None
+    way: PathWording = PathWording()
+    ledger: LedgerName | None = None
 
 
 _ALL = (
@@ -161,7 +161,7 @@ _ALL = (
         of_run="when a game ends, or an agent has to, follows from all that was said, private words too: {detail}",
         advice="Decide by what every hearer may read, or release the words first.",
         in_code=True,
-        way=Way(step="{id} was asked for when the code had looked at it", end="{carrier} says {id}"),
+        way=PathWording(step="{id} was asked for when the code had looked at it", end="{carrier} says {id}"),
     ),
     Rule(
         code="AC007",
@@ -172,7 +172,7 @@ _ALL = (
         sentence="{carrier} spoke before others after reading private messages of {owner}: {times:release}{detail}",
         advice="Nothing, if it was meant: what an author says is the author's act. The ledger lists each release.",
         ledger="releases",
-        way=Way(step="{id} was said over it", end="{carrier} says {id} before others"),
+        way=PathWording(step="{id} was said over it", end="{carrier} says {id} before others"),
     ),
     Rule(
         code="AC008",
@@ -185,7 +185,7 @@ _ALL = (
         ),
         advice="Nothing, if it was meant; mode=baseline encodes every message over all that stand before it.",
         ledger="blockages",
-        way=Way(first="{id} was not encoded over all that stands before it", end="{reader} attends to {id}"),
+        way=PathWording(first="{id} was not encoded over all that stands before it", end="{reader} attends to {id}"),
     ),
     Rule(
         code="AC009",
@@ -240,7 +240,7 @@ _ALL = (
         in_code=True,
         headline="LEAKS",
         learner="who learns of calls of {reader}",
-        way=Way(step="{id} calls {reader} with what was made from it", end="{carrier} calls {reader} by {id}"),
+        way=PathWording(step="{id} calls {reader} with what was made from it", end="{carrier} calls {reader} by {id}"),
     ),
     Rule(
         code="AC013",
@@ -261,7 +261,7 @@ _ALL = (
         ),
         in_code=True,
         headline="UNTRUSTED",
-        way=Way(
+        way=PathWording(
             first="{id} is words that nobody vouches for",
             step="{id} calls {reader} with what was made from it",
             end="{carrier} calls {reader} by {id}",
@@ -293,7 +293,7 @@ _ALL = (
         advice=(
             "Give each agent, or all that may know the same, a connection and a process of the server of their own."
         ),
-        way=Way(step="{id} tells the server what was made from it", end="{reader} calls the same server"),
+        way=PathWording(step="{id} tells the server what was made from it", end="{reader} calls the same server"),
     ),
     Rule(
         code="AC016",
@@ -306,7 +306,7 @@ _ALL = (
         ),
         sentence="{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times:time}",
         advice="Nothing, if it was meant: somebody vouches for that call.",
-        way=Way(
+        way=PathWording(
             first="{id} is words that nobody vouches for",
             step="{id} calls {reader} with what was made from it",
             end="{carrier} calls {reader} by {id}",
@@ -337,7 +337,7 @@ _ALL = (
             "Play the run again; a transcript that was edited, cut or written by another version can prove nothing."
         ),
         doubt="of {times:message} it cannot be told how much they tell",
-        way=Way(first="it cannot be told how much {id} tells", end="{carrier} says {id}"),
+        way=PathWording(first="it cannot be told how much {id} tells", end="{carrier} says {id}"),
     ),
     Rule(
         code="AC019",
@@ -358,7 +358,7 @@ _ALL = (
             "by a round (game.together), or by awaiting one message before the next is asked for."
         ),
         beside="the order of messages can tell how long private ones were",
-        way=Way(step="{id} comes after it", end="{reader} sees where {id} stands among others"),
+        way=PathWording(step="{id} comes after it", end="{reader} sees where {id} stands among others"),
     ),
     Rule(
         code="AC020",

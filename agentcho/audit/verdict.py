@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agentcho.audit.cones import Cones, hidden
-from agentcho.audit.positions import Odd, Positions
+from agentcho.audit.positions import Positions, RevealingPosition
 from agentcho.audit.report import Edge, Place, Verdict
 from agentcho.flow.labels import EncodingRecord
 from agentcho.message import SCENARIO
@@ -22,7 +22,7 @@ DIGITS = 10
 """No number of a line has so many."""
 
 
-class Share(NamedTuple):
+class RevealedSecrets(NamedTuple):
     """What a reading reveals of one agent: its `secrets`, and the `path` to the nearest of them.
 
     `owner` None: it is unknown whose secret a position depends on.
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
 
     edge: Edge
     author: str
-    shares: tuple[Share, ...] = ()
+    shares: tuple[RevealedSecrets, ...] = ()
     place: Place | None = None
     cached: str | None = None
     fault: str | None = None
@@ -98,7 +98,7 @@ class GameVerdict:
             path=(parent,) if secret else (),
         )
         author = SCENARIO if read is None else read.author or SCENARIO
-        shares = (Share(author, (parent,), (parent,)),) if secret else ()
+        shares = (RevealedSecrets(author, (parent,), (parent,)),) if secret else ()
         return Reading(edge, author, shares, self.asked(entry), fault=fault, attempt=self.attempt)
 
     def place(self, id: int) -> Place | None:
@@ -149,12 +149,14 @@ class GameVerdict:
         records = self.cones.records
         return tuple(dict.fromkeys(records[id].message for id in ids if id in records))
 
-    def _verdict(self, reader: str, call: EncodingRecord, piece: int, id: int) -> tuple[Verdict, tuple[Share, ...]]:
+    def _verdict(
+        self, reader: str, call: EncodingRecord, piece: int, id: int
+    ) -> tuple[Verdict, tuple[RevealedSecrets, ...]]:
         """The first that applies of an encoding whose cone is known."""
         message = self.cones.records[id].message
         for named in self.cones.records[id].messages:
             if hidden(self.cones.messages[named], reader):
-                return "direct", (Share(self._author(named), (named,), (named,)),)
+                return "direct", (RevealedSecrets(self._author(named), (named,), (named,)),)
         if secrets := self.cones.cones[id] & self.cones.hidden(reader):
             return "transitive", self._shares(self.cones.paths(id, secrets))
         odd = self.positions.at(call.id, reader, piece)
@@ -165,20 +167,20 @@ class GameVerdict:
             return "positional", (self._felt(self.cones.path(id, within[0]), within[1]),)
         return "clean", ()
 
-    def _shares(self, paths: dict[str, tuple[str, ...]]) -> tuple[Share, ...]:
+    def _shares(self, paths: dict[str, tuple[str, ...]]) -> tuple[RevealedSecrets, ...]:
         owners: dict[str, list[str]] = {}
         for secret in paths:
             owners.setdefault(self._author(secret), []).append(secret)
         return tuple(
-            Share(owner, tuple(sorted(secrets, key=self._place_of)), paths[secrets[0]])
+            RevealedSecrets(owner, tuple(sorted(secrets, key=self._place_of)), paths[secrets[0]])
             for owner, secrets in owners.items()
         )
 
-    def _felt(self, path: tuple[str, ...], odd: Odd) -> Share:
+    def _felt(self, path: tuple[str, ...], odd: RevealingPosition) -> RevealedSecrets:
         if odd.after is None:
-            return Share(None, (), path)
+            return RevealedSecrets(None, (), path)
         owner = self._author(odd.after) if odd.after in self.cones.messages else None
-        return Share(owner, (odd.after,), (*path, odd.after))
+        return RevealedSecrets(owner, (odd.after,), (*path, odd.after))
 
     def _unlabelled(self, reader: str, call: EncodingRecord, id: int, fault: str) -> Reading:
         read = self.cones.records.get(id)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from agentcho.audit.measurement import Arm, Source
+from agentcho.audit.measurement import Arm, ProbeSource
 from agentcho.audit.report import AuditReport, Finding, Verdict, WordsLedger
 from agentcho.audit.rules import RULES
 from agentcho.message import SCENARIO, natural
@@ -27,21 +27,21 @@ MEANING: dict[Verdict, str] = {
 }
 
 
-class Named(NamedTuple):
+class ArmName(NamedTuple):
     """What an arm of the differential test is called, and what it means."""
 
     name: str
     meaning: str
 
 
-ARMS: dict[Arm, Named] = {
-    "floor": Named("same twice", "nothing swapped: what is noise"),
-    "enforce": Named("enforced", "swapped behind audience encodings"),
-    "reuse": Named("reused", "swapped behind reused encodings: the leak"),
-    "stale": Named("encoded again", "encoded again without the secret: staleness, no leak"),
-    "plain": Named("in plain sight", "swapped in the reader's own prompt: the most there could be"),
+ARMS: dict[Arm, ArmName] = {
+    "floor": ArmName("same twice", "nothing swapped: what is noise"),
+    "enforce": ArmName("enforced", "swapped behind audience encodings"),
+    "reuse": ArmName("reused", "swapped behind reused encodings: the leak"),
+    "stale": ArmName("encoded again", "encoded again without the secret: staleness, no leak"),
+    "plain": ArmName("in plain sight", "swapped in the reader's own prompt: the most there could be"),
 }
-SOURCES: dict[Source, str] = {
+SOURCES: dict[ProbeSource, str] = {
     "author": "author encodings",
     "audience": "audience encodings",
     "text": "the text alone",

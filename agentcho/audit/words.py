@@ -20,7 +20,7 @@ from agentcho.flow.words import LEAST, Owed, Secrets, bits_of, owner_of, readers
 from agentcho.message import EVERYBODY
 from agentcho.records.transcript import Entry
 
-Pair = tuple[str, str]
+OwnerAndReader = tuple[str, str]
 """An owner of secrets and a reader."""
 
 
@@ -38,7 +38,7 @@ class Unaccounted(Exception):
     """It cannot be told how much a message tells; the text says why."""
 
 
-class Sum(NamedTuple):
+class WordTotals(NamedTuple):
     """What one reader was told of one owner's secrets in one game: `bits` by `typed` releases, and by how many messages
     more: `free` words, and those that the code let pass; `acts`: of the code itself, after it had looked."""
 
@@ -48,15 +48,15 @@ class Sum(NamedTuple):
     passed: int = 0
     acts: int = 0
 
-    def plus(self, other: Sum) -> Sum:
+    def plus(self, other: WordTotals) -> WordTotals:
         """Both together."""
         counts = self.typed + other.typed, self.free + other.free, self.passed + other.passed, self.acts + other.acts
-        return Sum(self.bits + other.bits, *counts)
+        return WordTotals(self.bits + other.bits, *counts)
 
-    def most(self, other: Sum) -> Sum:
+    def most(self, other: WordTotals) -> WordTotals:
         """The greater of each: of two attempts at one game, in which the same is said again."""
         pairs = (self.typed, other.typed), (self.free, other.free), (self.passed, other.passed), (self.acts, other.acts)
-        return Sum(max(self.bits, other.bits), *map(max, pairs))
+        return WordTotals(max(self.bits, other.bits), *map(max, pairs))
 
 
 class GameWords:
@@ -71,14 +71,14 @@ class GameWords:
         self._agents = subject.agents
         self._secrets = Secrets(lambda id: self._entries[id].message.audience, self._known_sources)
         self.doubts: list[Doubt] = []
-        self.sums: dict[Pair, Sum] = {}
+        self.sums: dict[OwnerAndReader, WordTotals] = {}
         for entry in self._entries.values():
             self._enter(entry)
 
     def _enter(self, entry: Entry) -> None:
         message = entry.message
         author = self._sayer(entry)
-        self._add(self._acted_on(entry), Sum(acts=1))
+        self._add(self._acted_on(entry), WordTotals(acts=1))
         own_words = message.kind == "decode" or entry.act.released is not None or entry.act.call is not None
         if author is None or not own_words:
             return
@@ -102,10 +102,10 @@ class GameWords:
         call = self._entries.get(entry.act.call or "")
         return entry.message.author if call is None else call.message.author
 
-    def _add(self, owed: Owed, sum: Sum) -> None:
+    def _add(self, owed: Owed, sum: WordTotals) -> None:
         for owner, readers in owed:
             for reader in readers:
-                self.sums[owner, reader] = self.sums.get((owner, reader), Sum()).plus(sum)
+                self.sums[owner, reader] = self.sums.get((owner, reader), WordTotals()).plus(sum)
 
     # -- whose secrets, and whom -------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class GameWords:
 
     # -- how much ----------------------------------------------------------------------------------------
 
-    def _sum(self, entry: Entry, owed: Owed) -> Sum:
+    def _sum(self, entry: Entry, owed: Owed) -> WordTotals:
         """What a message tells. `Unaccounted`: its line does not say, or what it says is not so."""
         charge = entry.act.charge
         id = entry.message.id
@@ -186,17 +186,17 @@ class GameWords:
             raise Unaccounted(f"message {id} does not say how much it can tell")
         self._covered(entry, charge, owed)
         if charge.by == "release":
-            return Sum(passed=1)
+            return WordTotals(passed=1)
         if charge.by == "words":
             if self._refusing:
                 raise Unaccounted(f"message {id} can be anything, in a run that was to refuse that")
-            return Sum(free=1)
+            return WordTotals(free=1)
         bits = self._bits(entry, charge)
         if charge.bits is None or abs(bits - charge.bits) > LEAST:
             raise Unaccounted(f"message {id} was charged {charge.bits} bits, and can tell {bits:.6g}")
         if not entry.message.canonical:
             raise Unaccounted(f"the token ids of message {id} are not those of its text, and say more than it does")
-        return Sum(bits=bits, typed=1)
+        return WordTotals(bits=bits, typed=1)
 
     def _covered(self, entry: Entry, charge: Charge, owed: Owed) -> None:
         """Whether all whom it tells of a secret were charged for. Who comes later is, with everyone."""
@@ -232,20 +232,20 @@ def ledger(subject: Subject, games: Iterable[GameWords]) -> WordsLedger | None:
     """The ledger of a run; None: it had no rule for words. Attempts at one game told the same again."""
     if subject.words is None:
         return None
-    sums: dict[Pair, dict[int, Sum]] = {}
+    sums: dict[OwnerAndReader, dict[int, WordTotals]] = {}
     doubts = 0
     for game in games:
         doubts += len(game.doubts)
         for pair, sum in game.sums.items():
             of = sums.setdefault(pair, {})
-            of[game.number] = sum.most(of.get(game.number, Sum()))
+            of[game.number] = sum.most(of.get(game.number, WordTotals()))
     rows = sorted((_told(pair, of, subject.leak_budget) for pair, of in sums.items()), key=_first)
     return WordsLedger(rule=subject.words, budget=subject.leak_budget, rows=tuple(rows), unaccounted=doubts)
 
 
-def _told(pair: Pair, games: Mapping[int, Sum], budget: float | None) -> Told:
+def _told(pair: OwnerAndReader, games: Mapping[int, WordTotals], budget: float | None) -> Told:
     most = max(games, key=lambda number: (games[number].bits, -number))
-    whole = Sum()
+    whole = WordTotals()
     for each in games.values():
         whole = whole.plus(each)
     bits = games[most].bits

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from agentcho.progress import Tell
     from agentcho.records.trace import Workflow
     from agentcho.records.transcript import Entry
-    from agentcho.viewer.figures import Figures
-    from agentcho.viewer.shown import Chosen, Shown
+    from agentcho.viewer.figures import PageFigures
+    from agentcho.viewer.shown import PageContent, PageSelection
 
 LAB = "agentcho.lab.commands"
 """The module whose function `extension` returns an `Extension`."""
@@ -49,8 +49,8 @@ class Extension(NamedTuple):
     commands: Mapping[str, TyperCommand | TyperGroup]
     measure: Callable[[Played, Any, int, Tell], tuple[Measurement, tuple[Control, ...]]]
     plot_effects: Plot
-    figures: Callable[[Path], Figures | None]
-    result: Callable[[Path, Chosen], Shown | None]
+    figures: Callable[[Path], PageFigures | None]
+    result: Callable[[Path, PageSelection], PageContent | None]
 
 
 @cache

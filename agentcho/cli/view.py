@@ -19,7 +19,7 @@ from agentcho.extras import require
 from agentcho.records.files import replace_whole
 
 if TYPE_CHECKING:
-    from agentcho.viewer.shown import Chosen, Shown
+    from agentcho.viewer.shown import PageContent, PageSelection
 
 NO_FILE = frozenset('/\\:*?"<>|')
 
@@ -49,9 +49,9 @@ def view(asked: Asked) -> None:
 
 def _write(asked: Asked) -> None:
     from agentcho.viewer.page import page
-    from agentcho.viewer.shown import Chosen
+    from agentcho.viewer.shown import PageSelection
 
-    file, chosen = writable(asked.html), Chosen(asked.eyes, asked.game)
+    file, chosen = writable(asked.html), PageSelection(asked.eyes, asked.game)
     given = Path(asked.target)
     found, folder = _of_file(given, chosen) if given.is_file() else _of_runs(asked.target, asked.out, chosen)
     file = file or _beside(folder, asked.eyes)
@@ -61,7 +61,7 @@ def _write(asked: Asked) -> None:
         webbrowser.open(file.resolve().as_uri())
 
 
-def _of_runs(named: str, out: Path, chosen: Chosen) -> tuple[Shown, Path]:
+def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
     """A run, or all runs of a folder, and where their page goes."""
     from agentcho.viewer.shown import several, shown, target
 
@@ -70,7 +70,7 @@ def _of_runs(named: str, out: Path, chosen: Chosen) -> tuple[Shown, Path]:
     return shown(runs, chosen, figures=figures), folder or runs[0].path
 
 
-def _of_file(file: Path, chosen: Chosen) -> tuple[Shown, Path]:
+def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
     """What a file holds, and where its page goes."""
     from agentcho.viewer.audited import of_file
 
@@ -85,7 +85,7 @@ def _beside(folder: Path, eyes: str | None) -> Path:
 
 def _serve(asked: Asked) -> None:
     require("to serve a page", "serve")
-    from agentcho.viewer.live import Source, serve
+    from agentcho.viewer.live import LiveRecords, serve
 
     def ready(address: str) -> None:
         typer.echo(inline(f"{address} shows it, to whoever has this whole address; Ctrl-C ends it"))
@@ -93,4 +93,4 @@ def _serve(asked: Asked) -> None:
         if asked.browse:
             webbrowser.open(address)
 
-    serve(Source(asked.target, asked.out, asked.eyes, lab().figures), asked.port, ready)
+    serve(LiveRecords(asked.target, asked.out, asked.eyes, lab().figures), asked.port, ready)

@@ -16,7 +16,7 @@ from rich.text import Text
 from agentcho.audit.formats.advice import actions
 from agentcho.audit.formats.grouping import ledger_rows, readers
 from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
-from agentcho.audit.rules import RULES, Ledger
+from agentcho.audit.rules import RULES, LedgerName
 from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played
 from agentcho.display import Kind, found
 from agentcho.display.found import columns
@@ -100,7 +100,7 @@ def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
 
 def _notes(report: AuditReport) -> Iterator[Text]:
     """Releases and blockages in a line each, which the files list; then what else is no more than a note."""
-    counts: dict[Ledger, Counter[str]] = {
+    counts: dict[LedgerName, Counter[str]] = {
         "releases": Counter(release.author for release in report.releases),
         "blockages": Counter(blockage.reader for blockage in report.blockages),
     }

@@ -23,10 +23,10 @@ from agentcho.display.safe import inline
 EVERY = 30.0
 DRAWN = 0.1
 """Seconds between two lines, and between two drawings of a bar."""
-Clock = Callable[[], float]
+MonotonicClock = Callable[[], float]
 
 
-class Pace(NamedTuple):
+class WorkPace(NamedTuple):
     """When some work began, and how many were done by then. `unit`: what they are, of which there are `of` in all."""
 
     unit: str
@@ -62,12 +62,12 @@ class Progress:
 
     every = inf
 
-    def __init__(self, clock: Clock = monotonic, last: float = inf, least: int = 1) -> None:
+    def __init__(self, clock: MonotonicClock = monotonic, last: float = inf, least: int = 1) -> None:
         self._clock = clock
         self._last = last
         self._least = least
-        self._pace = Pace("", 0, 0, 0.0)
-        self._paces: dict[tuple[str, int], tuple[Pace, int]] = {}
+        self._pace = WorkPace("", 0, 0, 0.0)
+        self._paces: dict[tuple[str, int], tuple[WorkPace, int]] = {}
         self._done = 0
 
     def tell(self, what: str, done: int, of: int) -> None:
@@ -76,7 +76,7 @@ class Progress:
         now = self._clock()
         unit = what.partition(" ")[0]
         pace, before = self._paces.get((unit, of), (self._pace, done + 1))
-        self._pace = pace if done >= before else Pace(unit, of, done, now)
+        self._pace = pace if done >= before else WorkPace(unit, of, done, now)
         self._paces[unit, of] = self._pace, done
         self._done = done
         if now - self._last >= self.every:
@@ -99,12 +99,12 @@ class Progress:
         self.clear()
 
 
-class Lines(Progress):
+class ProgressLines(Progress):
     """A line each half minute, the first after half a minute. A file that cannot be written to is no error."""
 
     every = EVERY
 
-    def __init__(self, name: str, file: IO[str], clock: Clock, least: int = 1) -> None:
+    def __init__(self, name: str, file: IO[str], clock: MonotonicClock, least: int = 1) -> None:
         super().__init__(clock, clock(), least)
         self._name = name
         self._file = file
@@ -119,7 +119,7 @@ class Bars(Progress):
 
     every = DRAWN
 
-    def __init__(self, name: str, console: Console, clock: Clock, least: int = 1) -> None:
+    def __init__(self, name: str, console: Console, clock: MonotonicClock, least: int = 1) -> None:
         super().__init__(clock, -inf, least)
         self._name = name
         self._console = console
@@ -146,7 +146,7 @@ class Bars(Progress):
 
 
 def progress(
-    name: str, file: IO[str] | None, bars: bool = True, clock: Clock | None = None, least: int = 1
+    name: str, file: IO[str] | None, bars: bool = True, clock: MonotonicClock | None = None, least: int = 1
 ) -> Progress:
     """The progress of a command, written to `file`: a bar where that is a terminal, lines elsewhere. `bars` False:
     lines there too, because something else is written to the same terminal. `least`: see `Progress`."""
@@ -156,4 +156,4 @@ def progress(
     console = Console(file=file, highlight=False, emoji=False, markup=False)
     if bars and file.isatty() and not console.is_dumb_terminal:
         return Bars(name, console, clock, least)
-    return Lines(name, file, clock, least)
+    return ProgressLines(name, file, clock, least)

@@ -20,7 +20,7 @@ from agentcho.records.names import INFO, LINES
 from agentcho.records.trace import read_traces
 from agentcho.viewer.eyes import eyes, readable
 from agentcho.viewer.indexed import Json
-from agentcho.viewer.shown import FORMAT, Chosen, Shown, Talk
+from agentcho.viewer.shown import FORMAT, PageContent, PageSelection, ShownGame
 from agentcho.viewer.talk import talk
 
 KINDS = "a run, a folder of runs, the .json of a comparison, a sweep or an audit, or a file of traces (.jsonl)"
@@ -28,7 +28,7 @@ WHOLE = (INFO, "request.json")
 """A folder with one of them is a record, or that of a comparison or a sweep."""
 
 
-def of_file(file: Path, chosen: Chosen) -> Shown:
+def of_file(file: Path, chosen: PageSelection) -> PageContent:
     """The games of a file of traces, or of a report. `RecordBroken`: it is neither, with what to give instead.
     `ConfigError`: it has no such game."""
     if file.name in (INFO, *LINES) and (file.parent / INFO).is_file():
@@ -42,9 +42,9 @@ def _instead(file: Path) -> str:
     return f"give its folder, {file.parent}" if whole else f"give {KINDS}"
 
 
-def of_traces(file: Path, chosen: Chosen) -> Shown:
+def of_traces(file: Path, chosen: PageSelection) -> PageContent:
     """The games of a file of traces. `RecordBroken`: it is none. `ConfigError`: there is no such game."""
-    found = list[Talk]()
+    found = list[ShownGame]()
     for game, trace in enumerate(read_traces(file)):
         ended = {message.id: message.ended for message in trace.messages}
         planned = plan(trace, "choreographed", "audit").entries
@@ -55,15 +55,15 @@ def of_traces(file: Path, chosen: Chosen) -> Shown:
             head |= {"title": f"game {game}", "messages": len(readable(entries, chosen.eyes))}
             data = partial(eyes, entries, chosen.eyes, {})
         if chosen.game in (None, game):
-            found.append(Talk(head, data))
+            found.append(ShownGame(head, data))
     if not any(one.head["messages"] for one in found):
         raise ConfigError(f"{file} has no such game, or nothing that this agent may read")
     facts = [] if chosen.eyes is not None else [["planned as", "--leakage audit"]]
     head = {"title": file.stem, "run": "traces", "status": "", "started": "", "facts": facts, "eyes": chosen.eyes}
-    return Shown({"format": FORMAT} | head, tuple(found))
+    return PageContent({"format": FORMAT} | head, tuple(found))
 
 
-def of_report(file: Path, chosen: Chosen) -> Shown:
+def of_report(file: Path, chosen: PageSelection) -> PageContent:
     """The game that a report draws. `RecordBroken`: the file is no report. `ConfigError`: eyes are asked for."""
     try:
         report = AuditReport.model_validate_json(file.read_bytes())
@@ -76,7 +76,9 @@ def of_report(file: Path, chosen: Chosen) -> Shown:
     head: Json = {"format": FORMAT, "title": subject.scenario, "run": "audit", "status": "", "started": ""}
     head |= {"facts": facts, "eyes": None, "wordless": all(said.text is None for said in report.drawn)}
     title = f"game {report.drawn_game}, which has the worst findings"
-    return Shown(head, (Talk({"title": title, "group": "", "messages": len(report.drawn)}, partial(_drawn, report)),))
+    return PageContent(
+        head, (ShownGame({"title": title, "group": "", "messages": len(report.drawn)}, partial(_drawn, report)),)
+    )
 
 
 def _drawn(report: AuditReport) -> Json:

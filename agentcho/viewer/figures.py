@@ -15,7 +15,7 @@ from agentcho.viewer.indexed import Json
 UNNAMED: Mapping[Path, str] = MappingProxyType({})
 
 
-class Figures(NamedTuple):
+class PageFigures(NamedTuple):
     """What a comparison or a sweep found. `tables` have a title, the heads of their `columns`, and `rows` of as many
     words: columns after the first `words` ones are numbers; a row whose first word is empty belongs to the one above.
     Without tables it is not over yet. `names` says what the folders of its runs are called, in their order."""

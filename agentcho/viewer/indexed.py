@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 """An object of the data of a page."""
-Piece = tuple[int, int, int]
+ContextPiece = tuple[int, int, int]
 """Id of an encoding, offset, length."""
 
 
@@ -20,7 +20,7 @@ class Grown(NamedTuple):
 
     base: int
     kept: int
-    more: tuple[Piece, ...]
+    more: tuple[ContextPiece, ...]
 
     def flat(self, numbers: Mapping[int, int]) -> list[int]:
         """It as one list of numbers, with the number of each encoding for its id (-1: it has none)."""
@@ -32,9 +32,9 @@ class Contexts:
     """Contexts that are likely to begin like another, by a key of the caller's."""
 
     def __init__(self) -> None:
-        self._last: dict[Hashable, tuple[int, Sequence[Piece]]] = {}
+        self._last: dict[Hashable, tuple[int, Sequence[ContextPiece]]] = {}
 
-    def grown(self, number: int, key: Hashable, pieces: Sequence[Piece]) -> Grown:
+    def grown(self, number: int, key: Hashable, pieces: Sequence[ContextPiece]) -> Grown:
         """The context of encoding `number`, by that of the last one of the same key."""
         base, before = self._last.get(key, (-1, ()))
         kept = _equal(before, pieces)
@@ -42,7 +42,7 @@ class Contexts:
         return Grown(base if kept else -1, kept, tuple(pieces[kept:]))
 
 
-def _equal(one: Sequence[Piece], other: Sequence[Piece]) -> int:
+def _equal(one: Sequence[ContextPiece], other: Sequence[ContextPiece]) -> int:
     """How many pieces two contexts begin with alike; whether they are nearly all is asked first."""
     most = min(len(one), len(other))
     if one[:most] == other[:most]:

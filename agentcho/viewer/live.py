@@ -29,31 +29,31 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentcho.errors import ConfigError, RecordError
 from agentcho.records.record import SavedRun
-from agentcho.viewer.figures import Figures
+from agentcho.viewer.figures import PageFigures
 from agentcho.viewer.page import live_page, parts, policy
-from agentcho.viewer.shown import Chosen, Shown, inside, several, shown, target
+from agentcho.viewer.shown import PageContent, PageSelection, inside, several, shown, target
 
 HOST = "127.0.0.1"
 NAMES = frozenset({HOST, "localhost"})
 AGAIN = 4.0
 """A record is read again no sooner than after so many times as long as that took."""
 
-Find = Callable[[Path], Figures | None]
+Find = Callable[[Path], PageFigures | None]
 """What was found over all runs of a folder, if it is one of those that say so."""
 
 
-def nothing(folder: Path) -> Figures | None:
+def nothing(folder: Path) -> PageFigures | None:
     """Of no folder anything is found."""
 
 
-class State(NamedTuple):
+class PageState(NamedTuple):
     """What a page is told: of which state of the files, and the JSON, which is that of one game."""
 
     version: str
     body: bytes
 
 
-class Source:
+class LiveRecords:
     """The records that are shown, read again when they have changed. `RecordNotFound`: there is none."""
 
     def __init__(self, named: str, out: Path, eyes: str | None = None, found: Find = nothing) -> None:
@@ -62,11 +62,11 @@ class Source:
         self._find = found
         self._eyes = eyes
         self._lock = Lock()
-        self._read: tuple[str, Shown] | None = None
+        self._read: tuple[str, PageContent] | None = None
         self._next = 0.0
         self.title = self._shown(self._stamp()).head["title"]
 
-    def state(self, version: str, game: int) -> State | None:
+    def state(self, version: str, game: int) -> PageState | None:
         """What there is of a game; None: what the page has is still the newest, or nearly."""
         with self._lock:
             stamp = self._stamp()
@@ -76,14 +76,14 @@ class Source:
             found = self._shown(stamp)
             talk = found.talks[game].data() if game < len(found.talks) else None
             body = json.dumps({"version": now, "head": found.heads(), "talk": talk})
-            return State(now, body.encode())
+            return PageState(now, body.encode())
 
-    def _shown(self, stamp: str) -> Shown:
+    def _shown(self, stamp: str) -> PageContent:
         if self._read is None or self._read[0] != stamp:
             began = perf_counter()
             runs = [SavedRun(path) for path in self._paths()]
             found = None if self._folder is None else self._find(self._folder)
-            self._read = stamp, shown(runs, Chosen(self._eyes), live=True, figures=found)
+            self._read = stamp, shown(runs, PageSelection(self._eyes), live=True, figures=found)
             self._next = perf_counter() + AGAIN * (perf_counter() - began)
         return self._read[1]
 
@@ -103,7 +103,7 @@ class Source:
         return blake2b(repr(found).encode(), digest_size=8).hexdigest()
 
 
-class Guarded:
+class LocalHostOnly:
     """Refuses whoever does not call this machine by its own name, which a page of another site cannot."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
@@ -119,7 +119,7 @@ class Guarded:
             await self._app(scope, receive, send)
 
 
-def application(source: Source, token: str, port: int) -> ASGIApp:
+def application(source: LiveRecords, token: str, port: int) -> ASGIApp:
     """Two addresses behind the token: the page, and the data that it asks for. Nothing else is there."""
 
     async def page(request: Request) -> Response:
@@ -140,7 +140,7 @@ def application(source: Source, token: str, port: int) -> ASGIApp:
         return Response(found.body, media_type="application/json", headers=HEADERS)
 
     routes = [Route(f"/{token}/", page, methods=["GET"]), Route(f"/{token}/data", data, methods=["GET"])]
-    return Guarded(Starlette(routes=routes), port)
+    return LocalHostOnly(Starlette(routes=routes), port)
 
 
 HEADERS = {
@@ -156,7 +156,7 @@ def _policy() -> str:
     return f"{policy(parts(), live=True)}; frame-ancestors 'none'"
 
 
-def serve(source: Source, port: int, ready: Callable[[str], None]) -> None:
+def serve(source: LiveRecords, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; `ready` hears the address. `ConfigError`: somebody else listens on that port."""
     token = secrets.token_urlsafe(24)
     try:

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentcho.audit import formats
-from agentcho.viewer.shown import Shown
+from agentcho.viewer.shown import PageContent
 
 PAGE = Path(__file__).parent / "page"
 STYLES = ("frame", "figures", "talk", "graph", "timeline", "detail")
@@ -29,7 +29,7 @@ UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff\ufeff]")
 """What of a text could end the block that it stands in, or is no text that a file can have."""
 
 
-class Parts(NamedTuple):
+class PageAssets(NamedTuple):
     """What the page is made of, and the hashes by which its policy allows that."""
 
     style: str
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
         return _hash(self.style), _hash(self.script)
 
 
-def page(shown: Shown) -> str:
+def page(shown: PageContent) -> str:
     """The whole page, with the data of every game."""
     return _render(shown.head, {"head": shown.heads()} | _data(shown))
 
@@ -57,7 +57,7 @@ def block(value: Any) -> str:
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _data(shown: Shown) -> dict[str, Any]:
+def _data(shown: PageContent) -> dict[str, Any]:
     return {f"talk-{number}": talk.data() for number, talk in enumerate(shown.talks)}
 
 
@@ -84,7 +84,7 @@ def _templates() -> Environment:
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def policy(made: Parts, live: bool) -> str:
+def policy(made: PageAssets, live: bool) -> str:
     """What the browser may do with the page: run its script and style, ask its own server if it has one."""
     style, script = made.hashes
     rules = ["default-src 'none'", f"style-src '{style}'", f"script-src '{script}'"]
@@ -93,12 +93,12 @@ def policy(made: Parts, live: bool) -> str:
 
 
 @cache
-def parts() -> Parts:
+def parts() -> PageAssets:
     """The style and the script of the page, of all their files."""
     files = COLOURS, *(PAGE / "style" / f"{name}.css" for name in STYLES)
     styles = [file.read_text(encoding="utf-8") for file in files]
     scripts = [(PAGE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
-    return Parts("\n".join(styles), '"use strict";\n(() => {\n' + "\n".join(scripts) + "\n})();")
+    return PageAssets("\n".join(styles), '"use strict";\n(() => {\n' + "\n".join(scripts) + "\n})();")
 
 
 def _hash(text: str) -> str:

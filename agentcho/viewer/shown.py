@@ -16,7 +16,7 @@ from agentcho.records.names import INFO
 from agentcho.records.record import Over, SavedRun, find, folders
 from agentcho.records.transcript import Entry, by_attempt
 from agentcho.viewer.eyes import eyes, readable
-from agentcho.viewer.figures import UNNAMED, Figures
+from agentcho.viewer.figures import UNNAMED, PageFigures
 from agentcho.viewer.indexed import Json
 from agentcho.viewer.talk import agents_of, talk
 
@@ -25,32 +25,32 @@ DEEP = 2
 """So many levels below a folder its records are: a sweep has them in the folders of its cells."""
 
 
-class Talk(NamedTuple):
+class ShownGame(NamedTuple):
     """One attempt at a game: what the list of games says of it, and its data, made when it is asked for."""
 
     head: Json
     data: Callable[[], Json]
 
 
-class Shown(NamedTuple):
+class PageContent(NamedTuple):
     """The whole of a page. `head` is what is known before any game is looked at."""
 
     head: Json
-    talks: tuple[Talk, ...]
+    talks: tuple[ShownGame, ...]
 
     def heads(self) -> Json:
         """The head, with those of all games."""
         return self.head | {"talks": [talk.head for talk in self.talks]}
 
 
-class Chosen(NamedTuple):
+class PageSelection(NamedTuple):
     """What of a run is shown: the eyes of an agent (None: everything), and one game (None: all)."""
 
     eyes: str | None = None
     game: int | None = None
 
 
-EVERYTHING = Chosen()
+EVERYTHING = PageSelection()
 
 
 def target(named: str, out: Path) -> list[SavedRun]:
@@ -80,8 +80,8 @@ def inside(folder: Path, deep: int = DEEP) -> list[Path]:
 
 
 def shown(
-    runs: Iterable[SavedRun], chosen: Chosen = EVERYTHING, live: bool = False, figures: Figures | None = None
-) -> Shown:
+    runs: Iterable[SavedRun], chosen: PageSelection = EVERYTHING, live: bool = False, figures: PageFigures | None = None
+) -> PageContent:
     """What a page shows of these runs; `live`: more may come; `figures`: what was found over all of them. Raises
     `RecordBroken` where a line is none, `ConfigError` where there is no such game, and `AudienceError` where no agent
     has that name."""
@@ -94,13 +94,13 @@ def shown(
     found = [talk for run, group in zip(runs, groups, strict=True) for talk in _talks(run, chosen, group)]
     if not found and chosen.game is not None:
         raise ConfigError(f"no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
-    return Shown(_head(runs, figures, chosen.eyes), tuple(found))
+    return PageContent(_head(runs, figures, chosen.eyes), tuple(found))
 
 
-def alone(figures: Figures) -> Shown:
+def alone(figures: PageFigures) -> PageContent:
     """What a page shows of what was found, where the runs are not at hand."""
     head: Json = {"format": FORMAT, "title": figures.scenario, "run": figures.kind, "status": "", "started": ""}
-    return Shown(head | {"facts": [], "eyes": None, "figures": figures.json()}, ())
+    return PageContent(head | {"facts": [], "eyes": None, "figures": figures.json()}, ())
 
 
 def _check(runs: Iterable[SavedRun], reader: str) -> None:
@@ -126,7 +126,7 @@ def _groups(runs: Sequence[SavedRun], names: Mapping[Path, str], reader: str | N
     ]
 
 
-def _head(runs: Sequence[SavedRun], figures: Figures | None, reader: str | None) -> Json:
+def _head(runs: Sequence[SavedRun], figures: PageFigures | None, reader: str | None) -> Json:
     run = runs[0]
     head: Json = {"format": FORMAT, "title": run.info.scenario, "run": "", "eyes": reader, "facts": []}
     if reader is not None:
@@ -162,7 +162,7 @@ def _status(runs: Iterable[SavedRun]) -> str:
     return min((run.status for run in runs), key=order.index)
 
 
-def _talks(run: SavedRun, chosen: Chosen, group: str) -> Iterator[Talk]:
+def _talks(run: SavedRun, chosen: PageSelection, group: str) -> Iterator[ShownGame]:
     finished = run.finished()
     for game, entries in run.attempts().items():
         if chosen.game not in (None, game):
@@ -174,11 +174,11 @@ def _talks(run: SavedRun, chosen: Chosen, group: str) -> Iterator[Talk]:
             yield _talk(run, said, {"title": title, "group": group}, over=over, reader=chosen.eyes)
 
 
-def _talk(run: SavedRun, said: list[Entry], head: Json, *, over: Over | None, reader: str | None) -> Talk:
+def _talk(run: SavedRun, said: list[Entry], head: Json, *, over: Over | None, reader: str | None) -> ShownGame:
     cast = run.info.cast
     if reader is not None:
-        return Talk(head | {"messages": len(readable(said, reader))}, partial(eyes, said, reader, cast))
-    return Talk(head | {"messages": len(said)} | _ending(over), partial(talk, said, cast, run.info.models))
+        return ShownGame(head | {"messages": len(readable(said, reader))}, partial(eyes, said, reader, cast))
+    return ShownGame(head | {"messages": len(said)} | _ending(over), partial(talk, said, cast, run.info.models))
 
 
 def _ending(over: Over | None) -> Json:

@@ -12,7 +12,7 @@ import pytest
 
 import agentcho as package
 from agentcho.display import screen
-from agentcho.display.progress import EVERY, Bars, Lines, Pace, Progress, progress
+from agentcho.display.progress import EVERY, Bars, Progress, ProgressLines, WorkPace, progress
 from agentcho.events import Joined, Over
 from agentcho.progress import Tell
 from agentcho.testing import FakeEngine
@@ -132,7 +132,7 @@ def test_what_follows_in_the_same_work_keeps_its_rate() -> None:
     ],
 )
 def test_rates_and_times_are_in_units_that_read_well(done: int, seconds: float, told: str) -> None:
-    assert Pace("steps", 100, 0, 7.0).told(done, 7.0 + seconds) == told
+    assert WorkPace("steps", 100, 0, 7.0).told(done, 7.0 + seconds) == told
 
 
 def test_a_file_that_takes_nothing_is_no_error() -> None:
@@ -202,10 +202,10 @@ def test_after_it_was_cleared_a_bar_begins_again(capsys: pytest.CaptureFixture[s
 
 def test_a_bar_is_for_terminals_that_can_be_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(progress("run", Terminal()), Bars)
-    assert isinstance(progress("run", Terminal(), bars=False), Lines)
-    assert isinstance(progress("run", File()), Lines)
+    assert isinstance(progress("run", Terminal(), bars=False), ProgressLines)
+    assert isinstance(progress("run", File()), ProgressLines)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(progress("run", Terminal()), Lines)
+    assert isinstance(progress("run", Terminal()), ProgressLines)
 
 
 def test_many_games_on_a_terminal_are_a_bar_and_those_of_an_earlier_part_are_in_it(

@@ -16,7 +16,7 @@ from agentcho import RunConfig
 from agentcho.records.record import Over, RunRecord, SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.viewer.page import page
-from agentcho.viewer.shown import Chosen, shown
+from agentcho.viewer.shown import PageSelection, shown
 
 BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', re.DOTALL)
 
@@ -40,7 +40,7 @@ def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, raced: b
 
 def page_of(run: SavedRun, eyes: str | None = None) -> str:
     """Its page."""
-    return page(shown([run], Chosen(eyes)))
+    return page(shown([run], PageSelection(eyes)))
 
 
 def blocks(text: str) -> dict[str, Any]:

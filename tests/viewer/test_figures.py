@@ -18,9 +18,9 @@ from agentcho.lab.compare.files import write_json
 from agentcho.lab.display.compare import text
 from agentcho.lab.display.viewer import of_folder, of_result
 from agentcho.lab.stats import Median
-from agentcho.viewer.live import Source
+from agentcho.viewer.live import LiveRecords
 from agentcho.viewer.page import page
-from agentcho.viewer.shown import Chosen, shown, target
+from agentcho.viewer.shown import PageSelection, shown, target
 
 from .pages import blocks
 from .test_browser import driven, judged
@@ -85,13 +85,13 @@ def test_a_result_is_shown_with_its_games_or_alone_where_they_are_not(compared: 
     assert found is not None
     assert (found.talks, len(head_of(found)["figures"]["tables"])) == ((), 3)
     with pytest.raises(ConfigError, match="give the folder of its games"):
-        of_result(alone, Chosen("alice"))
+        of_result(alone, PageSelection("alice"))
 
 
 def test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns(compared: Path) -> None:
     runs = target(str(compared), compared)
     (reader, *_) = runs[0].info.cast
-    found = page(shown(runs, Chosen(reader), figures=of_folder(compared)))
+    found = page(shown(runs, PageSelection(reader), figures=of_folder(compared)))
     head = blocks(found)["head"]
     assert "figures" not in head
     assert {each["group"] for each in head["talks"]} == {"part 1", "part 2"}
@@ -107,7 +107,7 @@ def test_before_the_end_columns_have_names_and_there_are_no_figures(compared: Pa
 
 def test_a_folder_that_is_served_has_what_comes_meanwhile(compared: Path, tmp_path: Path) -> None:
     later = {name: (compared / name).rename(tmp_path / name) for name in ("compare.json", "choreographed-audit")}
-    source = Source(str(compared), compared, None, of_folder)
+    source = LiveRecords(str(compared), compared, None, of_folder)
 
     def head() -> dict[str, Any]:
         state = source.state("", 0)

@@ -18,7 +18,7 @@ import pytest
 
 from agentcho.errors import ConfigError, RecordNotFound
 from agentcho.records.record import RunRecord
-from agentcho.viewer.live import Source, application, serve
+from agentcho.viewer.live import LiveRecords, application, serve
 
 from ..audit.browser import visited
 from .pages import recorded
@@ -40,7 +40,7 @@ with RunRecord.create(Path(sys.argv[1]), "talk", {}, RunConfig(games=1), {"token
 """
 
 
-def asked(source: Source, *paths: str, host: str = "127.0.0.1:80", method: str = "GET") -> list[httpx.Response]:
+def asked(source: LiveRecords, *paths: str, host: str = "127.0.0.1:80", method: str = "GET") -> list[httpx.Response]:
     """What its application answers, whose token is "token"."""
 
     async def ask() -> list[httpx.Response]:
@@ -53,7 +53,7 @@ def asked(source: Source, *paths: str, host: str = "127.0.0.1:80", method: str =
 
 def test_only_who_has_the_whole_address_sees_it(tmp_path: Path) -> None:
     run = recorded(tmp_path, canaries().entries, bob="agent")
-    source = Source(str(run.path), tmp_path)
+    source = LiveRecords(str(run.path), tmp_path)
     page, data = asked(source, "/token/", "/token/data")
     assert (page.status_code, data.status_code) == (200, 200)
     assert "canary" not in page.text
@@ -69,7 +69,7 @@ def test_only_who_has_the_whole_address_sees_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:81", "127.0.0.1.evil.example:80", ""])
 def test_a_name_of_another_site_that_points_here_is_refused(tmp_path: Path, host: str) -> None:
-    source = Source(str(recorded(tmp_path, canaries().entries).path), tmp_path)
+    source = LiveRecords(str(recorded(tmp_path, canaries().entries).path), tmp_path)
     (answer,) = asked(source, "/token/data", host=host)
     assert answer.status_code == 421
     assert "canary" not in answer.text
@@ -77,7 +77,7 @@ def test_a_name_of_another_site_that_points_here_is_refused(tmp_path: Path, host
 
 def test_it_tells_what_is_new_and_else_nothing(tmp_path: Path) -> None:
     run = recorded(tmp_path, canaries().entries[:2], over=False, bob="agent")
-    source = Source(str(run.path), tmp_path)
+    source = LiveRecords(str(run.path), tmp_path)
     first = asked(source, "/token/data?game=0")[0].json()
     assert len(first["talk"]["messages"]) == 2
     assert first["head"]["status"] == "died"
@@ -96,15 +96,15 @@ def test_it_tells_what_is_new_and_else_nothing(tmp_path: Path) -> None:
 
 def test_it_serves_what_one_agent_may_read(tmp_path: Path) -> None:
     run = recorded(tmp_path, canaries().entries, alice="rolecanary", bob="forbobrole")
-    page, data = asked(Source(str(run.path), tmp_path, "bob"), "/token/", "/token/data")
+    page, data = asked(LiveRecords(str(run.path), tmp_path, "bob"), "/token/", "/token/data")
     assert "canary" not in page.text + data.text
     assert "forbob1" in data.text
 
 
 def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(RecordNotFound):
-        Source("last", tmp_path)
-    source = Source(str(recorded(tmp_path, canaries().entries).path), tmp_path)
+        LiveRecords("last", tmp_path)
+    source = LiveRecords(str(recorded(tmp_path, canaries().entries).path), tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"cannot listen on 127.0.0.1:{port}: .*; give another --port, or 0"):

@@ -17,7 +17,7 @@ from agentcho.message import Audience
 from agentcho.records.trace import write_traces
 from agentcho.viewer.audited import of_report, of_traces
 from agentcho.viewer.page import block, live_page, page, parts
-from agentcho.viewer.shown import Chosen, shown, target
+from agentcho.viewer.shown import PageSelection, shown, target
 
 from ..audit.test_reach import anyhow
 from ..audit.transcripts import Talk, anchored
@@ -159,7 +159,7 @@ def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(AudienceError, match="no agent named 'bert'"):
         page_of(run, "bert")
     with pytest.raises(ConfigError, match="no game 7"):
-        shown([run], Chosen(game=7))
+        shown([run], PageSelection(game=7))
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordNotFound):
         target(str(tmp_path / "empty"), tmp_path)
@@ -180,14 +180,14 @@ def test_traces_are_planned_and_reports_are_drawn_without_words(tmp_path: Path) 
     run = recorded(tmp_path, canaries().entries, alice="rolecanary")
     traces, report = tmp_path / "traces.jsonl", tmp_path / "report.json"
     write_traces(traces, run.export())
-    data = blocks(page(of_traces(traces, Chosen())))["talk-0"]
+    data = blocks(page(of_traces(traces, PageSelection())))["talk-0"]
     ids = [message["id"] for message in data["messages"]]
     reached = {agent["name"]: {ids[each[0]] for each in agent["reached"]} for agent in data["agents"]}
     assert reached["bob"] == {"alice.0"}
-    assert "canary" not in page(of_traces(traces, Chosen("bob")))
+    assert "canary" not in page(of_traces(traces, PageSelection("bob")))
     found = audit_run(run)
     report.write_text(found.model_dump_json())
-    drawn = blocks(page(of_report(report, Chosen())))
+    drawn = blocks(page(of_report(report, PageSelection())))
     assert drawn["head"]["wordless"]
     assert "canary1" not in json.dumps(drawn)
     bob = next(agent for agent in drawn["talk-0"]["agents"] if agent["name"] == "bob")
@@ -195,6 +195,6 @@ def test_traces_are_planned_and_reports_are_drawn_without_words(tmp_path: Path) 
     told = {secret for edge in found.edges if edge.reader == "bob" for secret in edge.secrets}
     assert {ids[each[0]] for each in bob["reached"]} == told == {"alice.0"}
     with pytest.raises(ConfigError):
-        of_report(report, Chosen("bob"))
+        of_report(report, PageSelection("bob"))
     with pytest.raises(RecordBroken):
-        of_report(traces, Chosen())
+        of_report(traces, PageSelection())

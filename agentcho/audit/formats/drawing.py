@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from agentcho.audit.formats.part import Part, part
+from agentcho.audit.formats.part import DrawnPart, part
 from agentcho.audit.report import AuditReport, Edge, Said, Verdict
 from agentcho.message import SCENARIO, natural
 
@@ -81,7 +81,7 @@ class Drawing(NamedTuple):
     lanes: tuple[Lane, ...]
     nodes: tuple[Box, ...]
     lines: tuple[DrawnEdge, ...]
-    part: Part
+    part: DrawnPart
 
     @property
     def dense(self) -> bool:

@@ -41,7 +41,7 @@ class PairEffects(NamedTuple):
     effects: Sequence[Effect]
 
 
-class Grid(NamedTuple):
+class VerdictGrid(NamedTuple):
     """Reader against author: a row a reader, a cell or nothing an author."""
 
     authors: tuple[str, ...]
@@ -104,13 +104,13 @@ def _templates(folder: Path) -> Environment:
     )
 
 
-def grid(report: AuditReport) -> Grid:
+def grid(report: AuditReport) -> VerdictGrid:
     """The cells of the report in the order of its readers; authors by name, those who are no agents after them."""
     cells = {(cell.reader, cell.author): cell for cell in report.matrix}
     known = [*sorted(report.subject.agents, key=natural), *(cell.author for cell in report.matrix)]
     authors = tuple(author for author in dict.fromkeys(known) if any(a == author for _, a in cells))
     rows = [row.reader for row in readers(report) if row.readings]
-    return Grid(authors, tuple((r, tuple(cells.get((r, author)) for author in authors)) for r in rows))
+    return VerdictGrid(authors, tuple((r, tuple(cells.get((r, author)) for author in authors)) for r in rows))
 
 
 def pairs(measurement: Measurement, plot: Plot | None) -> Iterator[PairEffects]:

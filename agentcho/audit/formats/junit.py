@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
 from agentcho.audit.report import LEVELS, AuditReport, FailOn, Finding, Level
-from agentcho.audit.rules import RULES, About
+from agentcho.audit.rules import RULES, RuleSubject
 from agentcho.audit.wording import headline, legal
 
 
@@ -39,7 +39,7 @@ def _cases(report: AuditReport, failing: Sequence[Level]) -> Iterator[ElementTre
     """A case for each rule and each of those whom it could concern, and for every finding, whomever it names."""
     readers = [row.reader for row in report.readers]
     tools = [call.tool for call in report.calls]
-    concerned: dict[About, list[str | None]] = {"reader": [*readers], "tool": [*tools], "run": [None]}
+    concerned: dict[RuleSubject, list[str | None]] = {"reader": [*readers], "tool": [*tools], "run": [None]}
     found: dict[tuple[str | None, str], list[Finding]] = {
         (name, rule.code): [] for rule in RULES.values() for name in concerned[rule.subject]
     }

@@ -19,7 +19,7 @@ FEW_MESSAGES = 30
 """So many there are at most in a part."""
 
 
-class Part(NamedTuple):
+class DrawnPart(NamedTuple):
     """The messages that are drawn, and the leaking readings among them. `unknown` counts leaking readings of what is in
     no transcript, `more` those that are left out; `agents` and `messages` say how many there are in the whole game."""
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
         return len(self.said) == self.messages
 
 
-def part(report: AuditReport) -> Part:
+def part(report: AuditReport) -> DrawnPart:
     """The part of the drawn game that is drawn: all of it, where that can be seen."""
     edges = [edge for edge in report.edges if edge.game == report.drawn_game and edge.verdict != "clean"]
     there = {said.id for said in report.drawn}
@@ -49,7 +49,7 @@ def part(report: AuditReport) -> Part:
     ids = {each.id for each in said}
     shown = tuple(edge for edge in known if {edge.message, edge.call} <= ids)
     lost = len(edges) - len(known)
-    return Part(
+    return DrawnPart(
         said=tuple(said),
         edges=shown,
         unknown=lost,

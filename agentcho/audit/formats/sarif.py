@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from agentcho.audit.formats.sarif_log import Json, SarifExecution, SarifRule, sarif_log
+from agentcho.audit.formats.sarif_log import SarifExecution, SarifObject, SarifRule, sarif_log
 from agentcho.audit.report import AuditReport, FailOn, Finding, Place
 from agentcho.audit.rules import RULES, Rule
 from agentcho.audit.wording import legal
@@ -56,8 +56,8 @@ def _rule(rule: Rule) -> SarifRule:
     )
 
 
-def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
-    result: Json = {
+def _result(report: AuditReport, finding: Finding, root: Path) -> SarifObject:
+    result: SarifObject = {
         "ruleId": finding.rule,
         "ruleIndex": list(RULES).index(finding.rule),
         "level": finding.level,
@@ -77,7 +77,7 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> Json:
     return result
 
 
-def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[Json]:
+def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[SarifObject]:
     """The path from the secret to its reader: each message that passed it on, and last the line of code that read
     it."""
     places = _places(report, finding)
@@ -110,7 +110,7 @@ def _places(report: AuditReport, finding: Finding) -> dict[str, Place]:
     return {id: place for id in finding.path if (place := drawn[id].place) is not None}
 
 
-def _location(place: Place | None, root: Path) -> Json:
+def _location(place: Place | None, root: Path) -> SarifObject:
     if place is None:
         return {}
     artifact = {"uri": _uri(place.file, root)}
@@ -125,7 +125,7 @@ def _uri(file: str, root: Path) -> str:
     return quote(path.relative_to(root).as_posix()) if path.is_relative_to(root) else path.as_uri()
 
 
-def _logical(report: AuditReport, name: str | None, kind: str) -> Json:
+def _logical(report: AuditReport, name: str | None, kind: str) -> SarifObject:
     scenario = report.subject.scenario
     full = scenario if name is None else f"{scenario}/{name}"
     return {"logicalLocations": [{"name": name or scenario, "fullyQualifiedName": full, "kind": kind}]}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Json = dict[str, Any]
+SarifObject = dict[str, Any]
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
@@ -34,9 +34,9 @@ class SarifRule:
     advice: str | None = None
     tags: tuple[str, ...] = ()
 
-    def json(self) -> Json:
+    def json(self) -> SarifObject:
         """As a reporting descriptor."""
-        described: Json = {
+        described: SarifObject = {
             "id": self.id,
             "name": self.title.title().replace(" ", ""),
             "shortDescription": {"text": self.title.capitalize()},
@@ -68,9 +68,9 @@ class SarifExecution:
     command: str = ""
     arguments: Sequence[str] = ()
 
-    def json(self) -> Json:
+    def json(self) -> SarifObject:
         """As an invocation."""
-        ended: Json = {
+        ended: SarifObject = {
             "executionSuccessful": self.conclusion != "inconclusive",
             "exitCode": self.exit_code,
             "exitCodeDescription": self.conclusion,
@@ -87,7 +87,7 @@ def sarif_log(
     rules: Iterable[SarifRule],
     run_id: str,
     execution: SarifExecution,
-    results: Iterable[Json],
+    results: Iterable[SarifObject],
     properties: Mapping[str, Any],
 ) -> str:
     """A log of one run.

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from agentcho.audit.measurement import Effect, Measurement
     from agentcho.audit.report import Control
     from agentcho.progress import Tell
-    from agentcho.viewer.figures import Figures
-    from agentcho.viewer.shown import Chosen, Shown
+    from agentcho.viewer.figures import PageFigures
+    from agentcho.viewer.shown import PageContent, PageSelection
 
 
 def extension() -> Extension:
@@ -68,13 +68,13 @@ def _plot_effects(effects: Sequence[Effect], measurement: Measurement) -> str:
     return plot_effects(effects, measurement)
 
 
-def _figures(folder: Path) -> Figures | None:
+def _figures(folder: Path) -> PageFigures | None:
     from agentcho.lab.display.viewer import of_folder
 
     return of_folder(folder)
 
 
-def _result(file: Path, chosen: Chosen) -> Shown | None:
+def _result(file: Path, chosen: PageSelection) -> PageContent | None:
     from agentcho.lab.display.viewer import of_result
 
     return of_result(file, chosen)

@@ -20,14 +20,14 @@ from agentcho.lab.sweep.files import read_result
 from agentcho.lab.sweep.folder import CELLS, FILE, SweepRequest
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.records.record import SavedRun, folders
-from agentcho.viewer.figures import UNNAMED, Figures
+from agentcho.viewer.figures import UNNAMED, PageFigures
 from agentcho.viewer.indexed import Json
-from agentcho.viewer.shown import EVERYTHING, Chosen, Shown, alone, shown
+from agentcho.viewer.shown import EVERYTHING, PageContent, PageSelection, alone, shown
 
 RESULTS = ("compare.json", "sweep.json")
 
 
-def of_folder(folder: Path) -> Figures | None:
+def of_folder(folder: Path) -> PageFigures | None:
     """What the folder of a comparison or of a sweep holds, over or not; None: it is of neither. `RecordBroken`: its
     result is damaged."""
     for file in (folder / name for name in RESULTS):
@@ -36,7 +36,7 @@ def of_folder(folder: Path) -> Figures | None:
     return _begun(folder)
 
 
-def of_result(file: Path, chosen: Chosen = EVERYTHING) -> Shown | None:
+def of_result(file: Path, chosen: PageSelection = EVERYTHING) -> PageContent | None:
     """A result as a page, with its games where they are in its folder; None: the file is none. `ConfigError`: a game or
     eyes are asked for, and its games are elsewhere. `RecordBroken`: it is damaged."""
     figures = of_file(file)
@@ -48,7 +48,7 @@ def of_result(file: Path, chosen: Chosen = EVERYTHING) -> Shown | None:
     return shown(runs, chosen, figures=figures) if runs else alone(figures)
 
 
-def of_file(file: Path) -> Figures | None:
+def of_file(file: Path) -> PageFigures | None:
     """What the result of a comparison or of a sweep says; None: the file is neither. `RecordBroken`: it is damaged."""
     told = _format(file)
     if told.startswith("agentcho-comparison/"):
@@ -58,32 +58,32 @@ def of_file(file: Path) -> Figures | None:
     return None
 
 
-def _compared(found: Comparison, folder: Path) -> Figures:
+def _compared(found: Comparison, folder: Path) -> PageFigures:
     told = compared.heading(found), _tables(compared.sheets(found)), compared.notes(found)
-    return Figures("comparison", found.request.scenario, *told, _columns(found.request, folder))
+    return PageFigures("comparison", found.request.scenario, *told, _columns(found.request, folder))
 
 
-def _swept(found: SweepResult, folder: Path) -> Figures:
+def _swept(found: SweepResult, folder: Path) -> PageFigures:
     told = swept.heading(found), _tables(swept.sheets(found)), swept.notes(found)
     begun = _begun(folder)
-    return Figures("sweep", found.scenario, *told, UNNAMED if begun is None else begun.names)
+    return PageFigures("sweep", found.scenario, *told, UNNAMED if begun is None else begun.names)
 
 
 def _tables(sheets: Iterable[Sheet]) -> tuple[Json, ...]:
     return tuple(sheet._asdict() for sheet in sheets)
 
 
-def _begun(folder: Path) -> Figures | None:
+def _begun(folder: Path) -> PageFigures | None:
     """What is known before there is a result."""
     file = folder / FILE
     try:
         if _format(file).startswith("agentcho-sweep-request/"):
             asked = SweepRequest.model_validate_json(file.read_bytes())
-            return Figures("sweep", asked.scenario, names=_cells(asked, folder))
+            return PageFigures("sweep", asked.scenario, names=_cells(asked, folder))
         request = ComparisonRequest.model_validate_json(file.read_bytes())
     except (OSError, ValueError):
         return None
-    return Figures("comparison", request.scenario, names=_columns(request, folder))
+    return PageFigures("comparison", request.scenario, names=_columns(request, folder))
 
 
 def _columns(asked: ComparisonRequest, folder: Path) -> Mapping[Path, str]:

@@ -22,7 +22,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from agentcho.audit.measurement import Probe, Source
+from agentcho.audit.measurement import Probe, ProbeSource
 from agentcho.config import ReusePolicy
 from agentcho.lab.measure.arms import Experiment
 from agentcho.lab.measure.play import Ids, Pair, Play
@@ -31,7 +31,7 @@ from agentcho.lab.measure.swap import Secrets, borrowed, donor_order, fitted
 from agentcho.lab.stats import clopper_pearson, proven_bits
 
 Vector = NDArray[np.float32]
-Key = tuple[Source, int | None]
+Key = tuple[ProbeSource, int | None]
 """A source, and the layer of an encoding."""
 FOLDS = 5
 PERMUTATIONS = 20
@@ -193,7 +193,7 @@ class ProbeGames:
             return None
         play, utterance = self.experiment.plays[game].saying(words), self.targets[game].utterance
         text = np.bincount(play.by_id[utterance].content).astype(np.float32)
-        sources: dict[Source, ReusePolicy] = {
+        sources: dict[ProbeSource, ReusePolicy] = {
             "author": self.experiment.policies.reuse,
             "audience": self.experiment.policies.enforce,
         }
@@ -206,7 +206,7 @@ class ProbeGames:
             return None
         return seen
 
-    def _layers(self, source: Source, reuse: ReusePolicy, play: Play, utterance: str) -> dict[Key, Vector]:
+    def _layers(self, source: ProbeSource, reuse: ReusePolicy, play: Play, utterance: str) -> dict[Key, Vector]:
         with Stage(self.experiment.engine, play, reuse) as stage:
             layers = stage.cached(utterance, self.pair.reader)
         return {(source, layer): _pooled(keys, values) for layer, (keys, values) in enumerate(layers)}

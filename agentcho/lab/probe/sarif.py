@@ -5,7 +5,7 @@ Does not know: how anything was asked, how a log is written.
 
 from __future__ import annotations
 
-from agentcho.audit.formats.sarif_log import Json, SarifExecution, SarifRule, sarif_log
+from agentcho.audit.formats.sarif_log import SarifExecution, SarifObject, SarifRule, sarif_log
 from agentcho.audit.wording import legal
 from agentcho.lab.probe.findings import Comparison, ProbeReport, Verdict, Words
 from agentcho.lab.probe.wording import ASKED, headline
@@ -63,7 +63,7 @@ def sarif(report: ProbeReport) -> str:
     )
 
 
-def _result(report: ProbeReport, name: str, found: Comparison | Words) -> Json:
+def _result(report: ProbeReport, name: str, found: Comparison | Words) -> SarifObject:
     """One question. The control is no failure where it is seen: it is what has to be."""
     kind = "informational" if name == "control" and found.verdict == "seen" else KINDS[found.verdict]
     asked = ASKED[found.question] if isinstance(found, Comparison) else QUESTIONS[name].title
