@@ -113,6 +113,13 @@ def test_the_code_of_a_rule_stands_in_the_table_and_where_it_is_found_alone() ->
     assert named == {"audit/rules.py", "audit/finders.py"}
 
 
+@pytest.mark.parametrize(("sign", "writer"), [("sarif-schema-2.1.0", "sarif_log.py"), ('"testsuites"', "junit.py")])
+def test_a_format_is_written_in_one_place(sign: str, writer: str) -> None:
+    package = ROOT / "agentcho"
+    holders = [path.relative_to(package).as_posix() for path in package.rglob("*.py") if sign in path.read_text()]
+    assert holders == [f"audit/formats/{writer}"]
+
+
 def test_every_rule_is_found_somewhere() -> None:
     source = ast.parse((ROOT / "agentcho" / "audit" / "finders.py").read_text())
     words = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
