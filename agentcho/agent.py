@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from contextlib import asynccontextmanager
 from functools import wraps
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -25,7 +25,6 @@ from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
 
 if TYPE_CHECKING:
-    from agentcho.games.game import Game
     from agentcho.toolsets.tool import Tool, Toolset
 
 M = TypeVar("M", bound=BaseModel)
@@ -85,6 +84,32 @@ class Utterance(NamedTuple):
     tools: ToolWish | None = None
 
 
+class GamePort(Protocol):
+    """What an agent needs of the game that it is cast in. Each method is told which agent asks."""
+
+    def name_of(self, agent: Agent) -> str | None:
+        """The name under which the agent was cast. None: it was not cast here."""
+
+    def system_prompt(self, agent: Agent) -> str | None:
+        """The id of its system prompt. None: it has none."""
+
+    def retokenized(self, text: str, id: str) -> str:
+        """A text as the tokenizer of the model that said message `id` gives it back."""
+        ...
+
+    async def speak(self, agent: Agent, asked: Utterance) -> Message:
+        """One sampled message."""
+        ...
+
+    async def tell(self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None) -> str:
+        """A message of known text; returns its id."""
+        ...
+
+    async def release(self, agent: Agent, message: Message, to: Names, view: ViewLike) -> str:
+        """The tokens of a message of its own before another audience; returns the id of the new message."""
+        ...
+
+
 class Agent:
     """One participant of a game: subclass it, or give its attributes by name. It is cast by `Game.cast` or
     `agentcho.run`, and speaks by its verbs, which are coroutines (`stream` is an async context) and may run side by
@@ -129,7 +154,7 @@ class Agent:
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self._name = name
-        self._game: Game | None = None
+        self._game: GamePort | None = None
         for attribute, value in attributes.items():
             setattr(self, attribute, value)
 
@@ -365,7 +390,7 @@ class Agent:
         return await self._current_game.speak(self, asked)
 
     @property
-    def _current_game(self) -> Game:
+    def _current_game(self) -> GamePort:
         """The game that it was cast in. `AgentchoError`: none."""
         if self._game is None:
             raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")

@@ -90,6 +90,11 @@ class Scenario:
         """Numbers to compare games by, by name. Those that are always 0 or 1 are treated as shares."""
         return {}
 
+    @property
+    def has_provenance(self) -> bool:
+        """Whether it has a `provenance` of its own."""
+        return type(self).provenance is not Scenario.provenance
+
     def provenance(self, outcome: Any, behind: Mapping[str, Set[str]]) -> dict[str, float]:
         """More numbers, of what could have reached whom through keys and values. `behind` has of each message that was
         generated here the ids of all messages that could have influenced it, from what was really attended to: audits

@@ -22,9 +22,9 @@ from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import EncodingId
 from agentcho.calls.reuse import ROTATE
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, RunConfig
-from agentcho.engine.cache import Encoding, KVEntry
+from agentcho.engine.cache import Encoding
 from agentcho.engine.core import EngineCore
-from agentcho.engine.layout import Piece, Segment
+from agentcho.engine.layout import KVEntry, Piece, Segment
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import ConfigError, LeakageError
 from agentcho.flow.labels import EncodingRecord

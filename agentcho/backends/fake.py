@@ -15,12 +15,12 @@ from agentcho.backends.words import AROUND, FakeFraming
 from agentcho.calls.call import Call, Decode, EncodingId, Prefill, Repair, StepResult
 from agentcho.calls.checks import checked_ids
 from agentcho.calls.owner import owned
-from agentcho.engine.base import Constraint, Ran, Row
-from agentcho.engine.cache import KVEntry
+from agentcho.engine.base import Constraint, Row
 from agentcho.engine.core import EngineCore, Local
 from agentcho.engine.forward import Plan
 from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Segment
+from agentcho.engine.layout import KVEntry, Segment
+from agentcho.engine.runner_port import Ran
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot
 from agentcho.errors import EngineFailed

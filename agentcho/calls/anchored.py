@@ -7,20 +7,20 @@ Does not know: embeddings, how an offset is added, which anchors a caller has.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from agentcho.calls.call import EncodingId, Prefill, Repair
+from agentcho.calls.ids import Encoded
 
 THRESHOLD = 0.3
 """As in the paper's experiments."""
 
 
 class Anchor(NamedTuple):
-    """A message that a caller has in two encodings: `real`, in the caller's own prompt, and `base`, as it is reused."""
+    """A message that a caller has in two encodings, each an id or the call that makes it: `real`, in the caller's own
+    prompt, and `base`, as it is reused."""
 
-    real: EncodingId | Prefill | Repair
-    base: EncodingId | Prefill | Repair
+    real: int | Encoded
+    base: int | Encoded
 
 
 class Anchored(NamedTuple):

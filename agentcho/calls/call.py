@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.costs import Costs
+from agentcho.calls.ids import Encoded
 from agentcho.calls.owner import Owner
 from agentcho.calls.reuse import Ape, Choose
 from agentcho.calls.tools import AnswerForm, Tool, ToolCall, ToolsPort
@@ -200,7 +201,7 @@ class Guard(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Prefill:
+class Prefill(Encoded):
     """A message of known text, to be encoded over its parents.
 
     - `parents` are the encodings that it attends to, in prompt order: ids, or calls earlier in the same list.
@@ -327,7 +328,7 @@ class Shadow:
 
 
 @dataclass(frozen=True, eq=False)
-class Repair:
+class Repair(Encoded):
     """An encoding between reusing and encoding anew: the message of `of`, over other parents, with some of its tokens
     encoded again.
 

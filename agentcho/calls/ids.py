@@ -1,6 +1,15 @@
-"""The numbers by which an engine names encodings. Does not know: what one names."""
+"""What names an encoding: the number that its engine gave it, and before that the call that makes it.
+
+Does not know: encodings, calls.
+"""
 
 from __future__ import annotations
+
+
+class Encoded:
+    """A call that makes an encoding which calls after it can name before it has an id: a `Prefill` or a `Repair`."""
+
+    __slots__ = ()
 
 
 class GivenId(int):

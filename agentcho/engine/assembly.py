@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from agentcho.engine.cache import KVEntry, Prefix, Tiers
-from agentcho.engine.layout import Recipe, in_common
+from agentcho.engine.cache import Prefix, Tiers
+from agentcho.engine.layout import KVEntry, Recipe, in_common
 from agentcho.errors import StoreDamaged, StoreFull
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentcho.calls.call import EncodingId, Receipt
 from agentcho.engine.base import Pool, Row, Stored
-from agentcho.engine.layout import Recipe, Segment
+from agentcho.engine.layout import KVEntry
 from agentcho.errors import StoreDamaged, StoreFull
 from agentcho.message import Words
 from agentcho.records.files import check_folder
@@ -28,63 +28,6 @@ if TYPE_CHECKING:
 
 ENGINE = logging.getLogger("agentcho.engine")
 FULL = "cannot write to %s: %s. From now on %d tokens are kept there, and all else that leaves memory is made again"
-
-
-@dataclass(eq=False)
-class KVEntry:
-    """The keys and values of `length` tokens. Calls with the same `key` (tokens, context, positions) share one entry.
-
-    - `position`: where its first token was encoded. `written`: how many of its tokens were computed so far.
-    - An entry that is `ready` was computed whole. It is in one of four tiers: in `pages` of the store, in a `host`
-      copy, in a `file` on disk, or dropped, to be made again by its `recipe`.
-    - Before that, only segments of the forward that completes it (`segment`) can attend to it.
-    - `holders`: how many ids, unfinished calls and (for the BOS) engines can still ask for it.
-    - `digest`: the checksum of its content, once one was taken.
-    """
-
-    key: bytes
-    position: int
-    length: int
-    recipe: Recipe | None = field(default=None, repr=False)
-    pages: Stored | None = field(default=None, repr=False)
-    host: Stored | None = field(default=None, repr=False)
-    file: File | None = field(default=None, repr=False)
-    written: int = 0
-    segment: Segment | None = field(default=None, repr=False)
-    holders: int = 0
-    digest: int | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether all of its tokens were computed."""
-        return self.written == self.length
-
-    @property
-    def attendable(self) -> bool:
-        """Whether it was computed, or will be by the end of the forward that is being planned."""
-        return self.ready or (self.segment is not None and self.segment.last)
-
-    @property
-    def block(self) -> Stored:
-        """Its pages in the store. It must be there."""
-        assert self.pages is not None
-        return self.pages
-
-    @property
-    def dropped(self) -> bool:
-        """Whether it was computed, and only its recipe is left."""
-        return self.ready and self.pages is None and self.host is None and self.file is None
-
-    @property
-    def sources(self) -> tuple[KVEntry, ...]:
-        """The entries that are gathered to make it, each once."""
-        assert self.recipe is not None
-        return self.recipe.sources
-
-    @classmethod
-    def of(cls, recipe: Recipe) -> KVEntry:
-        """A new, empty entry for the result of `recipe`."""
-        return cls(recipe.key, recipe.context.start, len(recipe.tokens), recipe)
 
 
 class Prefix(NamedTuple):

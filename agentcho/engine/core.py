@@ -15,13 +15,14 @@ from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, Receipt, Repair, Shadow, StepResult, Turn
 from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids, is_id, reading
 from agentcho.calls.costs import Costs
+from agentcho.calls.ids import Encoded
 from agentcho.calls.owner import Owner, owned
 from agentcho.calls.reuse import Blend, Ends, First, Most
 from agentcho.calls.values import WORD, numbers
 from agentcho.engine.anchors import Pair, matched
 from agentcho.engine.assembly import Assembly, common
-from agentcho.engine.base import Constraint, Ran, Runner, Template
-from agentcho.engine.cache import NO_DISK, DiskRoom, Encoding, Fullness, KVEntry, Prefix, Tiers
+from agentcho.engine.base import Constraint, Template
+from agentcho.engine.cache import NO_DISK, DiskRoom, Encoding, Fullness, Prefix, Tiers
 from agentcho.engine.debug import Debug
 from agentcho.engine.direct import Direct
 from agentcho.engine.forward import Blame, Plan, Trial
@@ -30,7 +31,19 @@ from agentcho.engine.guessing import Indexes
 from agentcho.engine.ids import Ids
 from agentcho.engine.integrity import Integrity
 from agentcho.engine.keeping import Keeper
-from agentcho.engine.layout import Context, Layout, Piece, Recipe, Rules, anchors_key, check_origin, encoded, layout
+from agentcho.engine.layout import (
+    Context,
+    KVEntry,
+    Layout,
+    Piece,
+    Recipe,
+    Rules,
+    anchors_key,
+    check_origin,
+    encoded,
+    layout,
+)
+from agentcho.engine.runner_port import Ran, Runner
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.sequence import Reuse
 from agentcho.engine.sequence import Sequence as Admitted
@@ -442,10 +455,10 @@ class EngineCore(Direct):
         self._shared[entry.key] = entry
         return entry
 
-    def _resolve(self, parent: EncodingId | Prefill | Repair, local: Local, rules: Rules) -> tuple[EncodingId, KVEntry]:
+    def _resolve(self, parent: EncodingId | Encoded, local: Local, rules: Rules) -> tuple[EncodingId, KVEntry]:
         """The id and the entry of a parent, which is stored, waits, or stands earlier in the same list. `RequestError`:
         there is no such parent, or its keys are another adapter's."""
-        if isinstance(parent, Prefill | Repair):
+        if isinstance(parent, Encoded):
             if id(parent) not in local:
                 raise RequestError.parents(
                     f"a {type(parent).__name__} is named as parent and does not stand earlier in the list"

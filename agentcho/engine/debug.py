@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.cache import Encoding, KVEntry
+from agentcho.engine.cache import Encoding
+from agentcho.engine.layout import KVEntry
 from agentcho.engine.sequence import Sequence
 
 

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.cache import Encoding, KVEntry, Tiers
-from agentcho.engine.layout import Recipe
+from agentcho.engine.cache import Encoding, Tiers
+from agentcho.engine.layout import KVEntry, Recipe
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import StoreDamaged
 

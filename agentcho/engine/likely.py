@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Listed
 
 from agentcho.calls.call import EncodingId, Failure, Logprobs, Spoken
-from agentcho.engine.base import Runner
 from agentcho.engine.forward import Blame, Plan, Weighed
+from agentcho.engine.runner_port import Runner
 
 
 def weigh(runner: Runner, blame: Blame, plan: Plan, spoken: Listed[Spoken]) -> tuple[list[Spoken], list[Failure]]:

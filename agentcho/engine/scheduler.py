@@ -13,13 +13,14 @@ from collections.abc import Sequence as Listed
 from agentcho.calls.call import EncodingId, Failure, StepResult, Turn
 from agentcho.calls.costs import Costs
 from agentcho.engine.assembly import Assembly
-from agentcho.engine.base import Row, Runner
-from agentcho.engine.cache import Encoding, KVEntry
+from agentcho.engine.base import Row
+from agentcho.engine.cache import Encoding
 from agentcho.engine.forward import Blame, Plan
 from agentcho.engine.guessing import worthwhile
 from agentcho.engine.keeping import Keeper
-from agentcho.engine.layout import Recipe, Segment
+from agentcho.engine.layout import KVEntry, Recipe, Segment
 from agentcho.engine.likely import weigh
+from agentcho.engine.runner_port import Runner
 from agentcho.engine.sequence import Sequence, Status
 from agentcho.engine.speaking import Speaker
 from agentcho.engine.waiting import Budget, Deferred, Queue, Rush, Waiting, take_turns

@@ -14,10 +14,10 @@ from agentcho.calls.call import Call, EncodingId, Receipt, Repair
 from agentcho.calls.checks import ask_guard
 from agentcho.calls.reuse import Blend
 from agentcho.engine.base import Slot
-from agentcho.engine.cache import KVEntry, Prefix
+from agentcho.engine.cache import Prefix
 from agentcho.engine.generation import Generation
 from agentcho.engine.guessing import NONE, Guess
-from agentcho.engine.layout import Context, Piece, Segment, Weighted, both
+from agentcho.engine.layout import Context, KVEntry, Piece, Segment, Weighted, both
 from agentcho.message import Words
 
 STRIDE = 16

@@ -10,10 +10,11 @@ from collections.abc import Sequence as Listed
 from typing import NamedTuple
 
 from agentcho.calls.call import Begun, EncodingId, Failure, Spoken
-from agentcho.engine.base import Row, Runner
+from agentcho.engine.base import Row
 from agentcho.engine.forward import Blame, Plan, Weighed
 from agentcho.engine.generation import Draw
 from agentcho.engine.layout import Segment
+from agentcho.engine.runner_port import Runner
 from agentcho.engine.sequence import Sequence
 
 Tokens = Listed[int | None]

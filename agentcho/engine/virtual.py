@@ -16,10 +16,10 @@ from agentcho.calls.call import Logprobs, Sampling
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm
-from agentcho.engine.base import Constraint, Ran, Row
-from agentcho.engine.cache import KVEntry
+from agentcho.engine.base import Constraint, Row
 from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Context, Piece, Segment
+from agentcho.engine.layout import Context, KVEntry, Piece, Segment
+from agentcho.engine.runner_port import Ran
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.waiting import Budget
 from agentcho.errors import RequestError, StoreDamaged, StoreFull

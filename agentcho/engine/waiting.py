@@ -18,8 +18,8 @@ from collections.abc import Sequence as Listed
 from typing import NamedTuple
 
 from agentcho.calls.call import EncodingId, Turn
-from agentcho.engine.cache import Encoding, KVEntry, Tiers
-from agentcho.engine.layout import Piece, Recipe
+from agentcho.engine.cache import Encoding, Tiers
+from agentcho.engine.layout import KVEntry, Piece, Recipe
 from agentcho.engine.sequence import SHORT, STRIDE, Sequence, Status
 from agentcho.errors import CallbackFailed, LeakageError, RequestError
 

@@ -6,28 +6,25 @@ Does not know: games' messages, who plays.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from agentcho.calls import values
 from agentcho.errors import RequestError
-from agentcho.scenario import Scenario
-
-if TYPE_CHECKING:
-    from agentcho.games.game import Game
 
 
 class Playable(Protocol):
-    """A scenario as a game sees it; see `scenario.Scenario`."""
+    """A scenario as a game sees it; see `scenario.Scenario`. `play` is given the game."""
 
-    async def play(self, game: Game) -> Any: ...
+    async def play(self, game: Any) -> Any: ...
     def score(self, outcome: Any) -> dict[str, float]: ...
 
 
 def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, Set[str]]]) -> dict[str, float]:
     """What a scenario makes of its outcome, and of what was behind what was said, where it wants to know. TypeError,
     ValueError or `RequestError`: it is no score."""
-    found, traced = points(scenario.score(outcome)), getattr(type(scenario), "provenance", None)
-    if traced in (None, Scenario.provenance):
+    found = points(scenario.score(outcome))
+    traced = getattr(type(scenario), "provenance", None)
+    if traced is None or not getattr(scenario, "has_provenance", True):
         return found
     return found | points(traced(scenario, outcome, behind()))
 

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from agentcho.records.transcript import Entry
 from agentcho.results.arrow import Column
 from agentcho.results.table import Table, column, number, spread
 from agentcho.results.usage import GameUsage, sampled
 
-if TYPE_CHECKING:
-    from agentcho.results.played import PlayedGame
+
+class Row(Protocol):
+    """A game that is over, as its row needs it; see `PlayedGame`."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def scores(self) -> Mapping[str, float]: ...
+    @property
+    def outcome(self) -> Mapping[str, Any] | None: ...
+    @property
+    def ended(self) -> str | None: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def raced(self) -> bool: ...
 
 
 COSTS = "encoded", "reused", "first_token", "seconds"
 """The columns of a message that tell of what its author read."""
 
 
-def games_table(games: Sequence[PlayedGame], usage: Mapping[int, GameUsage] | None = None) -> Table:
+def games_table(games: Sequence[Row], usage: Mapping[int, GameUsage] | None = None) -> Table:
     """A row a game: scores as `score.NAME`, the fields of outcomes as `outcome.NAME`; what it took where `usage` has
     that."""
     names = dict.fromkeys(name for game in games for name in game.scores)

@@ -11,8 +11,8 @@ from time import perf_counter
 import torch
 
 from agentcho.calls.costs import Costs
-from agentcho.engine.base import Runner
 from agentcho.engine.layout import Segment
+from agentcho.engine.runner_port import Runner
 from agentcho.runner.slots import Slot, Slots
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Piece, Segment
+from agentcho.engine.layout import KVEntry, Piece, Segment
 from agentcho.runner.attention.dense import Locality, Scoring, attend, causal
 from agentcho.runner.kv.rope import Rotation
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Piece, Segment
+from agentcho.engine.layout import KVEntry, Piece, Segment
 from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.runner.attention.dense import Locality, Scoring, attend, causal, is_plain
 from agentcho.runner.batch import Batch, Layers

@@ -23,10 +23,9 @@ from agentcho.calls.costs import Costs
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.base import Constraint
-from agentcho.engine.cache import KVEntry
 from agentcho.engine.framing import Framing
 from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Recipe, Segment
+from agentcho.engine.layout import KVEntry, Recipe, Segment
 from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError

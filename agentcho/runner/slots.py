@@ -15,8 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Context, Parallel, Piece
+from agentcho.engine.layout import Context, KVEntry, Parallel, Piece
 from agentcho.runner.attention import flex, triton_paged
 from agentcho.runner.kv.kv_pool import LayerShape, zeros
 from agentcho.runner.kv.page_tables import Tables, widths

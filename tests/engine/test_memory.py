@@ -13,7 +13,7 @@ from torch import Tensor
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair, Shadow
 from agentcho.calls.reuse import First, Most
-from agentcho.engine.cache import KVEntry
+from agentcho.engine.layout import KVEntry
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
 from agentcho.runner.kv.kv_pool import ALIGNED, LayerShape, PagePool, zeros
 from agentcho.runner.model.model import Model

@@ -15,8 +15,8 @@ from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.reuse import First
-from agentcho.engine.cache import DiskRoom, KVEntry
-from agentcho.engine.layout import Segment
+from agentcho.engine.cache import DiskRoom
+from agentcho.engine.layout import KVEntry, Segment
 from agentcho.errors import ConfigError, ModelError
 from agentcho.runner import batch
 from agentcho.runner.attention.dense import attend

@@ -10,8 +10,7 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.calls.call import Repair, Shadow, Turn
 from agentcho.calls.reuse import First, Most
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Context
+from agentcho.engine.layout import Context, KVEntry
 from agentcho.engine.sequence import Sequence
 from agentcho.engine.waiting import DEPTH, Budget, Queue, Rush
 from agentcho.lab.bench.recorded import recorded

@@ -14,8 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Shadow
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Context, Piece
+from agentcho.engine.layout import Context, KVEntry, Piece
 from agentcho.errors import EngineFailed
 from agentcho.runner import slots
 from agentcho.runner.attention.shared_prefix import InPlace

@@ -8,7 +8,7 @@ from typing import Any
 from agentcho.calls.call import EncodingId, Sampling
 from agentcho.choreography.handle import FinishedCall, Result, Unfinished
 from agentcho.config import Limits, ReusePolicy
-from agentcho.engine.cache import KVEntry
+from agentcho.engine.layout import KVEntry
 from agentcho.flow.draft import Draft
 from agentcho.flow.plans import DecodePlan
 from agentcho.flow.views import Read, ReadSet

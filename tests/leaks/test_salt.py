@@ -9,7 +9,7 @@ import pytest
 
 from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
-from agentcho.engine.cache import KVEntry
+from agentcho.engine.layout import KVEntry
 from agentcho.errors import RequestError
 from agentcho.flow.views import MessageLog, Read, View, read_set
 from agentcho.message import EVERYONE, Audience, Metadata

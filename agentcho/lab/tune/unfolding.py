@@ -12,10 +12,9 @@ from typing import NamedTuple, Protocol
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Repair, Shadow, Turn
 from agentcho.config import Leakage, Mode
 from agentcho.engine.base import Template
-from agentcho.engine.cache import KVEntry
 from agentcho.engine.core import EngineCore
 from agentcho.engine.framing import Framing
-from agentcho.engine.layout import Segment
+from agentcho.engine.layout import KVEntry, Segment
 from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import RequestError
 from agentcho.games.replay import replay

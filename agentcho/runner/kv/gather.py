@@ -15,8 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Piece
+from agentcho.engine.layout import KVEntry, Piece
 from agentcho.runner.kv.kv_pool import PagePool, Pages
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 

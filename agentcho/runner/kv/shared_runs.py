@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from agentcho.engine.cache import KVEntry
-from agentcho.engine.layout import Context, Piece
+from agentcho.engine.layout import Context, KVEntry, Piece
 
 LEAST = 64
 """A run of fewer tokens is not shared: to read it apart takes longer than to read it several times."""
