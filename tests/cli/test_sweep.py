@@ -13,7 +13,8 @@ from agentcho.config import ModelConfig
 from agentcho.display.progress import Progress
 from agentcho.lab.compare.comparison import Difference, Mean, Metric
 from agentcho.lab.display.sweep import text
-from agentcho.lab.sweep.result import CellResult, GameResult, Row, SweepResult
+from agentcho.lab.sweep.data import CellResult, GameResult, Row
+from agentcho.lab.sweep.result import SweepResult
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint
 

@@ -16,8 +16,9 @@ from agentcho.display.safe import inline, visible
 from agentcho.display.sheet import Sheet, plain
 from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.lab.display.compare import UNSCORED
+from agentcho.lab.sweep.data import UNTESTED, Effect, Row
 from agentcho.lab.sweep.plan import Plan, Sweep
-from agentcho.lab.sweep.result import UNTESTED, Effect, Row, SweepResult
+from agentcho.lab.sweep.result import SweepResult
 
 FEW = 20
 """With fewer pairs a bootstrap says too much."""

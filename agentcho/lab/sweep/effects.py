@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentcho.lab.compare.comparison import Difference
 from agentcho.lab.compare.pairs import Scores, corrected, values
-from agentcho.lab.sweep.result import Effect, Row
+from agentcho.lab.sweep.data import Effect, Row
 
 Played = frozenset[tuple[int, str | None, int]]
 """What a row plays: seed, digest of the tasks, tasks a game."""

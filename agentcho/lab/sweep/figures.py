@@ -14,10 +14,10 @@ from agentcho.lab.compare import pairs
 from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.lab.compare.pairs import Scores
 from agentcho.lab.sweep import untested
+from agentcho.lab.sweep.data import Effect, Row
 from agentcho.lab.sweep.effects import Effects, Played
 from agentcho.lab.sweep.grid import Cell
 from agentcho.lab.sweep.plan import Sweep
-from agentcho.lab.sweep.result import Effect, Row
 
 UNITS = 1_000_000
 """More games than a cell has: the number of a unit is that of the seed times this, and the game's."""

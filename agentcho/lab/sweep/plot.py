@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from agentcho.audit.wording import many
 from agentcho.lab.compare.comparison import Metric
 from agentcho.lab.plots import BLUE, COLOURS, GREY, reach, save
-from agentcho.lab.sweep.result import Row, SweepResult
+from agentcho.lab.sweep.data import Row, SweepData
 
 DODGE = 0.012
 """Lines stand beside each other by this share of the axis, so that no interval hides another."""
@@ -24,12 +24,12 @@ MOST_ROWS, MOST_LINES, LONGEST = 60, 12, 46
 """More rows than this have no names, more lines no legend; and so many letters a name has."""
 
 
-def plot(found: SweepResult, file: Path) -> None:
+def plot(found: SweepData, file: Path) -> None:
     """Write the picture; its ending says of which kind."""
     save(drawn(found), file)
 
 
-def drawn(found: SweepResult) -> Figure:
+def drawn(found: SweepData) -> Figure:
     """The picture as a figure of matplotlib."""
     number = _number(found)
     panels = max(1, len(found.metrics))
@@ -57,7 +57,7 @@ def drawn(found: SweepResult) -> Figure:
     return figure
 
 
-def _number(found: SweepResult) -> str | None:
+def _number(found: SweepData) -> str | None:
     """The option to draw lines over: the one with the most values, three or more, all of them numbers."""
     values = {name: {row.values[name] for row in found.rows} for name in found.varied}
     numeric = [name for name in values if len(values[name]) > 2 and all(map(_is_number, values[name]))]
@@ -71,7 +71,7 @@ def _is_number(word: str) -> bool:
         return False
 
 
-def _points(axis: Axes, found: SweepResult, metric: Metric, labelled: bool) -> None:
+def _points(axis: Axes, found: SweepData, metric: Metric, labelled: bool) -> None:
     """A row a line, its mean as a dot; those that others are held against in grey."""
     scale = 100 if metric.binary else 1
     for place, row in enumerate(reversed(found.rows)):
@@ -91,7 +91,7 @@ def _points(axis: Axes, found: SweepResult, metric: Metric, labelled: bool) -> N
         axis.set_xlim(-2, 102)
 
 
-def _lines(axis: Axes, found: SweepResult, metric: Metric, number: str) -> None:
+def _lines(axis: Axes, found: SweepData, metric: Metric, number: str) -> None:
     """Over the values of one option a line for each combination of all others."""
     scale, lines = 100 if metric.binary else 1, dict[str, list[Row]]()
     for row in found.rows:
@@ -119,7 +119,7 @@ class _Scaled:
         self.low, self.high = scale * low, scale * high
 
 
-def _label(found: SweepResult, row: Row, without: str | None = None) -> str:
+def _label(found: SweepData, row: Row, without: str | None = None) -> str:
     """The values of a row, but that one which is on an axis of the picture."""
     name = " ".join(f"{axis}={row.values[axis]}" for axis in found.varied if axis != without)
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 3]}…{name[-(LONGEST - LONGEST // 3) :]}"

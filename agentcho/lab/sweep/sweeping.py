@@ -13,11 +13,12 @@ from agentcho.errors import CannotWrite, WorkersLost
 from agentcho.events import Counting, Over
 from agentcho.lab.collect import Interrupted
 from agentcho.lab.compare.pairs import Scores
+from agentcho.lab.sweep.data import CellResult, GameResult
 from agentcho.lab.sweep.figures import figures, row_name, statistics
 from agentcho.lab.sweep.folder import Folder, There
 from agentcho.lab.sweep.grid import Cell, settings
 from agentcho.lab.sweep.plan import Plan, Sweep
-from agentcho.lab.sweep.result import CellResult, GameResult, SweepResult
+from agentcho.lab.sweep.result import SweepResult
 from agentcho.lab.sweep.stage import How, Stage, Turn
 from agentcho.progress import Tell
 from agentcho.records.environment import machine, sources, versions

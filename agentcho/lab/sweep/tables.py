@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from agentcho.errors import ConfigError
+from agentcho.lab.compare.comparison import Metric
+from agentcho.lab.sweep.data import Row, SweepData
 from agentcho.results.arrow import Kind
 from agentcho.results.table import Table, column
-
-if TYPE_CHECKING:
-    from agentcho.lab.compare.comparison import Metric
-    from agentcho.lab.sweep.result import Row, SweepResult
 
 Which = Literal["figures", "games"]
 KINDS: dict[str, Kind] = {"metric": "text", "what": "text", "reference": "text", "method": "text", "test": "text"}
@@ -20,7 +18,7 @@ KINDS |= {"value": "number", "low": "number", "high": "number", "p": "number", "
 KINDS |= {"games": "whole", "seed": "whole", "game": "whole", "ended": "text"}
 
 
-def table(found: SweepResult, which: str) -> Table:
+def table(found: SweepData, which: str) -> Table:
     """A row a figure, or a row a game. `ConfigError`: there is no such table."""
     if which not in ("figures", "games"):
         raise ConfigError(f"no table {which!r}; there are figures and games")
@@ -47,14 +45,14 @@ def _typed(values: Sequence[str | None]) -> Sequence[Any]:
     return read if flags or numbers else values
 
 
-def means(found: SweepResult) -> Table:
+def means(found: SweepData) -> Table:
     """A row a metric and row, in words."""
     rows = [_words(found, metric, row) for metric in found.metrics for row in found.rows]
     heads = ("metric", *found.varied, "games", "mean, 95 %", "change, 95 %")
     return Table([column(head, [row[place] for row in rows], "text") for place, head in enumerate(heads)])
 
 
-def _words(found: SweepResult, metric: Metric, row: Row) -> tuple[str, ...]:
+def _words(found: SweepData, metric: Metric, row: Row) -> tuple[str, ...]:
     games = sum(cell.over for cell in found.of(row)), sum(cell.of for cell in found.of(row))
     told = str(games[0]) if games[0] == games[1] else f"{games[0]} of {games[1]}"
     values = (row.values[axis] for axis in found.varied)

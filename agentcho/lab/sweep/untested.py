@@ -11,7 +11,7 @@ from statistics import fmean
 from agentcho.audit.measurement import Interval
 from agentcho.lab.compare.comparison import Difference, Mean, Metric
 from agentcho.lab.compare.pairs import Scores, values
-from agentcho.lab.sweep.result import UNTESTED
+from agentcho.lab.sweep.data import UNTESTED
 
 
 def metrics(scores: Mapping[str, Scores], seed: int, references: Mapping[str, str]) -> tuple[Metric, ...]:
