@@ -6,8 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -154,25 +152,6 @@ def test_what_the_lab_measures_with_knows_no_command_and_no_display_of_the_lab()
     for path in sorted(lab.rglob("*.py")):
         if path.parent not in (lab / "commands", lab / "display"):
             assert not any(name.startswith(f"{room}.") for name in imports(path) for room in shown), path
-
-
-def test_the_lab_has_no_circle_of_imports() -> None:
-    """Imports in functions and for typing count."""
-    files = {_module(path): path for path in (PACKAGE / "lab").rglob("*.py")}
-    graph = {module: set(_imported(path, files)) & files.keys() for module, path in files.items()}
-    assert len([*TopologicalSorter(graph).static_order()]) == len(files) > 100
-
-
-def _module(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-def _imported(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
-    """The modules that a file imports something of, under TYPE_CHECKING too, or that it imports as a whole."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            whole = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in modules else str(node.module) for name in whole)
 
 
 def test_a_game_is_played_and_listed_without_the_lab() -> None:

@@ -17,7 +17,7 @@ from agentcho.lab.leaks.collision import collision
 from agentcho.lab.leaks.evidence import above_chance
 from agentcho.lab.leaks.guesses import Case, Effort, Guess
 from agentcho.lab.leaks.judged import claims, judge
-from agentcho.lab.leaks.measured import Asked, Kept, measure
+from agentcho.lab.leaks.measured import Asked, PartialLeaks, measure
 from agentcho.lab.leaks.scene import SAID, natural, scene
 from agentcho.lab.leaks.secrets import drawn, kind, split
 from agentcho.lab.leaks.seen import Seen, seen
@@ -134,26 +134,26 @@ def asked(*attacks: str, names: Sequence[str] = ("author", "audience", "text"), 
 @pytest.mark.slow
 def test_what_was_kept_is_not_measured_again(engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, file, wanted = engines(), tmp_path / "leaks.json", asked("linear", "asked", n=20)
-    kept = Kept.begin(file, False, wanted.settings)
+    kept = PartialLeaks.begin(file, False, wanted.settings)
     secrets = measure(engine, wanted, kept, unheard)
     assert (secrets[0].size, secrets[0].sentences) == (10_000, 1)
     first = kept.outcomes(wanted)
     assert len(first) == 6
     monkeypatch.setattr(measured, "ATTACKS", {"linear": None, "asked": None})
-    again = Kept.begin(file, True, wanted.settings)
+    again = PartialLeaks.begin(file, True, wanted.settings)
     measure(engine, wanted, again, unheard)
     assert again.outcomes(wanted) == first
     with pytest.raises(ConfigError, match="go on by --resume, or delete it"):
-        Kept.begin(file, False, wanted.settings)
-    with pytest.raises(ConfigError, match=r"was measured otherwise \(seed\)"):
-        Kept.begin(file, True, replace_seed(wanted).settings)
+        PartialLeaks.begin(file, False, wanted.settings)
+    with pytest.raises(ConfigError, match="was measured otherwise: seed was 1, and is 2"):
+        PartialLeaks.begin(file, True, replace_seed(wanted).settings)
     again.done()
     assert not list(tmp_path.iterdir())
     file.write_text("{}")
     with pytest.raises(ConfigError, match="is whole: there is nothing to go on with"):
-        Kept.begin(file, True, wanted.settings)
+        PartialLeaks.begin(file, True, wanted.settings)
     with pytest.raises(ConfigError, match="name that of the result by --json"):
-        Kept.begin(None, True, wanted.settings)
+        PartialLeaks.begin(None, True, wanted.settings)
 
 
 def replace_seed(of: Asked) -> Asked:
@@ -168,7 +168,7 @@ def test_what_cannot_be_measured_is_said_before_anything_is() -> None:
 
 @pytest.mark.slow
 def test_a_small_run_shows_a_leak_and_claims_nothing_that_it_is_too_small_for(engines: Engines) -> None:
-    wanted, kept = asked("collision", names=("author", "text", "audience"), n=80), Kept.begin(None, False, {})
+    wanted, kept = asked("collision", names=("author", "text", "audience"), n=80), PartialLeaks.begin(None, False, {})
     measure(engines(), wanted, kept, unheard)
     rows: dict[str, Any] = {row.way: row for row in judge(kept.outcomes(wanted), 1)}
     assert rows["author"].verdict == "leaks"

@@ -16,7 +16,7 @@ from agentcho.tasks import Vault
 from agentcho.tasks.private import MARK
 from tools.bench.agentleak import Asked, begin, lines
 from tools.bench.agentleak import measure as measuring
-from tools.bench.agentleak.kept import Kept
+from tools.bench.agentleak.kept import PartialOffices
 from tools.bench.agentleak.measure import apart, checked, differing_bits, measure, swapped
 from tools.bench.agentleak.result import WAYS, AgentLeakResult, Distance, Office, Swap, Way
 from tools.pages.agentleak import page, pooled, text
@@ -172,23 +172,23 @@ def test_bits_of_rows_count_too() -> None:
 
 def test_what_is_measured_is_kept_and_goes_on_with_the_same_settings_alone(tmp_path: Path) -> None:
     file, settings = tmp_path / "r.json", {"seed": "1"}
-    kept = Kept.begin(file, False, settings)
+    kept = PartialOffices.begin(file, False, settings)
     kept.add("office-1", made(1), 2.0)
     kept.add("office-2", "it does not fit", 1.0)
     with pytest.raises(ConfigError, match="go on by --resume, or delete it"):
-        Kept.begin(file, False, settings)
-    again = Kept.begin(file, True, settings)
+        PartialOffices.begin(file, False, settings)
+    again = PartialOffices.begin(file, True, settings)
     assert (again.offices, again.skipped, again.seconds) == (kept.offices, kept.skipped, 3.0)
     assert ("office-1" in again, "office-2" in again, "office-3" in again) == (True, True, False)
     with pytest.raises(ConfigError, match="seed was 1, and is 2"):
-        Kept.begin(file, True, {"seed": "2"})
+        PartialOffices.begin(file, True, {"seed": "2"})
     again.done()
-    assert Kept.begin(file, True, settings).offices == {}
+    assert PartialOffices.begin(file, True, settings).offices == {}
     with pytest.raises(ConfigError, match="name that of the result by --json FILE"):
-        Kept.begin(None, True, settings)
+        PartialOffices.begin(None, True, settings)
     (tmp_path / "r.json.part").write_text("{}")
     with pytest.raises(RecordBroken, match="delete it"):
-        Kept.begin(file, True, settings)
+        PartialOffices.begin(file, True, settings)
 
 
 def test_a_kept_workflow_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_a_kept_workflow_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) 
         return made(game + 1)
 
     monkeypatch.setattr(measuring, "_office", once)
-    kept, told = Kept(None, {}), list[tuple[str, int, int]]()
+    kept, told = PartialOffices(), list[tuple[str, int, int]]()
     kept.add("office-2", made(2), 1.0)
     measure(measuring.Checked(OFFICES, []), None, 1, 1, kept, lambda *heard: told.append(heard))
     assert asked == [0, 2]
@@ -225,7 +225,7 @@ def test_the_page_is_made_of_its_result() -> None:
 
 
 def held(offices: list[Workflow], engine: Any) -> list[Office]:
-    kept = Kept(None, {})
+    kept = PartialOffices()
     measure(checked(offices, engine), engine, 1, 1, kept, lambda *_: None)
     assert not kept.skipped
     return list(kept.offices.values())

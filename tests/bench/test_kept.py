@@ -14,8 +14,8 @@ import pytest
 
 from agentcho.cli import main
 from agentcho.errors import CannotWrite, ConfigError, RecordBroken
-from agentcho.lab.bench.kept import Kept
 from agentcho.lab.bench.measure import Timed, measure
+from agentcho.lab.bench.partial import PartialWorkflows
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import read_result
 from agentcho.runner.engine import Engine
@@ -56,9 +56,9 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     _, arm = counting(at=6)
     with pytest.raises(Killed):
-        measure("tree", {"one": arm("one"), "two": arm("two")}, 4, quiet, Kept.begin(file, False, SETTINGS))
+        measure("tree", {"one": arm("one"), "two": arm("two")}, 4, quiet, PartialWorkflows.begin(file, False, SETTINGS))
     runs, arm = counting()
-    kept = Kept.begin(file, True, SETTINGS)
+    kept = PartialWorkflows.begin(file, True, SETTINGS)
     found = measure("tree", {"one": arm("one"), "two": arm("two")}, 4, quiet, kept)
     assert runs == ["one", "two", "two", "one"], "the order of repeats 2 and 3"
     assert {each.arm: each.values["seconds"] for each in found} == {"one": (1, 4, 1, 4), "two": (2, 3, 2, 3)}
@@ -73,22 +73,22 @@ def test_who_was_not_there_is_not_looked_for_again(tmp_path: Path) -> None:
     runs, arm = counting()
     arms = {"one": arm("one"), "none": Timed(gone, gone)}
     for resume in (False, True):
-        found = measure("tree", arms, 2, quiet, Kept.begin(tmp_path / "r.json", resume, SETTINGS))
+        found = measure("tree", arms, 2, quiet, PartialWorkflows.begin(tmp_path / "r.json", resume, SETTINGS))
         assert [(each.arm, each.unavailable) for each in found] == [("one", None), ("none", "no library")]
     assert runs == ["one", "one"]
 
 
 def kept_in(folder: Path) -> Path:
     """Something that was measured with `SETTINGS`."""
-    Kept.begin(folder / "r.json", False, SETTINGS).save()
+    PartialWorkflows.begin(folder / "r.json", False, SETTINGS).save()
     return folder / "r.json"
 
 
 def test_what_was_measured_otherwise_is_refused_by_name_and_both_values(tmp_path: Path) -> None:
     file = kept_in(tmp_path)
     with pytest.raises(ConfigError, match=r"r\.json\.part was measured otherwise: seed was 1, and is 2\. Ask for the"):
-        Kept.begin(file, True, SETTINGS | {"seed": "2"})
-    kept = Kept.begin(file, True, SETTINGS)
+        PartialWorkflows.begin(file, True, SETTINGS | {"seed": "2"})
+    kept = PartialWorkflows.begin(file, True, SETTINGS)
     kept.check({"engine weights": "a"})
     with pytest.raises(ConfigError, match="engine weights was a, and is b"):
         kept.check({"engine weights": "b"})
@@ -97,18 +97,18 @@ def test_what_was_measured_otherwise_is_refused_by_name_and_both_values(tmp_path
 def test_what_is_in_the_way_is_told_of(tmp_path: Path) -> None:
     file = kept_in(tmp_path)
     with pytest.raises(ConfigError, match=r"r\.json\.part has what was measured before: go on by --resume, or delete"):
-        Kept.begin(file, False, SETTINGS)
+        PartialWorkflows.begin(file, False, SETTINGS)
     (tmp_path / "r.json.part").write_text('{"format": "other"}')
     with pytest.raises(RecordBroken, match="is not what a benchmark has kept"):
-        Kept.begin(file, True, SETTINGS)
+        PartialWorkflows.begin(file, True, SETTINGS)
     (tmp_path / "r.json.part").unlink()
     file.write_text("{}")
     with pytest.raises(ConfigError, match=r"r\.json is whole: there is nothing to go on with"):
-        Kept.begin(file, True, SETTINGS)
+        PartialWorkflows.begin(file, True, SETTINGS)
     with pytest.raises(ConfigError, match="name that of the result by --json FILE"):
-        Kept.begin(None, True, SETTINGS)
+        PartialWorkflows.begin(None, True, SETTINGS)
     with pytest.raises(CannotWrite):
-        Kept.begin(file / "r.json", False, SETTINGS)
+        PartialWorkflows.begin(file / "r.json", False, SETTINGS)
 
 
 def test_another_seed_is_refused_before_anything_is_loaded(

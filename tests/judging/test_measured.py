@@ -12,7 +12,7 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.cli import main
 from agentcho.errors import ConfigError
 from agentcho.lab.judging.cases import drawn
-from agentcho.lab.judging.measured import WAYS, Asked, Kept, measure, rows, target
+from agentcho.lab.judging.measured import WAYS, Asked, PartialJudge, measure, rows, target
 from agentcho.lab.judging.picked import picked, way
 from agentcho.lab.judging.result import Block, Row, read_judge
 from agentcho.lab.judging.second import seconds
@@ -73,7 +73,7 @@ def row(task: str, name: str, changed: int, anew: float) -> Row:
     """Of 200 choices, so many changed, in turns on either half."""
     blocks = [Block(picks=tuple(int(n < changed) for n in range(200)), margins=tuple(map(float, range(200))), read=100)]
     before = blocks[0].model_copy(update={"picks": (0,) * 200})
-    kept = Kept(None, Kept.begin(None, False, {})._part)
+    kept = PartialJudge()
     measured = Asked.of(("votes",), (name,), 10, 1, "audit")
     for number in range(20):
         cut = slice(number * 10, number * 10 + 10)
@@ -121,16 +121,16 @@ def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path, monkeypatch: p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(engine, few, Kept.begin(file, False, few.settings), stop)
+        measure(engine, few, PartialJudge.begin(file, False, few.settings), stop)
     with pytest.raises(ConfigError, match="--resume"):
-        Kept.begin(file, False, few.settings)
-    with pytest.raises(ConfigError, match=r"measured otherwise \(seed\)"):
-        Kept.begin(file, True, few.settings | {"seed": "2"})
-    kept = Kept.begin(file, True, few.settings)
+        PartialJudge.begin(file, False, few.settings)
+    with pytest.raises(ConfigError, match="measured otherwise: seed was 1, and is 2"):
+        PartialJudge.begin(file, True, few.settings | {"seed": "2"})
+    kept = PartialJudge.begin(file, True, few.settings)
     assert kept.lacking("votes", few.ways, 0, 2) == []
     assert kept.lacking("votes", few.ways, 0, 1) == list(few.ways), "a block of other choices is another one"
     measure(engine, few, kept, lambda *told: None)
-    alone = Kept.begin(None, False, few.settings)
+    alone = PartialJudge.begin(None, False, few.settings)
     measure(engine, few, alone, lambda *told: None)
     assert [each.all for each in rows(few, kept)] == [each.all for each in rows(few, alone)]
 
@@ -170,16 +170,16 @@ def test_more_choices_than_were_asked_for_before_are_all_played(
     """The last block of the first time was short."""
     monkeypatch.setattr("agentcho.lab.judging.measured.TOGETHER", 2)
     file, few, more = tmp_path / "judge.json", asked(1, "full"), asked(2, "full")
-    measure(engine, few, Kept.begin(file, False, few.settings), lambda *told: None)
-    kept = Kept.begin(file, True, more.settings)
+    measure(engine, few, PartialJudge.begin(file, False, few.settings), lambda *told: None)
+    kept = PartialJudge.begin(file, True, more.settings)
     measure(engine, more, kept, lambda *told: None)
     assert {row.all.choices for row in rows(more, kept)} == {2}
 
 
-def both(margins: list[float], first: list[bool], n: int) -> tuple[Asked, Kept]:
+def both(margins: list[float], first: list[bool], n: int) -> tuple[Asked, PartialJudge]:
     """One task whose first look, for a tenth of the tokens, is right as told; the second always is."""
     wanted = asked(n, "ends:0,8", "full")
-    kept = Kept.begin(None, False, {})
+    kept = PartialJudge.begin(None, False, {})
     for number in range(n // 10):
         at = slice(number * 10, number * 10 + 10)
         right = Block(picks=(0,) * 10, margins=(9.0,) * 10, anew=100, read=100)
@@ -211,7 +211,7 @@ def test_a_second_look_says_what_it_costs_where_wrong_picks_are_sure() -> None:
 @pytest.mark.slow
 def test_without_a_whole_second_look_there_is_none(engine: Engine) -> None:
     few = asked(4, "ends:0,8")
-    kept = Kept.begin(None, False, few.settings)
+    kept = PartialJudge.begin(None, False, few.settings)
     measure(engine, few, kept, lambda *told: None)
     assert seconds(few, kept) == ()
 

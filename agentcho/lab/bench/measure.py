@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.lab.bench.arms import Arm, is_guessing
 from agentcho.lab.bench.arms import arm as arm_of
 from agentcho.lab.bench.bound import with_new
-from agentcho.lab.bench.kept import Kept, Repeat, Subject, figures
+from agentcho.lab.bench.partial import PartialWorkflows, Repeat, Subject, figures
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
@@ -37,11 +37,11 @@ class Timed(NamedTuple):
 
 
 def measure(
-    subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell, kept: Kept | None = None
+    subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell, kept: PartialWorkflows | None = None
 ) -> list[Figures]:
     """All arms on one subject, `repeats` times each, less what is kept of them already. An arm that is not available is
     left out, with the reason. `tell` is told of `runs_of` runs."""
-    kept = kept or Kept()
+    kept = kept or PartialWorkflows()
     known, of = kept.subject(subject), runs_of(arms, repeats)
     if len(known.repeats) < repeats:
         _warm(subject, arms, known, of, tell)
@@ -94,11 +94,11 @@ def workflows(
     repeats: int,
     stepwise: bool,
     tell: Tell,
-    kept: Kept | None = None,
+    kept: PartialWorkflows | None = None,
 ) -> list[Figures]:
     """Every subject in all named arms, which take turns; then how far the words of our own are from the baseline's.
     `kept`: what was measured before, and where what is measured is kept. `ConfigError`: a name that there is not."""
-    kept, known = kept or Kept(), {name: arm_of(name) for name in named}
+    kept, known = kept or PartialWorkflows(), {name: arm_of(name) for name in named}
     if any(map(is_guessing, named)):
         kept.costs(engine)
     found: list[Figures] = []

@@ -57,13 +57,15 @@ def judge(
 
 def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool, differs: Markers) -> JudgeResult:
     """Play, keep what was played beside the result until that is written, and write it."""
-    from agentcho.lab.judging.measured import Kept, digest, measure, rows, target
+    from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
     from agentcho.lab.judging.result import JudgeResult
     from agentcho.lab.judging.second import seconds
     from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
 
-    kept = Kept.begin(file, resume, asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions())
+    kept = PartialJudge.begin(
+        file, resume, asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
+    )
     with progress("bench judge", sys.stderr) as told:
         engine = Engine.load(model, dtype=dtype, template_differs=differs, tell=told.tell)
         measure(engine, asked, kept, told.tell)

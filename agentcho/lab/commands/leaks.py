@@ -79,13 +79,13 @@ def leaks(
 
 def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool, differs: Markers) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
-    from agentcho.lab.leaks.measured import Kept, costs, digest, measure
+    from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
     from agentcho.lab.timing import stoppable
     from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
 
     settings = asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
-    kept = Kept.begin(file, resume, settings)
+    kept = PartialLeaks.begin(file, resume, settings)
     with progress("bench leaks", sys.stderr) as told:
         engine = Engine.load(model, dtype=dtype, template_differs=differs, tell=told.tell)
         secrets = stoppable(lambda check: measure(engine, asked, kept, heard(told.tell, check)))

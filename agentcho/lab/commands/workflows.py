@@ -227,15 +227,15 @@ def _played(
 ) -> None:
     """Measure, keep what was measured beside the result until that is written, and print it with its targets."""
     from agentcho.lab.bench.aims import aims
-    from agentcho.lab.bench.kept import Kept, digest
     from agentcho.lab.bench.measure import workflows as play
+    from agentcho.lab.bench.partial import PartialWorkflows, digest
     from agentcho.lab.display import bench
     from agentcho.lab.yardstick import worst
     from agentcho.records.environment import machine, versions
 
     settings = {name: str(value) for name, value in (asked.settings | lengths._asdict()).items()}
     settings |= {"arms": ", ".join(arms), "workflows": digest(subjects), **machine(), **versions()}
-    kept = Kept.begin(asked.files.json, resume, settings)
+    kept = PartialWorkflows.begin(asked.files.json, resume, settings)
 
     def measure(engine: Any, tell: Tell) -> list[Figures]:
         kept.check({f"engine {name}": str(value) for name, value in engine.fingerprint.items()})

@@ -12,19 +12,18 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
 from agentcho.config import Leakage
-from agentcho.errors import ConfigError, RecordBroken
-from agentcho.lab.bench.kept import beside
+from agentcho.errors import ConfigError
 from agentcho.lab.judging.cases import CANDIDATES, TASKS, drawn
 from agentcho.lab.judging.picked import BASELINE, REUSE, Way, picked, way
 from agentcho.lab.judging.result import AGREE, ANEW, Agreement, Block, Failing, Row, Target
+from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.lab.stats import clopper_pearson
 from agentcho.progress import Tell
-from agentcho.records.files import replace_whole
 
 ROOMS = ("lab/judging", "flow", "engine", "runner", "calls")
 TOGETHER = 10
@@ -58,68 +57,42 @@ class Asked(NamedTuple):
         return {"seed": str(self.seed), "leakage": self.ways[0].policy.leakage}
 
 
-class Part(BaseModel):
-    """What is kept of a measurement that is not over: blocks by task, way and number."""
+class JudgePart(PartialData):
+    """The file: blocks by task, way and number."""
 
-    model_config = ConfigDict(extra="forbid")
-    format: str = "agentcho-bench-judge-part/1"
-    settings: dict[str, str]
-    blocks: dict[str, dict[str, dict[int, Block]]] = {}
+    format: Literal["agentcho-bench-judge-part/1"] = "agentcho-bench-judge-part/1"
+    blocks: dict[str, dict[str, dict[int, Block]]] = Field(default_factory=dict)
 
 
-class Kept:
-    """The blocks so far, and the file beside the result where they are kept; nowhere without one."""
+class PartialJudge(PartialResult[JudgePart]):
+    """What was measured so far."""
 
-    def __init__(self, file: Path | None, part: Part) -> None:
-        self._file, self._part = file, part
-
-    @classmethod
-    def begin(cls, result: Path | None, resume: bool, settings: dict[str, str]) -> Kept:
-        """`ConfigError`: what is there was asked for otherwise, or is in the way. `RecordBroken`, `CannotWrite`."""
-        file = beside(result, resume)
-        if file is None or not file.exists():
-            return cls(file, Part(settings=settings))
-        part = _read(file)
-        if other := [name for name in settings if part.settings.get(name) != settings[name]]:
-            raise ConfigError(f"{file} was measured otherwise ({', '.join(other)}): ask for the same, or delete it")
-        return cls(file, part)
+    data_type = JudgePart
+    by = "`agentcho bench judge`"
 
     def lacking(self, task: str, ways: Sequence[Way], block: int, choices: int) -> list[Way]:
         """The ways in which a block of so many choices was not played yet, or not all of it: fewer were asked for."""
-        known = self._part.blocks.get(task, {})
+        known = self.data.blocks.get(task, {})
         there = {name for name, blocks in known.items() if block in blocks and len(blocks[block].picks) == choices}
         return [each for each in ways if each.name not in there]
 
     def add(self, task: str, block: int, found: dict[str, Block]) -> None:
         """Keep it."""
         for name, each in found.items():
-            self._part.blocks.setdefault(task, {}).setdefault(name, {})[block] = each
-        if self._file is not None:
-            replace_whole(self._file, self._part.model_dump_json() + "\n")
+            self.data.blocks.setdefault(task, {}).setdefault(name, {})[block] = each
+        self.save()
 
     def of(self, task: str, name: str, n: int) -> list[Block]:
         """The blocks of the first `n` choices."""
-        found = self._part.blocks[task][name]
+        found = self.data.blocks[task][name]
         return [found[number] for number, _ in enumerate(_blocks(n))]
-
-    def done(self) -> None:
-        """The result is written: take this away."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
-
-
-def _read(file: Path) -> Part:
-    try:
-        return Part.model_validate_json(file.read_bytes())
-    except ValidationError:
-        raise RecordBroken(f"{file}:1", "is not what `agentcho bench judge` has kept") from None
 
 
 def _blocks(n: int) -> list[range]:
     return [range(first, min(first + TOGETHER, n)) for first in range(0, n, TOGETHER)]
 
 
-def measure(engine: Any, asked: Asked, kept: Kept, tell: Tell) -> None:
+def measure(engine: Any, asked: Asked, kept: PartialJudge, tell: Tell) -> None:
     """Play what is not kept yet. `tell` is told of choices."""
     of = asked.n * len(asked.tasks)
     for place, task in enumerate(asked.tasks):
@@ -131,7 +104,7 @@ def measure(engine: Any, asked: Asked, kept: Kept, tell: Tell) -> None:
     tell("choices", of, of)
 
 
-def rows(asked: Asked, kept: Kept) -> tuple[Row, ...]:
+def rows(asked: Asked, kept: PartialJudge) -> tuple[Row, ...]:
     """Each way on each task, beside the baseline."""
     return tuple(
         _row(task, each.name, kept.of(task, each.name, asked.n), kept.of(task, BASELINE, asked.n))

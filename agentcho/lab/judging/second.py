@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.lab.judging.measured import Asked, Kept, agreement
+from agentcho.lab.judging.measured import Asked, PartialJudge, agreement
 from agentcho.lab.judging.picked import BASELINE
 from agentcho.lab.judging.result import AGREE, Look, Second
 
@@ -47,7 +47,7 @@ class _Both(NamedTuple):
         return np.sort(self.margins).searchsorted(cuts)
 
 
-def seconds(asked: Asked, kept: Kept) -> tuple[Second, ...]:
+def seconds(asked: Asked, kept: PartialJudge) -> tuple[Second, ...]:
     """Of each way that is no baseline what a second look keeps and costs; nothing where `full` was not measured."""
     names = [each.name for each in asked.ways]
     if FULL not in names:
@@ -55,7 +55,7 @@ def seconds(asked: Asked, kept: Kept) -> tuple[Second, ...]:
     return tuple(_second(asked, kept, name) for name in names if name not in (BASELINE, FULL))
 
 
-def _second(asked: Asked, kept: Kept, name: str) -> Second:
+def _second(asked: Asked, kept: PartialJudge, name: str) -> Second:
     tasks = {task: _both(kept, task, name, asked.n) for task in asked.tasks}
     halves = [each.half(0) for each in tasks.values()]
     cuts = np.concatenate(([0.0], np.nextafter(np.sort(np.concatenate([each.margins for each in halves])), np.inf)))
@@ -73,7 +73,7 @@ def _look(task: str, every: _Both, below: float) -> Look:
     return Look(task=task, again=share, kept=kept, anew=every.anew[0] + share * every.anew[1])
 
 
-def _both(kept: Kept, task: str, name: str, n: int) -> _Both:
+def _both(kept: PartialJudge, task: str, name: str, n: int) -> _Both:
     first, again, before = (kept.of(task, each, n) for each in (name, FULL, BASELINE))
     picks = [np.array([pick for block in blocks for pick in block.picks]) for blocks in (first, again, before)]
     margins = np.array([margin for block in first for margin in block.margins])

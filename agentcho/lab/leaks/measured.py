@@ -11,13 +11,12 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
-from agentcho.errors import ConfigError, RecordBroken
+from agentcho.errors import ConfigError
 from agentcho.games.replay import Replayed, replay
-from agentcho.lab.bench.kept import beside
 from agentcho.lab.bench.workflows import dilemma
 from agentcho.lab.leaks import scene as scenes
 from agentcho.lab.leaks.asked import asked
@@ -31,10 +30,10 @@ from agentcho.lab.leaks.secrets import Split, Symbols, drawn, kind, split
 from agentcho.lab.leaks.seen import seen
 from agentcho.lab.leaks.ways import Way
 from agentcho.lab.measure.play import Ids
+from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import first_token, in_turns
 from agentcho.progress import Tell
-from agentcho.records.files import replace_whole
 
 Attack = Callable[[Case], Guess | str]
 ATTACKS: Mapping[str, Attack] = {
@@ -86,59 +85,33 @@ class Asked(NamedTuple):
         return {name: str(value) for name, value in self._asdict().items() if name not in free}
 
 
-class Part(BaseModel):
-    """What is kept of a run that is not over."""
+class LeaksPart(PartialData):
+    """The file: what each attack found."""
 
-    model_config = ConfigDict(extra="forbid")
-    format: str = "agentcho-bench-leaks-part/1"
-    settings: dict[str, str]
-    outcomes: list[Outcome] = []
+    format: Literal["agentcho-bench-leaks-part/1"] = "agentcho-bench-leaks-part/1"
+    outcomes: list[Outcome] = Field(default_factory=list)
 
 
-class Kept:
-    """The outcomes so far, and the file beside the result where they are kept; nowhere without one."""
+class PartialLeaks(PartialResult[LeaksPart]):
+    """What was measured so far."""
 
-    def __init__(self, file: Path | None, part: Part) -> None:
-        self._file, self._part = file, part
-
-    @classmethod
-    def begin(cls, result: Path | None, resume: bool, settings: dict[str, str]) -> Kept:
-        """`ConfigError`: what is there was asked for otherwise, or is in the way. `RecordBroken`, `CannotWrite`."""
-        file = beside(result, resume)
-        if file is None or not file.exists():
-            return cls(file, Part(settings=settings))
-        part = _read(file)
-        if other := [name for name in settings if part.settings.get(name) != settings[name]]:
-            raise ConfigError(f"{file} was measured otherwise ({', '.join(other)}): ask for the same, or delete it")
-        return cls(file, part)
+    data_type = LeaksPart
+    by = "`agentcho bench leaks`"
 
     def known(self, of: str, way: Way, attack: str) -> bool:
         """Whether this outcome is there."""
-        return any((each.kind, each.way, each.attack) == (of, way.name, attack) for each in self._part.outcomes)
+        return any((each.kind, each.way, each.attack) == (of, way.name, attack) for each in self.data.outcomes)
 
     def add(self, outcome: Outcome) -> None:
         """Keep it."""
-        self._part.outcomes.append(outcome)
-        if self._file is not None:
-            replace_whole(self._file, self._part.model_dump_json() + "\n")
+        self.data.outcomes.append(outcome)
+        self.save()
 
     def outcomes(self, asked: Asked) -> list[Outcome]:
         """Those that are asked for, in the order of kinds, ways and attacks."""
-        known = {(each.kind, each.way, each.attack): each for each in self._part.outcomes}
+        known = {(each.kind, each.way, each.attack): each for each in self.data.outcomes}
         wanted = ((of, way.name, a) for of in asked.kinds for way in asked.ways for a in asked.attacks)
         return [known[key] for key in wanted if key in known]
-
-    def done(self) -> None:
-        """The result is written: take this away."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
-
-
-def _read(file: Path) -> Part:
-    try:
-        return Part.model_validate_json(file.read_bytes())
-    except ValidationError:
-        raise RecordBroken(f"{file}:1", "is not what `agentcho bench leaks` has kept") from None
 
 
 class _Drawn(NamedTuple):
@@ -150,7 +123,7 @@ class _Drawn(NamedTuple):
     said: list[Ids] | None
 
 
-def measure(engine: Any, asked: Asked, kept: Kept, tell: Tell) -> tuple[Secrets, ...]:
+def measure(engine: Any, asked: Asked, kept: PartialLeaks, tell: Tell) -> tuple[Secrets, ...]:
     """Attack whatever is not kept yet. `tell` is told of attacks."""
     asked.check()
     found, place, of = list[Secrets](), 0, len(asked.kinds) * len(asked.ways) * len(asked.attacks)

@@ -14,7 +14,7 @@ from agentcho.errors import ConfigError
 from agentcho.progress import Tell
 from agentcho.records.environment import machine, sources, versions
 from agentcho.records.trace import read_traces
-from tools.bench.agentleak.kept import Kept
+from tools.bench.agentleak.kept import PartialOffices
 from tools.bench.agentleak.result import AgentLeakResult, Office
 
 
@@ -28,9 +28,9 @@ class Asked(NamedTuple):
     seed: int = 1
 
 
-def begin(asked: Asked, result: Path | None, resume: bool) -> Kept:
-    """What was measured so far of what is asked for. `ConfigError`, `RecordNotFound`: see `Kept.begin`; there is no
-    such file."""
+def begin(asked: Asked, result: Path | None, resume: bool) -> PartialOffices:
+    """What was measured so far of what is asked for. `ConfigError`, `RecordNotFound`: see `PartialOffices.begin`; there
+    is no such file."""
     read_traces(asked.file)
     settings = {
         "file": _digest(asked.file),
@@ -39,10 +39,10 @@ def begin(asked: Asked, result: Path | None, resume: bool) -> Kept:
         "repeats": str(asked.repeats),
         "seed": str(asked.seed),
     }
-    return Kept.begin(result, resume, settings)
+    return PartialOffices.begin(result, resume, settings)
 
 
-def measured(asked: Asked, kept: Kept, program: str, tell: Tell) -> AgentLeakResult:
+def measured(asked: Asked, kept: PartialOffices, program: str, tell: Tell) -> AgentLeakResult:
     """Measure what is not kept, and put all of it together."""
     import torch
 

@@ -25,7 +25,7 @@ from agentcho.lab.measure.swap import reworded
 from agentcho.lab.stats import distance
 from agentcho.progress import Tell, counted
 from agentcho.records.trace import Workflow
-from tools.bench.agentleak.kept import Kept
+from tools.bench.agentleak.kept import PartialOffices
 from tools.bench.agentleak.result import WAYS, Distance, Office, Swap, Way
 
 VAULTS = {"coordinator": "coordinator.0", "worker": "worker.0"}
@@ -74,7 +74,7 @@ def checked(workflows: Sequence[Workflow], engine: Any) -> Checked:
     return Checked(workflows, [of_workflow(one, engine, game) for game, one in enumerate(workflows)])
 
 
-def measure(offices: Checked, engine: Any, repeats: int, seed: int, kept: Kept, tell: Tell) -> None:
+def measure(offices: Checked, engine: Any, repeats: int, seed: int, kept: PartialOffices, tell: Tell) -> None:
     """Measure each workflow that is not kept already, one after another. `engine` is an `Engine` that nothing else uses
     meanwhile."""
     ids = [workflow.id for workflow in offices.workflows]
