@@ -11,11 +11,12 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.calls.call import Sampling
 from agentcho.calls.reuse import JUDGE, ROTATE, Ape, Choose, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
+from agentcho.calls.variables import option
 from agentcho.errors import ArgumentError, ConfigError
 
 Options = TypeVar("Options", bound=BaseModel)
@@ -48,7 +49,10 @@ REPAIRED = (
     "Encode some tokens of what is reused anew: first-k:TOKENS (epic:TOKENS), ends:FIRST,LAST, top-k:SHARE, "
     "cacheblend:SHARE, kvcomm, or full."
 )
+TEMPLATED = 'What the chat template is given beside the messages, as JSON: {"enable_thinking": false}.'
 RepairBy = Choose | Literal["full"]
+TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
+"""What a chat template is given beside the messages, as JSON; a mapping is taken too."""
 
 
 class ReusePolicy(NamedTuple):
@@ -144,8 +148,10 @@ LOADED = (
     *("adapter", "merge", "disk_tokens", "keep_cache"),
 )
 """Options of a model that is loaded here."""
-WEIGHED = ("adapter", "weights", "kv_dtype")
-"""Options that say something of weights."""
+WEIGHED = ("adapter", "weights", "kv_dtype", "chat_template_kwargs")
+"""Options that say something of weights, or of the chat template that comes with them."""
+TEMPLATING = ("agentcho", "vllm", "sglang", "llama.cpp")
+"""Kinds of servers whose requests say what the chat template is given."""
 FAKE = "fake"
 """The engine without a model, as the name of one."""
 
@@ -174,6 +180,12 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
             f"{model} is a model behind an API, and base_url does not say where; give the address of its server, such "
             "as http://127.0.0.1:8000/v1"
         )
+    if served(model) and "chat_template_kwargs" in given and given.get("server", "openai") not in TEMPLATING:
+        kind = given.get("server", "openai")
+        raise ValueError(
+            f"chat_template_kwargs: a server of kind {kind} has no field for it; say of which kind it is "
+            f"(server: {', '.join(TEMPLATING)}), or leave it out"
+        )
     if "key_env" in given and "key_file" in given:
         raise ValueError("a key is in an environment variable or in a file; give key_env or key_file, not both")
 
@@ -181,7 +193,8 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
 class ModelConfig(BaseModel):
     """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
 
-    `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `device`, `dtype`,
+    `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `chat_template_kwargs` are
+    given to the chat template beside the messages, here or, by servers that take them, there. `device`, `dtype`,
     `weights`, `kv_dtype` and `adapter` are for a model that is loaded here. All else is for a server: what `server` it
     is, which says what it can be asked, and `can` where that is not so; where its key is, in the environment variable
     `key_env` (by default OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`; `vendor`, who sees
@@ -193,6 +206,7 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
+    chat_template_kwargs: TemplateKwargs = None
     device: str = "auto"
     dtype: str = "auto"
     weights: Bits | None = None
@@ -235,7 +249,10 @@ ENCODED = {
     "prefill_budget": "its server decides what goes beside what",
 }
 """Options of a run that a model behind an API cannot take, and why."""
-OWN = ("model", "device", "dtype", "weights", "kv_dtype", "adapter", "base_url", "server", "key_env", "key_file")
+OWN = (
+    *("model", "chat_template_kwargs", "device", "dtype", "weights", "kv_dtype", "adapter"),
+    *("base_url", "server", "key_env", "key_file"),
+)
 """What a run says of its own model."""
 
 
@@ -280,6 +297,9 @@ class RunConfig(BaseModel):
     model: str = Field(
         default="understudy",
         description=f"{NAMED}, a Hugging Face id, or 'openai:NAME'.",
+    )
+    chat_template_kwargs: TemplateKwargs = Field(
+        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON"}
     )
     device: str = Field(default="auto", description="auto, cpu, cuda.")
     base_url: str | None = Field(

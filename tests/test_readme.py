@@ -123,6 +123,7 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
         "keep_cache": None,
         "plain_markers": "refuse",
         "template_differs": "refuse",
+        "chat_template_kwargs": {},
         "share": 1,
         "tell": unheard,
         "threads": "auto",

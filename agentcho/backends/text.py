@@ -6,7 +6,7 @@ asked of `port`, and never submitted. Does not know: HTTP, games.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, Said, StepResult, Turn, WholePrompt
 from agentcho.calls.costs import Costs
@@ -14,6 +14,7 @@ from agentcho.calls.owner import Owner
 from agentcho.calls.texts import ENDPOINT, TextPort
 from agentcho.calls.tools import Tool, ToolsPort
 from agentcho.calls.values import text
+from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import RequestError, UnknownEncoding
 from agentcho.message import Words
@@ -81,9 +82,15 @@ class TextFraming:
         """Nothing."""
         return ()
 
-    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
+    def prompt(
+        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
+    ) -> WholePrompt | None:
         """None: the server writes it."""
         return None
+
+    def unread(self, names: Collection[str]) -> list[str]:
+        """None: the server knows."""
+        return []
 
 
 class TextEngine:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
 from agentcho.calls.call import DefaultPrompt, Said, WholePrompt
 from agentcho.calls.tools import Tool
+from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.engine.content import THOUGHTS
 from agentcho.engine.thinking import Thinking
 from agentcho.engine.tools import CallPieces, ToolFormat
@@ -150,6 +151,12 @@ class FakeFraming:
         """The id by which a message ends."""
         return END
 
-    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
+    def prompt(
+        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
+    ) -> WholePrompt | None:
         """None: every message has a frame of its own."""
         return None
+
+    def unread(self, names: Collection[str]) -> list[str]:
+        """All of them: there is no template."""
+        return sorted(names)

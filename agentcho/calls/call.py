@@ -6,7 +6,7 @@ Token ids and receipts only; tensors stay behind `Engine`. Does not know: agents
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypedDict
@@ -20,6 +20,7 @@ from agentcho.calls.owner import Owner
 from agentcho.calls.reuse import Ape, Choose
 from agentcho.calls.tools import AnswerForm, Tool, ToolCall, ToolsPort
 from agentcho.calls.values import WORD, listed, schema
+from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.errors import RequestError
 from agentcho.message import Words
 
@@ -221,6 +222,8 @@ class Prefill(Encoded):
     - `adapter` is the digest of one that the engine has beside its own weights (None: through these alone). Parents are
       encodings of the same adapter, or of none.
     - `ape` weighs what it attends to of parents that were encoded beside each other: see `Ape`. None: as it is.
+    - `begins`: what it is encoded over is the beginning of its context, with no BOS of the engine's before it: its
+      `framed` ids, or those of its first parent, bring what a conversation begins with.
     - `extends` is the encoding of an earlier state of the message, over the same parents at the same positions, with
       the same salt. The keys and values of the tokens that both begin with are copied, not computed again. Where it is
       no such encoding, was released, or is not in the store, and in the deterministic profile, all is computed.
@@ -240,13 +243,14 @@ class Prefill(Encoded):
     ape: Ape | None = None
     framed: tuple[int, ...] | None = None
     opening: tuple[int, ...] | None = None
+    begins: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Decode:
     """A message to be sampled: what the chat template opens for an answer, `header`, sampled tokens, the closing.
 
-    - `parents`, `offsets`, `new_offset`, `name`, `salt`, `guard`, `adapter` and `ape` as in `Prefill`.
+    - `parents`, `offsets`, `new_offset`, `name`, `salt`, `guard`, `adapter`, `ape` and `begins` as in `Prefill`.
     - `sampling` says how tokens are chosen; see `Sampling`.
     - `forced` are content ids that take the place of the sampled ones, fed one a step as sampling would feed them. With
       a `stride` above 1 as many are fed a step after the first.
@@ -266,7 +270,8 @@ class Decode:
     - `thinks`: the model may think first, in the way of its template (see `ThinkingPort`). Then the header, and what a
       choice or a schema holds it to, come after the thought. Stop strings and constraints say nothing of a thought.
       `max_tokens` counts it, but for choices and JSON: there a thought may have as many, and is closed at the last.
-      Nothing is different on models that do not think.
+      Nothing is different on models that do not think. `thinking`: in this way, and not in that of the template without
+      the variables of a request (None: in that).
     """
 
     header: str = ""
@@ -290,6 +295,8 @@ class Decode:
     cut: bool = False
     opening: tuple[int, ...] | None = None
     thinks: bool = False
+    thinking: ThinkingPort | None = None
+    begins: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -477,10 +484,14 @@ class PromptPiece(NamedTuple):
 
 
 class WholePrompt(NamedTuple):
-    """A conversation as its chat template writes it, without BOS: ids up to the answer, and those that open it."""
+    """A conversation as its chat template writes it, without BOS: ids up to the answer, and those that open it.
+    `thinking`: how the model thinks behind that opening (None: it does not). `begins`: the first piece has what the
+    conversation begins with, which is not what the engine puts there."""
 
     pieces: tuple[PromptPiece, ...]
     opening: tuple[int, ...]
+    thinking: ThinkingPort | None = None
+    begins: bool = False
 
 
 class ThinkingPort(Protocol):
@@ -553,9 +564,14 @@ class FramingPort(Protocol):
         opens for it."""
 
     def closing(self, role: str) -> tuple[int, ...]: ...
-    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
-        """A conversation, with functions that the model may call, as the chat template writes it as a whole; None: each
-        message has a frame of its own."""
+    def prompt(
+        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
+    ) -> WholePrompt | None:
+        """A conversation, with functions that the model may call, as the chat template writes it as a whole when it is
+        given these variables beside its own. None: each message has a frame of its own."""
+
+    def unread(self, names: Collection[str]) -> list[str]:
+        """Those of these names of variables that the chat template does not read, sorted."""
 
 
 class FramePort(Protocol):

@@ -140,6 +140,7 @@ def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: Bounds) -> Prefi
         ape=None if call.ape is None else _ape(call.ape),
         framed=_framing(call.framed, "framed", bounds),
         opening=_framing(call.opening, "opening", bounds),
+        begins=truth(call.begins, "begins"),
         **shared,
     )
 
@@ -175,7 +176,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
         raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
     shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
     shared |= {"cut": truth(call.cut, "cut"), "opening": _framing(call.opening, "opening", bounds)}
-    shared["thinks"] = _thinks(call)
+    shared |= {"thinks": _thinks(call), "thinking": call.thinking, "begins": truth(call.begins, "begins")}
     return Decode(header, sampling=sampling, ape=None if call.ape is None else _ape(call.ape), **shared)
 
 

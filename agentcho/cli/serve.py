@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from agentcho.serve.web.keys import Keys
 
 NEEDED = "to serve models"
-OF_RUNS = ("model", "device", "dtype", "threads", "weights", "kv_dtype", "leakage", "plain_markers", "template_differs")
+OF_RUNS = (
+    *("model", "chat_template_kwargs", "device", "dtype", "threads", "weights", "kv_dtype"),
+    *("leakage", "plain_markers", "template_differs"),
+)
 """Options of a server that are those of each of its runs."""
 FILES = 4
 """So many are open for each record that is written."""

@@ -68,7 +68,7 @@ Plot = Annotated[Path | None, typer.Option(metavar=FILE, help=PLOT, show_default
 HERE = {"model": LOCAL}
 SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
 """Options of a run whose model is behind an API."""
-LOADING = ("model", "device", "device_map", "dtype", "threads", "weights", "kv_dtype")
+LOADING = ("model", "chat_template_kwargs", "device", "device_map", "dtype", "threads", "weights", "kv_dtype")
 REUSE = ("mode", "leakage", "shadow", "deterministic", "reuse", "repair", "adapter", "merge")
 """Options that say how messages are read."""
 UNHEARD = ("disk_tokens", "keep_cache", "prefill_budget")

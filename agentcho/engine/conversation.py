@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise, product
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import PromptPiece, Said, WholePrompt
 from agentcho.calls.tools import Tool, ToolCall
+from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.engine.content import HIDDEN, THOUGHTS, ContentTokenizer, Placed, template_source
 from agentcho.engine.tools import described
+from agentcho.engine.variables import unread
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -58,6 +60,7 @@ class Conversations:
         closings: What stands behind the content of a message, by role.
         begin: The ids that the engine itself puts before every prompt.
         now: The time that templates are told.
+        variables: What templates are given beside the conversation.
     """
 
     def __init__(
@@ -67,15 +70,30 @@ class Conversations:
         closings: Mapping[str, str],
         begin: tuple[int, ...],
         now: datetime,
+        variables: Variables = NO_VARIABLES,
     ) -> None:
         self._tokenizer, self._content, self._begin = tokenizer, content, begin
+        self.variables: Variables = variables
         self.apart = getattr(tokenizer, "init_kwargs", {}).get(APART) == "apart"
-        self._source = frozen(tokenizer, now)
+        self._source, self._now, self._bound = frozen(tokenizer, now), now, True
         self.date = None if self._source is None else now.date().isoformat()
-        self._closings = dict(closings)
+        self._closings, self._framed = dict(closings), closings
         asked = self.render(_marked([Said("user", "")]))
         if asked is not None and _parts(asked)[0][-1] == closings.get("user"):
             self._closings["user"] = ""  # an answer has to begin with something
+
+    def given(self, variables: Variables) -> Conversations:
+        """The same with other variables. What a conversation begins with may be different then, see `WholePrompt`."""
+        other = Conversations(
+            self._tokenizer,
+            content=self._content,
+            closings=self._framed,
+            begin=self._begin,
+            now=self._now,
+            variables=variables,
+        )
+        other._bound = False
+        return other
 
     def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
         """The ids of a conversation; see `FramingPort.prompt`.
@@ -123,9 +141,13 @@ class Conversations:
             owners = [tuple(range(len(conversation)))]
             borders = [len(text) - (len(literals[-1]) if text.endswith(literals[-1]) else 0)]
         count = len(self._begin)
-        if not placed or tuple(id for id, *_ in placed[:count]) != self._begin:
-            return None
-        return _cut(placed[count:], owners, borders)
+        if placed and tuple(id for id, *_ in placed[:count]) == self._begin:
+            return _cut(placed[count:], owners, borders)
+        return _cut(placed, owners, borders)._replace(begins=True) if placed and not self._bound else None
+
+    def unread(self, names: Collection[str]) -> list[str]:
+        """Those of these names of variables that the template does not read, sorted."""
+        return unread(template_source(self._tokenizer), frozenset(names))
 
     def render(self, conversation: Sequence[Said], functions: list[dict[str, Any]] | None = None) -> str | None:
         """The text of a conversation up to its answer; None: the template cannot render it. `functions` are those that
@@ -136,7 +158,8 @@ class Conversations:
         turns = [_turn(said, calling) for said in conversation]
         variants: tuple[dict[str, Any], ...] = ({"tools": functions},) if functions else ({}, {"tools": []})
         for more in variants:  # some templates that know functions fail where none are given at all
-            options: dict[str, Any] = {"add_generation_prompt": True, "chat_template": self._source, **more}
+            options: dict[str, Any] = {**self.variables, "add_generation_prompt": True, **more}
+            options["chat_template"] = self._source
             try:
                 return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **options))
             except Exception:  # the template is foreign code: any error means it cannot render this
@@ -148,7 +171,7 @@ class Conversations:
         """In which way the template takes calls; None: it writes none."""
         call = ToolCall("Zqcalledfunction", '{"Zqkey": "Zqvalue"}', "a1b2c3d4e")
         probe = (Said("user", "x"), Said("assistant", "", calls=(call,)), Said("tool", "y", call_id=call.id))
-        options: Any = {"tools": [described(Tool("Zqotherfunction"))], "chat_template": self._source}
+        options: Any = {**self.variables, "tools": [described(Tool("Zqotherfunction"))], "chat_template": self._source}
         for texts, content in product((False, True), ("", None)):
             turns = [_turn(said, _Calling(texts, content)) for said in probe]
             try:

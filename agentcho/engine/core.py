@@ -349,7 +349,7 @@ class EngineCore(Direct):
 
     def _prompt(self, call: Decode, placed: Layout, local: Local) -> frozenset[int]:
         """The ids of all that a decode reads, its own framing and header included."""
-        found = {*placed.framed.begun, *self.framing.begin}
+        found = {*placed.framed.begun, *(() if call.begins else self.framing.begin)}
         for parent in call.parents:
             there = local[id(parent)] if not isinstance(parent, int) else self._waiting.get(parent)
             if there is None and isinstance(parent, int):

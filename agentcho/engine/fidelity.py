@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import Said, WholePrompt
+from agentcho.calls.variables import Variables
 from agentcho.config import Markers, Mode
 from agentcho.engine.framing import Framing
 from agentcho.engine.layout import encoded
@@ -164,7 +165,7 @@ def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequen
     plain, apart = list[tuple[list[int], list[int]]](), list[tuple[list[int], list[int]]]()
     prompts = dict[Talk, WholePrompt]()
     for talk in talks:
-        if (stock := _stock(tokenizer, talk)) is not None:
+        if (stock := _stock(tokenizer, talk, framing.conversations.variables)) is not None:
             one_by_one, found = _apart(framing, talk), framing.prompt(talk)
             if found is not None:
                 prompts[talk] = found
@@ -174,9 +175,9 @@ def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequen
     return Fidelity(_outcome(tokenizer, plain), _outcome(tokenizer, apart), _reuse(prompts), refused)
 
 
-def _stock(tokenizer: PreTrainedTokenizerBase, talk: Talk) -> list[int] | None:
+def _stock(tokenizer: PreTrainedTokenizerBase, talk: Talk, variables: Variables) -> list[int] | None:
     turns = [{"role": said.role, "content": said.text} for said in talk]
-    how: Any = {"add_generation_prompt": True, "return_dict": False}
+    how: Any = {**variables, "add_generation_prompt": True, "return_dict": False}
     try:
         return list(tokenizer.apply_chat_template(turns, **how))
     except Exception:  # the template is foreign code: any error means it cannot render this

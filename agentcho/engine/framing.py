@@ -5,13 +5,14 @@ positions; `layout` has those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
 from typing import NamedTuple
 
 from agentcho.calls.call import DefaultPrompt, PromptPiece, Said, WholePrompt
 from agentcho.calls.tools import Tool
+from agentcho.calls.variables import NO_VARIABLES, Variables, written
 from agentcho.engine.content import ContentTokenizer
 from agentcho.engine.conversation import Conversations
 from agentcho.engine.thinking import Thinking, opens_thought
@@ -53,6 +54,8 @@ class Framing:
             conversation (None: it is).
         thinking: How the model thinks before it answers.
         default: What the template writes where a conversation has no system message (None: nothing).
+        varied: How the template writes whole conversations given other variables, as JSON, and how the model thinks
+            then.
         later: The ids before a system message behind others, which has no preamble (None: it is opened as the first).
     """
 
@@ -68,6 +71,7 @@ class Framing:
     default: DefaultPrompt | None = None
     later: tuple[int, ...] | None = None
     thinking: Thinking | None = None
+    varied: Callable[[str], tuple[Conversations, Thinking | None]] | None = None
 
     @property
     def opens_thought(self) -> bool:
@@ -150,9 +154,24 @@ class Framing:
         """The first id of the assistant's closing that ends a decode."""
         return next(id for id in self.closing("assistant") if id in self.stops)
 
-    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
-        """A conversation as the template writes it as a whole; see `Conversations.prompt`. Where the first message is
-        the default prompt, the template itself writes that."""
+    def prompt(
+        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
+    ) -> WholePrompt | None:
+        """A conversation as the template writes it as a whole; see `FramingPort` and `Conversations`. Where the first
+        message is the default prompt, the template itself writes that."""
+        known = self.conversations.variables
+        if (wanted := {**known, **variables}) != known and self.varied is not None:
+            conversations, thinking = self.varied(written(wanted))
+            found = conversations.prompt(conversation, tools)
+        else:
+            thinking, found = self.thinking, self._whole(conversation, tools)
+        return None if found is None else found._replace(thinking=thinking)
+
+    def unread(self, names: Collection[str]) -> list[str]:
+        """See `FramingPort.unread`."""
+        return self.conversations.unread(names)
+
+    def _whole(self, conversation: Sequence[Said], tools: Sequence[Tool]) -> WholePrompt | None:
         default, first = self.default, conversation[0] if conversation else None
         if default is None or first is None or (first.role, first.text) != ("system", default.text):
             return self.conversations.prompt(conversation, tools)

@@ -15,7 +15,7 @@ from agentcho.calls.call import Begun, Decode, EncodingId, Sampling, Spoken, Sto
 from agentcho.engine.allowance import Allowance
 from agentcho.engine.base import Constraint, Row, Template
 from agentcho.engine.guessing import MOST, NONE, Guess, Guesser, Indexes
-from agentcho.engine.layout import Framed, Layout, decoded, frame
+from agentcho.engine.layout import Framed, Layout, decoded, frame, thinking_of
 from agentcho.engine.thinking import Thinker
 from agentcho.errors import CallFailed
 from agentcho.message import Words
@@ -72,7 +72,7 @@ class Generation:
         self._ends = template.stops if self._allowance is None else self._allowance.ends
         self._thinker: Thinker | None = None
         self._header, self._ordinary = placed.framed.header, placed.framed
-        self._thinking = template.thinking if call.thinks else None
+        self._thinking = thinking_of(call, template)
         if self._thinking is not None:
             opening, before = self._content.decode(placed.framed.opening), self._content.stream()
             self._thinker = Thinker(self._thinking, opening, before)

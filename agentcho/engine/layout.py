@@ -479,18 +479,24 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
         for form in call.forms:
             content.check((*form.lead, *form.trail))
         framed = frame(rules.template, "assistant", call.name, content.encode(call.header), forced, answer=True)
-        thinking, more = rules.template.thinking if call.thinks else None, 0
+        thinking, more = thinking_of(call, rules.template), 0
         if thinking is not None:  # the header comes after the thought
             more = len(framed.header) + _after_thought(call, thinking)
             ordinary = rules.template.opening("assistant", call.name)
             framed = framed._replace(opening=thinking.opening(ordinary), header=())
         framed = framed if call.opening is None else framed._replace(opening=call.opening)
         more += len(framed.tokens) + (call.sampling.max_tokens if call.forced is None else 0)
-    context = place(rules, parents, call.offsets, call.new_offset)
+    begins = isinstance(call, Prefill | Decode) and call.begins
+    context = place(rules._replace(bos=None) if begins else rules, parents, call.offsets, call.new_offset)
     if not isinstance(call, Repair) and call.ape is not None:
         context = context.weighed(call.ape)
     check_fits(context, more, rules.limit)
     return Layout(framed, context, more, words)
+
+
+def thinking_of(call: Decode, template: FramingPort) -> ThinkingPort | None:
+    """How the model thinks before what a decode says; None: it does not."""
+    return (call.thinking or template.thinking) if call.thinks else None
 
 
 def _after_thought(call: Decode, thinking: ThinkingPort) -> int:

@@ -10,13 +10,17 @@ positions; `layout` has those.
 
 from __future__ import annotations
 
+import json
 import re
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentcho.calls.call import DefaultPrompt
+from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.engine.content import ContentTokenizer, any_of, template_source
 from agentcho.engine.conversation import Conversations, frozen
 from agentcho.engine.framing import ROLES, Frame, Framing
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 NAME = "Qnamesentinel"
+VARIED = 16
+"""For so many values of its variables what a template writes with them is kept."""
 PROBE = "Hello there"
 """A text of two words, whose ids show whether frames and contents join as the whole is tokenised."""
 
@@ -37,12 +43,30 @@ def _sentinel(index: int) -> str:
     return f"Zq{index}sentinel{index}qZ"
 
 
-def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] = frozenset()) -> Framing:
-    """Derive the framing, or raise `UnsupportedModel` with the cause. `eos` are the model's own end tokens."""
+def derive(
+    tokenizer: PreTrainedTokenizerBase,
+    model: str,
+    eos: frozenset[int] = frozenset(),
+    variables: Variables = NO_VARIABLES,
+) -> Framing:
+    """Find how a chat template frames messages.
+
+    Args:
+        tokenizer: The model's tokenizer.
+        model: What errors call the model.
+        eos: The model's own end tokens.
+        variables: What the template is given beside the conversation, such as `enable_thinking`.
+
+    Returns:
+        The framing.
+
+    Raises:
+        UnsupportedModel: There is none, with the cause.
+    """
     if not getattr(tokenizer, "chat_template", None):
         raise UnsupportedModel.unframed(model, "its tokenizer has no chat template")
     now = datetime.now()
-    template = _Template(tokenizer, model, frozen(tokenizer, now))
+    template = _Template(tokenizer, model, frozen(tokenizer, now), variables)
     framed = template.frames()
     ended = _ended(tokenizer, model, framed, eos)
     content, frames = _fitting(tokenizer, model, ended, template)
@@ -61,7 +85,18 @@ def derive(tokenizer: PreTrainedTokenizerBase, model: str, eos: frozenset[int] =
         framing = _framed(source, content, frames, found, eos)
     later = template.later(frames)
     behind = None if later is None else _ids_behind(tokenizer, frames["user"].closing or PROBE, later)
-    return replace(framing, thinking=thinking, later=behind)
+
+    @lru_cache(maxsize=VARIED)
+    def varied(asked: str) -> tuple[Conversations, Thinking | None]:
+        other = json.loads(asked)
+        conversations, given = framing.conversations.given(other), template.given(other)
+        try:
+            opened = _answer(given, ended["assistant"], frames)
+        except UnsupportedModel:  # the template takes no such value
+            return conversations, None
+        return conversations, _thinking(tokenizer, given, content, frames, opened)
+
+    return replace(framing, thinking=thinking, later=behind, varied=varied)
 
 
 def _thinking(
@@ -233,6 +268,7 @@ def _framed(
             closings={role: frames[alias].closing for role, alias in aliases.items()},
             begin=begin,
             now=now,
+            variables=template.variables,
         ),
         answer=answer,
         default=default,
@@ -305,16 +341,26 @@ def _stops(
 
 class _Template:
     """Renders sentinels and reads the frames off the text between them. `begin`: what every conversation begins with.
-    `source`: the template in place of the tokenizer's own (None: that one)."""
+    `source`: the template in place of the tokenizer's own (None: that one). `variables`: what it is given beside the
+    conversation."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: str, source: str | None) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, model: str, source: str | None, variables: Variables
+    ) -> None:
         self._tokenizer, self._model, self._source = tokenizer, model, source
+        self.variables = variables
         self.added = any_of(word for word in map(str, tokenizer.added_tokens_encoder) if word.strip())
         self._atoms = re.compile(f"{self.added.pattern}|.", re.DOTALL)
         self._begins: re.Match[str] | None = None
         self.begin = ""
         self.begin = self._bos = self._begins_with()
         self._opens_unasked = self._render("user") == self._render("user", prompt=True)
+
+    def given(self, variables: Variables) -> _Template:
+        """The same with other variables."""
+        other = copy(self)
+        other.variables = variables
+        return other
 
     def _begins_with(self) -> str:
         """The BOS that a conversation begins with; none where each message of the user opens with that token, or the
@@ -387,7 +433,8 @@ class _Template:
 
     def _rendered(self, turns: list[dict[str, Any]], prompt: bool) -> str:
         """The text of a conversation. Some templates that know functions fail where none are given at all."""
-        given: Any = {"tokenize": False, "add_generation_prompt": prompt, "chat_template": self._source}
+        given: Any = {**self.variables, "tokenize": False, "add_generation_prompt": prompt}
+        given["chat_template"] = self._source
         try:
             return str(self._tokenizer.apply_chat_template(turns, **given))
         except Exception:
@@ -396,7 +443,7 @@ class _Template:
     def render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str | None:
         """The text of a talk without its beginning, functions listed in its system message where the template lets one
         choose; None: the template cannot render it."""
-        given: Any = {"tools": tools, "tools_in_user_message": False, "chat_template": self._source}
+        given: Any = {**self.variables, "tools": tools, "tools_in_user_message": False, "chat_template": self._source}
         try:
             text = self._tokenizer.apply_chat_template(turns, tokenize=False, **given)
         except Exception:  # foreign code, as above

@@ -16,6 +16,7 @@ from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
 from agentcho.calls.costs import Costs
 from agentcho.calls.texts import TextPort, is_engine
+from agentcho.calls.variables import of_option
 from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig
 from agentcho.engine.fidelity import Fidelity
 from agentcho.errors import ConfigError, of_model
@@ -117,6 +118,14 @@ def tell_differences(model: str, engine: object, mode: Mode) -> None:
         NOTES.warning("%s", line)
 
 
+def tell_unread(model: str, engine: EnginePort, variables: str | None) -> None:
+    """Say in one line which of the variables that a run gives to a chat template change nothing, where some do."""
+    given = of_option(variables)
+    if names := engine.framing.unread(given) if given else []:
+        told = "it" if len(names) == 1 else "them"
+        NOTES.warning("%s: chat_template_kwargs %s: the chat template does not read %s", model, ", ".join(names), told)
+
+
 def speculate(config: RunConfig, loaded: Loaded, recorded: Mapping[str, Costs] = MappingProxyType({})) -> CostsByModel:
     """Let the models of a run guess, where it says so: weighed by what a record says of them, or by what is measured
     now. Returns what each goes by."""
@@ -165,6 +174,7 @@ def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, 
         engine = loaded[source]
         ENGINE.info("loaded %s (%s)%s%s", name, source.model.model, _kept(engine), threads_of(engine))
         tell_differences(source.model.model, engine, config.mode)
+        tell_unread(source.model.model, engine, source.model.chat_template_kwargs)
     for source, base in on.items():
         with of_model(names[source]):
             made[source] = _through(loaded[base], source, base)
@@ -258,4 +268,5 @@ def _weights(source: Source) -> Any:
     model = source.model
     adapter = None if model.adapter is None else find_adapter(model.adapter)
     place = Place(model.device, model.dtype, source.device_map, model.weights, model.kv_dtype)
-    return Weights(model.model, place, adapter, source.merge)
+    variables = of_option(model.chat_template_kwargs)
+    return Weights(model.model, place, adapter, source.merge, variables=variables)

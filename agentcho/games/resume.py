@@ -17,7 +17,7 @@ from agentcho.records.transcript import Entry
 Changed = Literal["refuse", "accept"]
 """What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
 LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", "kv_dtype", "device", "adapter")
-MODEL = (*LOADED, "kind", "server", "vendor")
+MODEL = (*LOADED, "chat_template_kwargs", "kind", "server", "vendor")
 """Of an engine's fingerprint what decides what it says."""
 DTYPES = frozenset({"float32", "bfloat16", "float16"})
 

@@ -21,6 +21,7 @@ import anyio
 from agentcho.calls.call import EnginePort
 from agentcho.calls.costs import Costs
 from agentcho.calls.texts import TextPort
+from agentcho.calls.variables import of_option
 from agentcho.config import RunConfig
 from agentcho.errors import AudienceError, GamesFailed, TaskError
 from agentcho.events import Over, Sink
@@ -37,6 +38,7 @@ from agentcho.games.loading import (
     remote,
     speculate,
     tell_differences,
+    tell_unread,
     threads_of,
 )
 from agentcho.games.recording import RecordingSink
@@ -375,6 +377,7 @@ def load_engine(config: RunConfig, tell: Tell = unheard, share: float = 1) -> En
         raise
     ENGINE.info("loaded %s, %.1f s%s", config.model, perf_counter() - began, threads_of(engine))
     tell_differences(config.model, engine, config.mode)
+    tell_unread(config.model, engine, config.chat_template_kwargs)
     return engine
 
 
@@ -401,6 +404,7 @@ def _load(config: RunConfig, tell: Tell, share: float) -> EnginePort:
         keep_cache=config.keep_cache,
         plain_markers=required_markers(config.policy, config.plain_markers),
         template_differs=config.template_differs,
+        chat_template_kwargs=of_option(config.chat_template_kwargs),
         share=share,
         tell=tell,
         threads=config.threading,

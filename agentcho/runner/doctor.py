@@ -11,10 +11,12 @@ from typing import Any, NamedTuple, Protocol
 
 from transformers import GenerationConfig
 
+from agentcho.calls.variables import Variables, of_option
 from agentcho.engine.fidelity import Fidelity, fidelity
 from agentcho.engine.framing import ROLES, Framing
 from agentcho.engine.template import derive
 from agentcho.engine.thinking import Thinking
+from agentcho.errors import ModelError
 from agentcho.progress import Tell, unheard
 from agentcho.runner.attention import flex
 from agentcho.runner.attention.dense import Locality
@@ -82,18 +84,22 @@ def doctor(
     weights: str | None = None,
     kv_dtype: str | None = None,
     threads: int | None = None,
+    chat_template_kwargs: str | None = None,
 ) -> DoctorReport:
     """Load a model through the gate and report; of a folder without weights report what its tokenizer alone tells.
+    `chat_template_kwargs`: what the chat template is given beside the messages, as JSON.
 
     Raises as `Engine.load` does, with the cause and the remedy.
     """
+    variables = _variables(chat_template_kwargs)
     if (folder := _without_weights(str(model))) is not None:
-        prompts = _of_tokenizer(str(model), folder)
+        prompts = _of_tokenizer(str(model), folder, variables)
         kind = type(prompts.tokenizer).__name__
         rows = [Row("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
         return DoctorReport(str(model), [*rows, *_template(prompts)], None, _framing_notes(prompts))
     few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype, "threads": threads or "auto"}
     few["template_differs"] = "accept"  # the report says it
+    few["chat_template_kwargs"] = variables
     engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell, **few)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     if stored := engine.fingerprint.get("stored"):
@@ -121,13 +127,21 @@ def _without_weights(model: str) -> Path | None:
     return None if any(True for pattern in weights for _ in folder.glob(pattern)) else folder
 
 
-def _of_tokenizer(name: str, folder: Path) -> _Prompts:
+def _variables(given: str | None) -> Variables:
+    try:
+        return of_option(given)
+    except ValueError as error:
+        raise ModelError(f"chat_template_kwargs: {error}") from None
+
+
+def _of_tokenizer(name: str, folder: Path, variables: Variables) -> _Prompts:
     """The framing of a tokenizer, with the end tokens of the generation config beside it."""
     tokenizer = read_tokenizer(Source(name, str(folder), None))
     ends: Any = None
     if (folder / "generation_config.json").is_file():
         ends = GenerationConfig.from_pretrained(str(folder)).eos_token_id
-    return _Prompts(tokenizer, derive(tokenizer, name, frozenset([ends] if isinstance(ends, int) else ends or ())))
+    eos = frozenset([ends] if isinstance(ends, int) else ends or ())
+    return _Prompts(tokenizer, derive(tokenizer, name, eos, variables))
 
 
 def _template(engine: Prompted) -> list[Row]:

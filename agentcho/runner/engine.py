@@ -20,6 +20,7 @@ from agentcho.calls.checks import checked_calls
 from agentcho.calls.owner import owned
 from agentcho.calls.reuse import Ape
 from agentcho.calls.values import numbers, text
+from agentcho.calls.variables import NO_VARIABLES, Variables, written
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter, find_adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
@@ -102,6 +103,7 @@ class Engine(EngineCore):
         kv_dtype: str | None = None,
         plain_markers: Markers = "accept",
         template_differs: Markers = "refuse",
+        chat_template_kwargs: Variables = NO_VARIABLES,
         tell: Tell = unheard,
         threads: Wish = "auto",
     ) -> Engine:
@@ -121,6 +123,7 @@ class Engine(EngineCore):
         - `plain_markers` "refuse" takes no model whose chat template has but plain text between messages.
         - `template_differs` "refuse" takes no model whose plain chats would have other ids than stock transformers
           gives. `Engine.fidelity` says how far they are the same; None: it is the embedded model.
+        - `chat_template_kwargs`: what the chat template is given beside the messages, such as `enable_thinking`.
         - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
         - `threads`: compute threads of each forward on a CPU. "auto": what `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
           `torch.set_num_threads` says, else one for a small network, else one or all, whichever a few forwards are
@@ -129,7 +132,8 @@ class Engine(EngineCore):
 
         Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `ConfigError`, `CannotWrite`.
         """
-        wanted = Weights(model, Place(device, dtype, device_map, weights, kv_dtype), _found(adapter), merge, threads)
+        place = Place(device, dtype, device_map, weights, kv_dtype)
+        wanted = Weights(model, place, _found(adapter), merge, threads, chat_template_kwargs)
         sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share, keep_cache)
         parts = partial(load, wanted, sizes, plain_markers, tell, template_differs)
         # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
@@ -228,6 +232,8 @@ class Engine(EngineCore):
             self._fingerprint = self._model.fingerprint() | ({"markers": "plain"} if self.framing.plain else {})
             if (date := self.framing.conversations.date) is not None:
                 self._fingerprint["prompt_date"] = date
+            if self.framing.conversations.variables:
+                self._fingerprint["chat_template_kwargs"] = written(self.framing.conversations.variables)
         return self._fingerprint
 
     @owned

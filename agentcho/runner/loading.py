@@ -10,6 +10,8 @@ from typing import NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from agentcho.calls.variables import NO_VARIABLES, Variables
+from agentcho.calls.variables import checked as given_variables
 from agentcho.config import Markers
 from agentcho.engine.adapter import Adapter
 from agentcho.engine.cache import NO_DISK, DiskRoom
@@ -75,13 +77,15 @@ class Sizes(NamedTuple):
 
 class Weights(NamedTuple):
     """Which weights are loaded, and to which device: a model's name or folder, and an adapter, which every forward goes
-    through; `merge`: it is added to the weights instead. `threads`: on how many threads a CPU computes them."""
+    through; `merge`: it is added to the weights instead. `threads`: on how many threads a CPU computes them.
+    `variables`: what the chat template is given beside the conversation."""
 
     model: str | Path
     place: Place
     adapter: Adapter | None = None
     merge: bool = False
     threads: Wish = "auto"
+    variables: Variables = NO_VARIABLES
 
 
 def load(
@@ -106,7 +110,7 @@ def load(
     if loaded.device.type == "cpu":
         _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)
     with loaded.threads.using():
-        return proved(loaded, sizes, tell, fidelity)
+        return proved(loaded, sizes, tell, fidelity, weights.variables)
 
 
 def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
@@ -182,16 +186,24 @@ def checked(weights: Weights, markers: Markers, context: int | None = None, diff
     check_config(source, context)
     check_quantised(source.name, source.config, source.renamed, weights.place.bits, weights.merge)
     dtype_of(weights.place.dtype, weights.place.where())
+    variables = _variables(weights.variables)
     if markers == "accept" and (differs == "accept" or ours(source)):
         return Checked(source)
     tokenizer = read_tokenizer(source)
-    framing = derive(tokenizer, source.name)  # it does not depend on the weights
+    framing = derive(tokenizer, source.name, variables=variables)  # it does not depend on the weights
     check_markers(framing.plain, markers, source.name)
     if differs == "accept" or ours(source):
         return Checked(source)
     found = fidelity(tokenizer, framing)
     check_plain(found, source.name, differs)
     return Checked(source, found)
+
+
+def _variables(given: Variables) -> Variables:
+    try:
+        return given_variables(given)
+    except ValueError as error:
+        raise ModelError(f"chat_template_kwargs: {error}") from None
 
 
 def _check_count(name: str, value: object, least: int, what: str) -> None:
@@ -219,10 +231,17 @@ def check_vocabulary(model: Model, framing: Framing) -> None:
         raise ModelBroken(model.source.name, Path(model.source.path), what, fix)
 
 
-def proved(model: Model, sizes: Sizes, tell: Tell = unheard, known: Fidelity | None = None) -> Parts:
+def proved(
+    model: Model,
+    sizes: Sizes,
+    tell: Tell = unheard,
+    known: Fidelity | None = None,
+    variables: Variables = NO_VARIABLES,
+) -> Parts:
     """All that is found out about a loaded model: its framing, and a proof a layer. `known`: how far its prompts are
-    those of transformers, where that was looked at already. Raises as `Engine.load` does."""
-    framing = derive(model.tokenizer, model.source.name, model.end_tokens())
+    those of transformers, where that was looked at already. `variables`: what its chat template is given beside the
+    conversation. Raises as `Engine.load` does."""
+    framing = derive(model.tokenizer, model.source.name, model.end_tokens(), variables)
     if not model.source.random:
         check_vocabulary(model, framing)
     positions = min(sizes.context or model.context, model.context)

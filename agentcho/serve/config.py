@@ -10,7 +10,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentcho.config import EIGHT_BITS, FAKE, FEW_BITS, LOCAL, THREADS, WEIGHED, Bits, KvDtype, Markers
+from agentcho.config import (
+    EIGHT_BITS,
+    FAKE,
+    FEW_BITS,
+    LOCAL,
+    TEMPLATED,
+    THREADS,
+    WEIGHED,
+    Bits,
+    KvDtype,
+    Markers,
+    TemplateKwargs,
+)
 from agentcho.serve.api.limits import Limits
 from agentcho.serve.api.models import Target, read
 from agentcho.serve.request import Sharing
@@ -83,6 +95,9 @@ class ServeConfig(BaseModel):
         default=None,
         pattern=r"^[^#\s]{1,200}$",
         description="The model's name for clients. Default: its id, or the folder's name.",
+    )
+    chat_template_kwargs: TemplateKwargs = Field(
+        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON"}
     )
     device: str = Field(default="auto", description="auto, cpu, cuda.")
     dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from agentcho.calls.call import SamplingOptions
 from agentcho.calls.tools import Tool as Tool
 from agentcho.calls.tools import ToolCall as ToolCall
+from agentcho.calls.variables import Variables
 
 ChatRole = Literal["system", "user", "assistant", "tool"]
 ServedMode = Literal["baseline", "audit", "enforce"]
@@ -68,6 +69,8 @@ class ChatRequest:
     - `priority`: a higher one is served first. `cache_salt`: requests share encodings only where theirs is the same.
     - `ids` are the ids that its answers get, one for each of `choices` (none given: they are drawn). They are known
       before the first token because the first event of a stream of /v1/responses already names its message.
+    - `variables`: what the chat template is given beside the messages. `asked`: which of them the client itself names;
+      `hard`: its field that says how much the model is to think (None: it has none), from which the others come.
     - `constrained` is the client's field that holds the answer to something, `most` that of `max_tokens`.
     """
 
@@ -87,6 +90,9 @@ class ChatRequest:
     user_messages: Sharing | None = None
     history: Sharing = "private"
     apart: frozenset[str] = frozenset()
+    variables: Variables = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+    hard: str | None = None
 
     @property
     def least(self) -> int:

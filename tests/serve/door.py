@@ -42,6 +42,9 @@ class Scripted:
     def serving(self) -> AbstractAsyncContextManager[object]:
         return nullcontext(self)
 
+    def without_effect(self, caller: Caller, request: ChatRequest) -> list[str]:
+        return []
+
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         self.asked.append((caller, request))
         try:

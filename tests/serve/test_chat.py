@@ -99,7 +99,6 @@ def test_what_is_ignored_is_counted() -> None:
         "metadata": {"a": "b"},
         "service_tier": "auto",
         "verbosity": "low",
-        "reasoning_effort": "low",
         "parallel_tool_calls": False,
         "prompt_cache_key": "k",
         "prompt_cache_retention": "24h",

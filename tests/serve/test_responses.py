@@ -80,7 +80,6 @@ def test_what_other_clients_send_by_default_is_taken() -> None:
         "metadata",
         "parallel_tool_calls",
         "prompt_cache_key",
-        "reasoning",
         "stream_options.include_obfuscation",
         "text.verbosity",
     )

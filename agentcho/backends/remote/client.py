@@ -24,6 +24,7 @@ from agentcho.backends.remote.usage import Bill, Prices, Usage
 from agentcho.backends.remote.wire import Bound, Choice, Chunk, Progress, Wire
 from agentcho.calls.call import Stopped
 from agentcho.calls.texts import Quoted, Spent, TextCall, TextReply
+from agentcho.calls.variables import of_option
 from agentcho.config import API, ModelConfig
 from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed
 
@@ -46,6 +47,8 @@ class Endpoint:
         self._config, self._name, self._address, self._key = config, name, address, key
         self._model = config.model.removeprefix(API)
         self._abilities, self._prices = Abilities.of(config), Prices.of(config)
+        variables = of_option(config.chat_template_kwargs)
+        self._templated = {"chat_template_kwargs": variables} if variables else {}
         self._pace = Pace(config.concurrency, config.requests_per_minute, config.tokens_per_minute)
         self._wire = Wire(address, key, config.concurrency)
         self.backoff, self._random = Backoff(), Random()
@@ -113,6 +116,7 @@ class Endpoint:
     async def _attempt(self, asking: _Asking, heard: _Heard) -> None:
         """Send the request once, when it is its turn."""
         sent = body(self._model, asking.now, self._abilities, asking.complaint)
+        sent |= self._templated
         sampling = asking.call.sampling
         size = sum(len(message["content"].encode("utf-8", "replace")) for message in sent["messages"])
         bound = Bound(self._config.timeout, sampling.max_tokens * TOKEN_BYTES + SPARE_BYTES)

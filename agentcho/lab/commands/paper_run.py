@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FULL, FEW = 200, 20
 SAID = (
-    *("model", "device", "device_map", "dtype", "threads", "weights", "kv_dtype"),
+    *("model", "chat_template_kwargs", "device", "device_map", "dtype", "threads", "weights", "kv_dtype"),
     *("seed", "temperature", "max_tokens"),
 )
 """Options of a run that a result depends on."""

@@ -21,7 +21,7 @@ from agentcho.tasks import TaskSet
 
 NETWORK = (
     *("model", "device", "device_map", "dtype", "threads", "weights", "kv_dtype", "disk_tokens", "keep_cache"),
-    *("base_url", "server"),
+    *("base_url", "server", "chat_template_kwargs"),
 )
 """Options of a run with which a network is loaded; another adapter goes onto the same one."""
 

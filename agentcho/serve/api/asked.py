@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from agentcho.calls.variables import Effort
 from agentcho.serve.api import fields, functions, ids, messages
 from agentcho.serve.api.body import within
 from agentcho.serve.api.limits import Limits
@@ -17,7 +18,7 @@ from agentcho.serve.request import ChatRequest, Quoted, Tools
 
 class Asked(NamedTuple):
     """What each API says in its own way. `format` is the schema that the answer must match, and `param` the field that
-    says so; `spoken` is the field of the messages, `most` that of the most tokens."""
+    says so; `spoken` is the field of the messages, `most` that of the most tokens, `hard` that of the `effort`."""
 
     quoted: list[Quoted]
     spoken: str
@@ -28,6 +29,8 @@ class Asked(NamedTuple):
     most: str
     logprobs: int | None = None
     choices: int = 1
+    effort: Effort | None = None
+    hard: str = "reasoning_effort"
 
 
 def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatRequest:
@@ -58,6 +61,9 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
         apart=functions.apart(asked.tools),
         constrained=constraint.param if constraint is not None else "tools" if asked.tools is not None else None,
         most=asked.most,
+        variables=fields.variables(given, asked.effort),
+        asked=frozenset(given.chat_template_kwargs or ()),
+        hard=None if asked.effort is None else asked.hard,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from agentcho.calls.variables import Effort
 from agentcho.serve.api import asked as asking
 from agentcho.serve.api import fields, functions, ids
 from agentcho.serve.api.asked import Asked
@@ -66,7 +67,7 @@ class Format(Body):
 class ChatBody(fields.Parameters):
     """A request."""
 
-    ignored = IGNORED | {"reasoning_effort", "verbosity"}
+    ignored = IGNORED | {"verbosity"}
     only: ClassVar[Mapping[str, Only]] = {**ONLY, "modalities": Only(["text"], "answers are text")}
 
     messages: Annotated[Several[Message], Field(min_length=1)]
@@ -78,6 +79,7 @@ class ChatBody(fields.Parameters):
     response_format: Format = Format(type="text")
     stream_options: StreamOptions = StreamOptions()
     tools: Several[functions.ChatTool] = ()
+    reasoning_effort: Effort | None = None
 
     def most(self) -> int | None:
         """The most tokens of an answer, by either of the two names. `ApiError`: they differ."""
@@ -111,6 +113,7 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         "max_completion_tokens" if given.max_tokens is None else "max_tokens",
         given.likeliest(),
         given.n,
+        given.reasoning_effort,
     )
     request = asking.request(given, asked, limits)
     shape = Shape(

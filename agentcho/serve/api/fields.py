@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from agentcho.calls import values
 from agentcho.calls.call import HOTTEST, BadWord, Penalty, Sampling, SamplingOptions, Seed, Stop, Temperature
+from agentcho.calls.variables import Effort, checked, of_effort
 from agentcho.errors import RequestError
 from agentcho.serve.api import models
 from agentcho.serve.api.body import Body, Only, Several, single, within
@@ -23,7 +24,6 @@ from agentcho.serve.request import Sharing
 IGNORED = frozenset(
     {
         "access_programs",
-        "chat_template_kwargs",
         "ec_transfer_params",
         "guided_decoding_backend",
         "guided_whitespace_pattern",
@@ -188,6 +188,7 @@ class Parameters(Body):
     guided_json: Schema | None = None
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = False
+    chat_template_kwargs: Schema | None = None
 
     def target(self) -> models.Target:
         """The model, and the society and the agent that its name or the body name. `ApiError`: they differ."""
@@ -197,6 +198,14 @@ class Parameters(Body):
     def audience(self) -> tuple[str, ...] | None:
         """Who may read what this request brings; None: everyone in the society."""
         return models.audience(self.agentcho.audience, models.Place("agentcho.audience", param="agentcho.audience"))
+
+
+def variables(given: Parameters, effort: Effort | None) -> dict[str, Any]:
+    """What the chat template is given beside the messages. `ApiError`: it may not be given that."""
+    try:
+        return of_effort(effort, checked(given.chat_template_kwargs or {}))
+    except ValueError as error:
+        raise ApiError(400, f"chat_template_kwargs: {error}", "chat_template_kwargs") from None
 
 
 class Constraint(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from agentcho.calls.variables import Effort
 from agentcho.serve.api import asked as asking
 from agentcho.serve.api import fields, functions, ids
 from agentcho.serve.api.asked import Asked
@@ -72,6 +73,15 @@ class Text(Body):
     format: Format = Format(type="text")
 
 
+class Reasoning(Body):
+    """How the model thinks before it answers. Thoughts are told as they are, and not in short."""
+
+    within = "reasoning."
+    ignored = frozenset({"context", "generate_summary", "mode", "summary"})
+
+    effort: Effort | None = None
+
+
 class StreamOptions(Body):
     """What a stream tells beside the answer: always its usage."""
 
@@ -82,7 +92,7 @@ class StreamOptions(Body):
 class ResponsesBody(fields.Parameters):
     """A request."""
 
-    ignored = IGNORED - {"metadata", "store"} | {"reasoning"}
+    ignored = IGNORED - {"metadata", "store"}
     only: ClassVar[Mapping[str, Only]] = {
         **ONLY,
         "background": Only(False, "an answer is told as it is said"),
@@ -100,6 +110,7 @@ class ResponsesBody(fields.Parameters):
     tools: Several[functions.ResponsesTool] = ()
     previous_response_id: Previous | None = None
     store: bool = True
+    reasoning: Reasoning = Reasoning()
 
     def likeliest(self) -> int | None:
         """How many of the likeliest tokens come with each. None: no logarithms at all."""
@@ -128,6 +139,8 @@ def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
         given.max_output_tokens,
         "max_output_tokens",
         given.likeliest(),
+        effort=given.reasoning.effort,
+        hard="reasoning.effort",
     )
     request = asking.request(given, asked, limits)
     shape = Shape(
@@ -284,7 +297,6 @@ def _head(shape: Shape) -> dict[str, Any]:
         "incomplete_details": None,
         "model": shape.model,
         "output": [],
-        "reasoning": {"effort": None, "summary": None},
         "truncation": "disabled",
         "usage": None,
         **shape.echo,
@@ -300,6 +312,7 @@ def _echo(given: ResponsesBody, chosen: functions.Chosen, store: bool) -> dict[s
         "max_output_tokens": given.max_output_tokens,
         "metadata": given.metadata,
         "parallel_tool_calls": True,
+        "reasoning": {"effort": given.reasoning.effort, "summary": None},
         "temperature": 1.0 if given.temperature is None else given.temperature,
         "text": {"format": given.text.format.to_json()},
         "tool_choice": chosen.to_json(),

@@ -16,7 +16,17 @@ from agentcho.flow.resolver import EXACT
 from agentcho.message import Words
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.prefixes import Node, PrefixTree
-from agentcho.serve.sharing.prompt import Framed, calls_in, chat_of, forms_of, room_for, samplings, thinks, tokenised
+from agentcho.serve.sharing.prompt import (
+    Chat,
+    Framed,
+    calls_in,
+    chat_of,
+    forms_of,
+    room_for,
+    samplings,
+    thinks,
+    tokenised,
+)
 from agentcho.serve.sharing.society import Keeping
 from agentcho.serve.sharing.speech import Speech, all_said
 
@@ -25,13 +35,13 @@ Prompt = Sequence[tuple[Framed, Words]]
 
 class Saying(NamedTuple):
     """How one answer is said: its options, who hears it, when it is served, whether in the deterministic profile, and
-    the ids that open it (None: those of the assistant's frame)."""
+    the prompt before it."""
 
     sampling: Sampling
     speech: Speech
     turn: Turn
     exact: bool
-    opening: tuple[int, ...] | None
+    chat: Chat
 
 
 class PlainPrompts:
@@ -53,9 +63,10 @@ class PlainPrompts:
 
     async def answer(self, request: ChatRequest, hear: Hear, turn: Turn, exact: bool = False) -> Answers:
         """Answer a request. `exact`: in the deterministic profile. Cancelled: its rows are freed at the next step."""
-        prompt, opening = await tokenised(request, lambda: chat_of(request, self._frames))
+        chat = await tokenised(request, lambda: chat_of(request, self._frames))
+        prompt = chat.messages
         lengths = sum(len(words.tokens) for _, words in prompt)
-        room = room_for(request, lengths, None, self._frames, self._keeping.capacity, opening)
+        room = room_for(request, lengths, None, self._frames, self._keeping.capacity, chat)
         options = samplings(request, room.most(request.max_tokens, self._keeping.most, request.least), self._frames)
         speeches = [Speech(n, request, hear, self._frames) for n in range(request.choices)]
         tree = self._trees[exact] = self._trees.pop(exact)
@@ -64,7 +75,7 @@ class PlainPrompts:
         try:
             said = await all_said(
                 [
-                    self._say(tree, path, prompt, request, Saying(sampling, speech, turn, exact, opening))
+                    self._say(tree, path, prompt, request, Saying(sampling, speech, turn, exact, chat))
                     for sampling, speech in zip(options, speeches, strict=True)
                 ]
             )
@@ -88,7 +99,7 @@ class PlainPrompts:
         self, tree: PrefixTree, path: list[Node], prompt: Prompt, request: ChatRequest, how: Saying
     ) -> tuple[Answer, int]:
         """One answer, and how many tokens of its prompt were there before."""
-        missing = tree.calls(path, prompt)
+        missing, chat = tree.calls(path, prompt, begins=how.chat.begins), how.chat
         made = dict(missing)
         parents = [made.get(node, node.id) for node in path]
         over = tuple(parent for parent in parents if parent is not None)
@@ -101,8 +112,10 @@ class PlainPrompts:
             logprobs=request.logprobs,
             forms=forms,
             cut=True,
-            opening=how.opening,
-            thinks=thinks(request, self._frames),
+            opening=chat.opening,
+            thinks=thinks(request, self._frames, chat.thinking),
+            thinking=chat.thinking,
+            begins=chat.begins,
         )
         fresh = set(made)  # less what another request makes at the same time, and before this one
 

@@ -53,8 +53,11 @@ class PrefixTree:
             found.append(here)
         return found
 
-    def calls(self, path: Sequence[Node], prompt: Sequence[tuple[Framed, Words]]) -> list[tuple[Node, Prefill]]:
-        """What of a prompt is to be encoded, in order: what stands after it is encoded over it."""
+    def calls(
+        self, path: Sequence[Node], prompt: Sequence[tuple[Framed, Words]], begins: bool = False
+    ) -> list[tuple[Node, Prefill]]:
+        """What of a prompt is to be encoded, in order: what stands after it is encoded over it. `begins`: see
+        `Prefill`."""
         parents: list[EncodingId | Prefill] = []
         missing = list[tuple[Node, Prefill]]()
         for node, (framed, _) in zip(path, prompt, strict=True):
@@ -67,6 +70,7 @@ class PrefixTree:
                     tokens=framed.tokens,
                     salt=self.salt,
                     framed=framed.whole,
+                    begins=begins,
                 )
                 missing.append((node, call))
             parents.append(missing[-1][1] if node.id is None else node.id)

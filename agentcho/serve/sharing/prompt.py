@@ -13,15 +13,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
 
-from agentcho.calls.call import FramePort, Said, Sampling
+from agentcho.calls.call import FramePort, Said, Sampling, ThinkingPort
 from agentcho.calls.tools import AnswerForm
+from agentcho.calls.variables import Variables
 from agentcho.errors import ContextOverflow
 from agentcho.message import Part, Role, Words
 from agentcho.serve.beside import beside
+from agentcho.serve.faults import ApiError
 from agentcho.serve.request import ChatRequest, Quoted, ToolCall, Tools
 from agentcho.serve.sharing.arguments import fits
 
 T = TypeVar("T")
+FRAMED = (
+    "the chat template does not write this chat as a whole, so that each message has a frame of its own, which is made "
+    "at the server's start; start it with --chat-template-kwargs, or leave this out"
+)
+OF_SOCIETY = (
+    "in a society each message has a frame of its own, which is made at the server's start; start it with "
+    "--chat-template-kwargs, or leave this out"
+)
+"""Why a request cannot choose what the chat template is given."""
 
 
 class Framed(NamedTuple):
@@ -59,10 +70,13 @@ def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[Framed, ...]:
 
 
 class Chat(NamedTuple):
-    """A prompt: its messages in order, and the ids that open the answer (None: those of the assistant's frame)."""
+    """A prompt: its messages in order, and the ids that open the answer (None: those of the assistant's frame).
+    `thinking`: how the model thinks behind it (None: it does not). `begins`: see `WholePrompt`."""
 
     messages: tuple[tuple[Framed, Words], ...]
     opening: tuple[int, ...] | None = None
+    thinking: ThinkingPort | None = None
+    begins: bool = False
 
 
 def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
@@ -71,10 +85,15 @@ def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
     message."""
     tools = () if request.tools is None or request.tools.choice == "none" else request.tools.tools
     calls = tools or any(quoted.calls or quoted.role == "tool" for quoted in request.messages)
-    known = frames.framing.tools.auto or not calls
-    found = frames.framing.prompt(_conversation(request), tools) if known else None
+    known, said = frames.framing.tools.auto or not calls, _conversation(request)
+    found = frames.framing.prompt(said, tools, request.variables) if known else None
     if found is None:
-        return Chat(tuple((framed, framed.words(frames)) for framed in prompt_of(request, frames)))
+        if known and request.variables and frames.framing.prompt(said, tools) is not None:
+            told = "the chat template refuses this chat with these values; give others, or leave them out"
+            raise _unusable(request, told)
+        check_framed(request, frames, FRAMED)
+        one_by_one = tuple((framed, framed.words(frames)) for framed in prompt_of(request, frames))
+        return Chat(one_by_one, thinking=frames.framing.thinking)
     without = replace(request, tools=None) if tools else request
     apart = tuple((framed, framed.words(frames)) for framed in prompt_of(without, frames))
     messages = list[tuple[Framed, Words]]()
@@ -83,8 +102,35 @@ def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
         if len(places) > 1 or words.tokens != tokens:
             framed = Framed("user", "", whole=tokens)
         messages.append((framed, framed.words(frames)))
-    canonical = found.opening == frames.framing.opening("assistant", None, answer=True)
-    return Chat(tuple(messages), None if canonical else found.opening)
+    usual = frames.framing.opening("assistant", None, answer=True)
+    own = not request.variables and found.opening == usual
+    return Chat(tuple(messages), None if own else found.opening, found.thinking, found.begins)
+
+
+def changes(variables: Variables, frames: FramePort) -> bool:
+    """Whether these variables make another prompt of a chat of one message, or let the model think in another way."""
+    probe = [Said("user", "Hello")]
+    return bool(variables) and frames.framing.prompt(probe, (), variables) != frames.framing.prompt(probe)
+
+
+def check_framed(request: ChatRequest, frames: FramePort, why: str) -> None:
+    """`ApiError`: a request whose messages are framed one by one names variables that would change their frames."""
+    if changes({name: request.variables[name] for name in request.asked}, frames):
+        raise ApiError(400, f"chat_template_kwargs: {why}", "chat_template_kwargs")
+
+
+def without_effect(request: ChatRequest, frames: FramePort, framed: bool) -> list[str]:
+    """The fields of a request whose variables change nothing. `framed`: its messages are framed one by one."""
+    if not request.variables:
+        return []
+    found = ["chat_template_kwargs"] if frames.framing.unread(request.asked) else []
+    more = {name: value for name, value in request.variables.items() if name not in request.asked}
+    return found + ([request.hard] if request.hard is not None and (framed or not changes(more, frames)) else [])
+
+
+def _unusable(request: ChatRequest, why: str) -> ApiError:
+    param = "chat_template_kwargs" if request.asked or request.hard is None else request.hard
+    return ApiError(400, f"{param}: {why}", param)
 
 
 def _conversation(request: ChatRequest) -> list[Said]:
@@ -163,10 +209,10 @@ def _value(arguments: str) -> Any:
         return arguments
 
 
-def thinks(request: ChatRequest, frames: FramePort) -> bool:
-    """Whether the model may think before it answers: not where what it says must be written as a call of a function
-    is."""
-    return frames.framing.thinking is not None and not forms_of(request, frames)
+def thinks(request: ChatRequest, frames: FramePort, thinking: ThinkingPort | None) -> bool:
+    """Whether the model may think before it answers, in this way: not where what it says must be written as a call of a
+    function is."""
+    return thinking is not None and not forms_of(request, frames)
 
 
 class Room(NamedTuple):
@@ -193,18 +239,20 @@ def room_for(
     speaker: str | None,
     frames: FramePort,
     limit: int,
-    opens: tuple[int, ...] | None = None,
+    chat: Chat | None = None,
 ) -> Room:
     """The room behind a prompt of so many tokens. `limit` is the smaller of the model's positions and the store's
-    tokens. `opens`: the ids that open the answer (None: those of the assistant's frame)."""
+    tokens. `chat`: the prompt, where the chat template writes it as a whole."""
     framing, options = frames.framing, request.options
-    thinking = framing.thinking if thinks(request, frames) else None
+    opens, begins = (None, False) if chat is None else (chat.opening, chat.begins)
+    way = framing.thinking if chat is None else chat.thinking
+    thinking = way if thinks(request, frames, way) else None
     opening, closing = framing.opening("assistant", speaker, answer=True), len(framing.closing("assistant"))
     if thinking is not None:
         opening = thinking.opening(framing.opening("assistant", speaker))
         closing += len(thinking.begins) + len(thinking.ends) + len(thinking.behind)
     whole = options.get("choices") is not None or options.get("json_schema") is not None
-    begun = frames.bos + lengths + len(opening if opens is None else opens)
+    begun = (0 if begins else frames.bos) + lengths + len(opening if opens is None else opens)
     return Room(begun, closing, min(frames.context, limit), apart=thinking is not None and whole)
 
 

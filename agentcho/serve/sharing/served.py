@@ -25,6 +25,7 @@ from agentcho.records.record import RunRecord
 from agentcho.serve.faults import SHORTLY, ApiError
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, LogprobsRule, ServedMode, Sharing
 from agentcho.serve.sharing.plain import PlainPrompts
+from agentcho.serve.sharing.prompt import OF_SOCIETY, check_framed, without_effect
 from agentcho.serve.sharing.society import Keeping, Recording, Society
 
 POLICIES: dict[ServedMode, ReusePolicy] = {
@@ -103,6 +104,10 @@ class ServedModel:
                     society.end()
                 self._societies.clear()
 
+    def without_effect(self, caller: Caller, request: ChatRequest) -> list[str]:
+        """The fields of a request that say what the chat template is given, and change nothing, to be counted."""
+        return without_effect(request, self.frames, framed=caller.society is not None)
+
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         """Answer a request; `hear` gets what is said, as it is said. Raises `ApiError`, or what the engine says of this
         request alone. Cancelled: its rows are freed at the next step."""
@@ -121,6 +126,7 @@ class ServedModel:
         if caller.society is None:
             with self._asked(place):
                 return await self._plain(place).answer(request, hear, turn, exact)
+        check_framed(request, self.frames, OF_SOCIETY)
         society = self._society(place, caller)
         try:
             with self._asked(place):

@@ -348,7 +348,7 @@ class Talk:
             "logprobs": request.logprobs,
             "forms": forms_of(request, self._frames),
             "cut": True,
-            "thinks": thinks(request, self._frames),
+            "thinks": thinks(request, self._frames, self._frames.framing.thinking),
         }
         on = self._journal.exactly() if how.exact else self._resolver
         shadow = len(self._unread) < UNREAD and not options["thinks"]

@@ -69,6 +69,9 @@ class Model(Protocol):
     def serving(self) -> AbstractAsyncContextManager[object]:
         """See `ServedModel.serving`."""
 
+    def without_effect(self, caller: Caller, request: ChatRequest) -> list[str]:
+        """See `ServedModel.without_effect`."""
+
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         """See `ServedModel.answer`."""
 
@@ -159,7 +162,7 @@ class Generate:
             request = _sharing(scope, _audience(scope, request))
             _check_priority(key, request)
             request = self._continued(caller, request, shape)
-            self._site.metrics.ignored(shape.ignored)
+            self._site.metrics.ignored((*shape.ignored, *model.without_effect(caller, request)))
             await self._answer(channel, Asked(self._site, model, caller, request, shape), shape)
 
     def _continued(self, caller: Caller, request: ChatRequest, shape: Shape) -> ChatRequest:

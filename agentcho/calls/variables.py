@@ -1,0 +1,93 @@
+"""Variables of a chat template beside the conversation, such as `enable_thinking` or `reasoning_effort`: which may be
+given, and how options write them. Does not know: templates, which of them a template reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+Variables = Mapping[str, Any]
+NO_VARIABLES: Variables = MappingProxyType({})
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model is to think before it answers, as vLLM's APIs take it."""
+MOST = 1 << 14
+"""Letters of variables as JSON, at most."""
+RESERVED = frozenset(
+    {
+        *("messages", "conversation", "tools", "documents", "chat_template", "tokenize", "self"),
+        *("add_generation_prompt", "continue_final_message", "padding", "truncation", "max_length"),
+        *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+        *("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"),
+        *("strftime_now", "raise_exception"),
+    }
+)
+"""What a template is given by the engine, by the tokenizer, or by transformers."""
+
+
+def checked(given: object) -> dict[str, Any]:
+    """Variables that may be given to a template.
+
+    Args:
+        given: A JSON object, as a mapping or as text.
+
+    Returns:
+        Their values by name.
+
+    Raises:
+        ValueError: It is no JSON object, it is too long, or it names what is not a template's variable.
+    """
+    if isinstance(given, str):
+        try:
+            given = json.loads(given, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise ValueError("it is not JSON; give an object, such as '{\"enable_thinking\": false}'") from None
+    if not isinstance(given, Mapping):
+        raise ValueError('it is not a JSON object; give one, such as {"enable_thinking": false}')
+    if wrong := sorted(map(str, RESERVED & given.keys())):
+        raise ValueError(f"{wrong[0]} is set by the engine and cannot be given; leave it out")
+    written(given)
+    return dict(given)
+
+
+def written(given: Variables) -> str:
+    """Variables as JSON, the same text for the same variables. ValueError: they are none, or too long."""
+    try:
+        text = json.dumps(dict(given), ensure_ascii=False, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("a value in it is not JSON; give texts, numbers, true, false, null, lists, objects") from None
+    if len(text) > MOST:
+        raise ValueError(f"it has {len(text)} characters as JSON; give at most {MOST}")
+    return text
+
+
+def option(given: object) -> str | None:
+    """Variables as an option of a run keeps them: as JSON. None: there are none. ValueError as `checked`."""
+    if given is None:
+        return None
+    found = checked(given)
+    return written(found) if found else None
+
+
+def of_option(text: str | None) -> dict[str, Any]:
+    """The variables of such an option."""
+    return {} if text is None else checked(text)
+
+
+def of_effort(effort: str | None, given: Variables) -> dict[str, Any]:
+    """The variables by which templates are told how much to think. None of those in `given` is changed but
+    `reasoning_effort` itself.
+
+    vLLM gives a template `reasoning_effort`, and `enable_thinking` false for "none" and true for all else; SGLang has
+    `thinking` too, by which DeepSeek V3.1 and Granite go.
+    """
+    if effort is None:
+        return dict(given)
+    thinks = effort != "none"
+    return {"enable_thinking": thinks, "thinking": thinks, **given, "reasoning_effort": effort}
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
