@@ -9,7 +9,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -51,8 +51,11 @@ REPAIRED = (
 )
 TEMPLATED = 'What the chat template is given beside the messages, as JSON: {"enable_thinking": false}.'
 RepairBy = Choose | Literal["full"]
-TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
-"""What a chat template is given beside the messages, as JSON; a mapping is taken too."""
+if TYPE_CHECKING:
+    TemplateKwargs = str | Mapping[str, Any] | None
+else:
+    TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
+"""What a chat template is given beside the messages: a JSON object, as text or as a mapping. Kept as text."""
 
 
 class ReusePolicy(NamedTuple):

@@ -114,7 +114,7 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[Any] = []
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: asked.append((args, options))))
     load_engine(RunConfig(model="some/model", dtype="bfloat16"))
-    options = {
+    options: dict[str, Any] = {
         "merge": False,
         "device_map": None,
         "weights": None,

@@ -71,9 +71,9 @@ def option(given: object) -> str | None:
     return written(found) if found else None
 
 
-def of_option(text: str | None) -> dict[str, Any]:
+def of_option(given: str | Variables | None) -> dict[str, Any]:
     """The variables of such an option."""
-    return {} if text is None else checked(text)
+    return {} if given is None else checked(given)
 
 
 def of_effort(effort: str | None, given: Variables) -> dict[str, Any]:

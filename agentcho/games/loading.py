@@ -17,7 +17,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.calls.costs import Costs
 from agentcho.calls.texts import TextPort, is_engine
 from agentcho.calls.variables import of_option
-from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig
+from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig, TemplateKwargs
 from agentcho.engine.fidelity import Fidelity
 from agentcho.errors import ConfigError, of_model
 from agentcho.extras import importing
@@ -118,7 +118,7 @@ def tell_differences(model: str, engine: object, mode: Mode) -> None:
         NOTES.warning("%s", line)
 
 
-def tell_unread(model: str, engine: EnginePort, variables: str | None) -> None:
+def tell_unread(model: str, engine: EnginePort, variables: TemplateKwargs) -> None:
     """Say in one line which of the variables that a run gives to a chat template change nothing, where some do."""
     given = of_option(variables)
     if names := engine.framing.unread(given) if given else []:
