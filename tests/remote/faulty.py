@@ -115,11 +115,13 @@ class Faulty:
         return ModelConfig.model_validate({"model": "openai:m", "base_url": url, "timeout": 5.0} | more)
 
     @asynccontextmanager
-    async def asked(self, **more: Any) -> AsyncIterator[Endpoint]:
-        """A model of it, that waits hardly at all before it is asked again."""
+    async def asked(self, fresh: bool = False, **more: Any) -> AsyncIterator[Endpoint]:
+        """A model of it, that waits hardly at all before it is asked again. `fresh`: nobody knows yet whether it leaves
+        its thoughts in answers."""
         port = open_endpoint(self.config(**more), "far")
         assert isinstance(port, Endpoint)
         port.backoff = Backoff(0.001, 0.002)
+        port.habit.inside = None if fresh else False
         try:
             yield port
         finally:

@@ -20,6 +20,7 @@ from agentcho.backends.remote.pacing import Pace
 from agentcho.backends.remote.request import body, cuts
 from agentcho.backends.remote.servers import Abilities
 from agentcho.backends.remote.text import Growing
+from agentcho.backends.remote.thoughts import Habit, Parted
 from agentcho.backends.remote.usage import Bill, Prices, Usage
 from agentcho.backends.remote.wire import Bound, Choice, Chunk, Progress, Wire
 from agentcho.calls.call import Stopped
@@ -49,6 +50,7 @@ class Endpoint:
         self._abilities, self._prices = Abilities.of(config), Prices.of(config)
         variables = of_option(config.chat_template_kwargs)
         self._templated = {"chat_template_kwargs": variables} if variables else {}
+        self.habit = Habit(False if self._abilities.parts else None)
         self._pace = Pace(config.concurrency, config.requests_per_minute, config.tokens_per_minute)
         self._wire = Wire(address, key, config.concurrency)
         self.backoff, self._random = Backoff(), Random()
@@ -101,7 +103,7 @@ class Endpoint:
         """One whole answer, whatever it says; attempts that fail are made again."""
         attempt = 0
         while True:
-            heard = _Heard(asking)
+            heard = _Heard(asking, self._parted(asking.now))
             try:
                 await self._attempt(asking, heard)
             except Failed as failed:
@@ -112,6 +114,10 @@ class Endpoint:
                 return heard
             asking.retries, attempt = asking.retries - 1, attempt + 1
             await anyio.sleep(wait)
+
+    def _parted(self, call: TextCall) -> Parted:
+        """What tells a thought from an answer of the model."""
+        return Parted(self.habit, goes_on=bool(call.header) and "header" in self._abilities.can)
 
     async def _attempt(self, asking: _Asking, heard: _Heard) -> None:
         """Send the request once, when it is its turn."""
@@ -190,12 +196,12 @@ class _Asking:
 class _Heard:
     """What is heard of one attempt."""
 
-    def __init__(self, asking: _Asking) -> None:
-        self._asking, self._on_text = asking, asking.on_text
+    def __init__(self, asking: _Asking, parted: Parted) -> None:
+        self._asking, self._on_text, self._parted = asking, asking.on_text, parted
         sampling = asking.call.sampling
         self._growing = Growing(asking.call.header, cuts(sampling), sampling.include_stop_str_in_output)
         self._choice: Choice | None = None
-        self.thought = ""
+        self._apart = ""
         self.usage: Usage | None = None
         self.shown = False
 
@@ -203,6 +209,11 @@ class _Heard:
     def text(self) -> str:
         """The text as it is known now."""
         return self._growing.text
+
+    @property
+    def thought(self) -> str:
+        """What the model thought before, as it is known now."""
+        return self._apart or self._parted.thought
 
     @property
     def stopped(self) -> Stopped:
@@ -232,10 +243,12 @@ class _Heard:
             raise Failed("gives several answers where one was asked for")
         if choice.delta.refusal or choice.finish_reason == "content_filter":
             raise Failed("refuses to answer this (refusal, content_filter)")
-        self.thought += choice.delta.reasoning_content or choice.delta.reasoning or ""
+        if apart := choice.delta.reasoning_content or choice.delta.reasoning or "":
+            self._apart += apart
+            self._parted.apart()
         if choice.delta.content:
             self._asking.begins()
-            self._show(self._growing.add(choice.delta.content))
+            self._show(self._growing.add(self._parted.add(choice.delta.content)))
         if choice.finish_reason:
             self._choice = choice
 
@@ -247,6 +260,7 @@ class _Heard:
         if reason not in {None, *ENDED, *CUT}:
             said = f" ({reason})" if re.fullmatch(r"\w{1,32}", str(reason)) else ""
             raise Failed(f"ended its answer otherwise than by a stop or its limit{said}", again=reason == "abort")
+        self._show(self._growing.add(self._parted.end(cut=reason in CUT)))
         self._show(self._growing.end())
         self._asking.begins()
 

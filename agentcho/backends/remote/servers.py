@@ -100,16 +100,18 @@ KINDS: Mapping[Server, Kind] = {
 
 
 class Abilities(NamedTuple):
-    """A server of some kind, and what it is taken to be able to do."""
+    """A server of some kind, and what it is taken to be able to do. `parts`: it leaves no thought in the text of an
+    answer."""
 
     kind: Kind
     can: frozenset[Capability]
+    parts: bool = False
 
     @classmethod
     def of(cls, config: ModelConfig) -> Abilities:
         """Those of a configured server: what its kind can do, or else what the configuration says. Servers that follow
         OpenAI's API, and are not OpenAI's, know the older name of the most tokens."""
-        kind = KINDS[config.server]
-        if not (urlsplit(config.base_url or "").hostname or "").endswith(THEIRS):
-            kind = kind._replace(limit="max_tokens")
-        return cls(kind, kind.can if config.can is None else frozenset(config.can))
+        kind, theirs = KINDS[config.server], (urlsplit(config.base_url or "").hostname or "").endswith(THEIRS)
+        kind = kind if theirs else kind._replace(limit="max_tokens")
+        can = kind.can if config.can is None else frozenset(config.can)
+        return cls(kind, can, parts=theirs or config.server == "agentcho")

@@ -1,0 +1,88 @@
+"""A thought that a server leaves in the text of an answer is told from it, however the text is cut into pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentcho.backends.remote.thoughts import Habit, Parted
+from agentcho.calls.texts import Quoted, TextCall, TextReply
+from agentcho.testing.endpoint import cut
+
+from .faulty import event, faulty, head, piece, says, sends, told
+
+THOUGHT, SAID = "So it is.", "Yes, <b>it</b> is.</think>"
+
+
+def heard(pieces: list[str], habit: Habit | None = None, ended: bool = True, goes_on: bool = False) -> tuple[str, str]:
+    """The thought and the answer in these pieces."""
+    parted = Parted(habit or Habit(), goes_on)
+    said = "".join(parted.add(piece) for piece in pieces) + parted.end(cut=not ended)
+    return parted.thought.strip(), said
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.sampled_from(["", " ", "\n\n"]), st.booleans())
+def test_a_leading_block_is_the_thought_and_all_behind_it_the_answer(size: int, blanks: str, opened: bool) -> None:
+    text = f"{blanks}{'<think>' if opened else ''}\n{THOUGHT}\n</think>\n\n{SAID}"
+    assert heard([text[at : at + size] for at in range(0, len(text), size)]) == (THOUGHT, SAID)
+
+
+@pytest.mark.parametrize("text", ["Yes.", " <b>Yes</b>", "<thin", "", "It says <think> so </thin", "\n<thinking>"])
+def test_an_answer_without_a_thought_is_as_it_came(text: str) -> None:
+    assert heard(list(text)) == ("", text)
+
+
+def test_what_is_no_leading_block_stays_once_it_is_known_that_answers_have_none() -> None:
+    habit = Habit()
+    assert heard(["Yes."], habit) == ("", "Yes.")
+    parted = Parted(habit)
+    assert (parted.add("The mark "), parted.add("</think> ends")) == ("The mark ", "</think> ends")
+    assert heard(["<think>a", "</think>b"], habit) == ("a", "b")
+
+
+def test_a_thought_that_is_cut_leaves_nothing_to_say() -> None:
+    assert heard(["<think>and so", " it goes"], ended=False) == ("and so it goes", "")
+    habit = Habit()
+    heard(["so</think>Yes."], habit)
+    assert heard(["and so it goes"], habit, ended=False) == ("and so it goes", "")
+    assert heard(["on a word"], habit, goes_on=True) == ("", "on a word")
+
+
+def test_a_cut_text_tells_nothing_of_a_model() -> None:
+    habit = Habit()
+    assert heard(["It may be a thought"], habit, ended=False) == ("", "It may be a thought")
+    assert habit.inside is None
+    assert heard(["so</think>Yes."], habit) == ("so", "Yes.")
+
+
+@pytest.mark.parametrize("pieces", [cut(f"<think>{THOUGHT}</think>Yes.", 5), cut(f"{THOUGHT}\n</think>\n\nYes.", 7)])
+def test_nobody_who_hears_an_answer_hears_its_thought(pieces: list[str]) -> None:
+    shown = list[str]()
+
+    async def body() -> list[TextReply]:
+        call = TextCall((Quoted("user", "bob", "Is it?"),), on_text=shown.append)
+        how: dict[str, Any] = {"fresh": True, "server": "vllm", "chat_template_kwargs": {"a": 1}}
+        async with faulty(says(*pieces)) as server, server.asked(**how) as port:
+            found = [await port.ask(call), await port.ask(call)]
+            assert [each.body["chat_template_kwargs"] for each in server.requests] == [{"a": 1}] * 2
+            return found
+
+    replies = anyio.run(body)
+    assert [(reply.thought, reply.text) for reply in replies] == [(THOUGHT, "Yes.")] * 2
+    assert "".join(shown) == "Yes.Yes."
+
+
+def test_a_server_that_parts_thoughts_itself_is_taken_at_its_word() -> None:
+    async def body() -> TextReply:
+        apart = event({"choices": [{"index": 0, "delta": {"reasoning": "hm"}}]})
+        answer = sends(head(), apart, piece("The mark </think> ends it."), piece(finish="stop"), told())
+        async with faulty(answer) as server, server.asked(True) as port:
+            return await port.ask(TextCall((Quoted("user", "bob", "Is it?"),)))
+
+    reply = anyio.run(body)
+    assert (reply.thought, reply.text) == ("hm", "The mark </think> ends it.")
