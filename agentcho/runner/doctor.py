@@ -24,7 +24,6 @@ from agentcho.runner.attention.triton_paged import obstacle
 from agentcho.runner.engine import Engine
 from agentcho.runner.known import place_of
 from agentcho.runner.kv.kv_pool import token_bytes
-from agentcho.runner.model.device import DeviceMap
 from agentcho.runner.model.model import Source, read_tokenizer
 from agentcho.runner.quant.prepack import kernels
 from agentcho.runner.quant.quantized_linear import lightened
@@ -79,28 +78,27 @@ def doctor(
     device: str = "auto",
     dtype: str = "auto",
     context: int | None = None,
-    device_map: DeviceMap | None = None,
     tell: Tell = unheard,
-    weights: str | None = None,
-    kv_dtype: str | None = None,
-    threads: int | None = None,
-    chat_template_kwargs: str | None = None,
+    **how: Any,
 ) -> DoctorReport:
     """Load a model through the gate and report; of a folder without weights report what its tokenizer alone tells.
-    `chat_template_kwargs`: what the chat template is given beside the messages, as JSON.
 
-    Raises as `Engine.load` does, with the cause and the remedy.
+    Args:
+        model, device, dtype, context, tell: As in `Engine.load`.
+        how: What else `Engine.load` takes; `chat_template_kwargs` may be JSON.
+
+    Raises:
+        AgentchoError: As `Engine.load` does, with the cause and the remedy.
     """
-    variables = _variables(chat_template_kwargs)
+    variables = _variables(how.get("chat_template_kwargs"))
     if (folder := _without_weights(str(model))) is not None:
         prompts = _of_tokenizer(str(model), folder, variables)
         kind = type(prompts.tokenizer).__name__
         rows = [Row("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
         return DoctorReport(str(model), [*rows, *_template(prompts)], None, _framing_notes(prompts))
-    few: dict[str, Any] = {"weights": weights, "kv_dtype": kv_dtype, "threads": threads or "auto"}
-    few["template_differs"] = "accept"  # the report says it
-    few["chat_template_kwargs"] = variables
-    engine = Engine.load(model, device, dtype, context=context, device_map=device_map, tell=tell, **few)
+    how |= {"threads": how.get("threads") or "auto", "chat_template_kwargs": variables}
+    how["template_differs"] = "accept"  # the report says it
+    engine = Engine.load(model, device, dtype, context=context, tell=tell, **how)
     rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     if stored := engine.fingerprint.get("stored"):
         rows.append(Row("file", None, *stored.split(", ", 1)))
@@ -111,8 +109,8 @@ def doctor(
     rows.append(Row("exact", None, *_together(engine)))
     if lighter := lightened(engine.network):
         rows.append(Row("weights", None, engine.fingerprint["bits"], lighter))
-    if kv_dtype is not None:
-        rows.append(Row("keys and values", None, kv_dtype, _kept(engine)))
+    if (kept := how.get("kv_dtype")) is not None:
+        rows.append(Row("keys and values", None, str(kept), _kept(engine)))
     rows += _template(engine)
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))

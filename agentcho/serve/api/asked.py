@@ -62,7 +62,7 @@ def request(given: fields.Parameters, asked: Asked, limits: Limits) -> ChatReque
         constrained=constraint.param if constraint is not None else "tools" if asked.tools is not None else None,
         most=asked.most,
         variables=fields.variables(given, asked.effort),
-        asked=frozenset(given.chat_template_kwargs or ()),
+        asked=frozenset(given.templated or ()),
         hard=None if asked.effort is None else asked.hard,
     )
 

@@ -188,7 +188,7 @@ class Parameters(Body):
     guided_json: Schema | None = None
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = False
-    chat_template_kwargs: Schema | None = None
+    templated: Schema | None = Field(default=None, alias="chat_template_kwargs")
 
     def target(self) -> models.Target:
         """The model, and the society and the agent that its name or the body name. `ApiError`: they differ."""
@@ -203,7 +203,7 @@ class Parameters(Body):
 def variables(given: Parameters, effort: Effort | None) -> dict[str, Any]:
     """What the chat template is given beside the messages. `ApiError`: it may not be given that."""
     try:
-        return of_effort(effort, checked(given.chat_template_kwargs or {}))
+        return of_effort(effort, checked(given.templated or {}))
     except ValueError as error:
         raise ApiError(400, f"chat_template_kwargs: {error}", "chat_template_kwargs") from None
 
