@@ -75,7 +75,9 @@ class Conversations:
         self._tokenizer, self._content, self._begin = tokenizer, content, begin
         self.variables: Variables = variables
         self.apart = getattr(tokenizer, "init_kwargs", {}).get(APART) == "apart"
-        self._source, self._now, self._bound = frozen(tokenizer, now), now, True
+        self._source = frozen(tokenizer, now)
+        self._now = now
+        self._bound = True
         self.date = None if self._source is None else now.date().isoformat()
         self._closings, self._framed = dict(closings), closings
         asked = self.render(_marked([Said("user", "")]))

@@ -94,7 +94,7 @@ def derive(
             opened = _answer(given, ended["assistant"], frames)
         except UnsupportedModel:  # the template takes no such value
             return conversations, None
-        return conversations, _thinking(tokenizer, given, content, frames, opened)
+        return conversations, _thinking(tokenizer, given, content, frames, answer=opened)
 
     return replace(framing, thinking=thinking, later=behind, varied=varied)
 

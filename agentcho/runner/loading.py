@@ -110,7 +110,7 @@ def load(
     if loaded.device.type == "cpu":
         _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)
     with loaded.threads.using():
-        return proved(loaded, sizes, tell, fidelity, weights.variables)
+        return proved(loaded, sizes, tell, fidelity, variables=weights.variables)
 
 
 def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:

@@ -197,7 +197,8 @@ class _Heard:
     """What is heard of one attempt."""
 
     def __init__(self, asking: _Asking, parted: Parted) -> None:
-        self._asking, self._on_text, self._parted = asking, asking.on_text, parted
+        self._asking, self._on_text = asking, asking.on_text
+        self._parted = parted
         sampling = asking.call.sampling
         self._growing = Growing(asking.call.header, cuts(sampling), sampling.include_stop_str_in_output)
         self._choice: Choice | None = None

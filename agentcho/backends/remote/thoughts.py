@@ -27,7 +27,10 @@ class Parted:
 
     def __init__(self, habit: Habit, goes_on: bool = False) -> None:
         self._habit, self._goes_on = habit, goes_on
-        self._held, self._opened, self._answers, self._behind = "", False, False, False
+        self._held = ""
+        self._opened = False
+        self._answers = False
+        self._behind = False
         self.thought = ""
 
     def apart(self) -> None:
