@@ -230,7 +230,9 @@ class Agent:
         let it pass whatever the agent has read; audits list it."""
         told, may = truth(release, "release"), self.tools if tools is None else tools
         wish = ToolWish(tuple(listed(may, "tools")), tool_choice, max_calls) if may else None
-        asked = Utterance(self._audience(to), prompt, header, view, options, release=told, tools=wish)
+        asked = Utterance(
+            to=self._audience(to), prompt=prompt, header=header, view=view, sampling=options, release=told, tools=wish
+        )
         return await self._current_game.speak(self, asked)
 
     @verb
@@ -386,7 +388,16 @@ class Agent:
         form: type[BaseModel] | None = None,
         **sampling: Unpack[SamplingOptions],
     ) -> Message:
-        asked = Utterance(to, prompt, header, view, sampling, on_token, labels, form)
+        asked = Utterance(
+            to=to,
+            prompt=prompt,
+            header=header,
+            view=view,
+            sampling=sampling,
+            on_token=on_token,
+            labels=labels,
+            form=form,
+        )
         return await self._current_game.speak(self, asked)
 
     @property

@@ -103,7 +103,10 @@ class ModelBroken(ModelError):
 
     def __init__(self, model: str, file: Path, reason: str, remedy: str = "Download or copy the model again") -> None:
         super().__init__(f"{model} cannot be read: {file}: {reason}. {remedy}")
-        self.model, self.file, self.reason, self.remedy = model, file, reason, remedy
+        self.model = model
+        self.file = file
+        self.reason = reason
+        self.remedy = remedy
 
 
 class UnsupportedModel(ModelError):
@@ -111,7 +114,9 @@ class UnsupportedModel(ModelError):
 
     def __init__(self, model: str, cause: str, remedy: str, what: str | None = None) -> None:
         super().__init__(f"{what or f'{model} cannot share encodings'}: {cause}. {remedy}")
-        self.model, self.cause, self.remedy = model, cause, remedy
+        self.model = model
+        self.cause = cause
+        self.remedy = remedy
 
     @classmethod
     def unframed(cls, model: str, cause: str) -> UnsupportedModel:
@@ -352,7 +357,9 @@ class LimitReached(AgentchoError):
 
     def __init__(self, limit: str, who: str, value: float) -> None:
         super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")
-        self.limit, self.who, self.value = limit, who, value
+        self.limit = limit
+        self.who = who
+        self.value = value
 
 
 class GamesFailed(AgentchoError):
@@ -443,7 +450,9 @@ class RecordInUse(RecordError):
     def __init__(self, what: Path, pid: int, host: str, since: str) -> None:
         told = f"{what} is being written by process {pid} on {host}, since {since}"
         super().__init__(f"{told}; wait for it to end, or stop it")
-        self.pid, self.host, self.since = pid, host, since
+        self.pid = pid
+        self.host = host
+        self.since = since
 
 
 class CannotWrite(RecordError):

@@ -136,7 +136,10 @@ class Counting:
     end of each message and each game. `what` may change meanwhile."""
 
     def __init__(self, tell: Tell, of: int, done: int = 0, what: str = "games") -> None:
-        self._tell, self._of, self._done, self.what = tell, of, done, what
+        self._tell = tell
+        self._of = of
+        self._done = done
+        self.what = what
         tell(what, done, of)
 
     def __call__(self, event: Event) -> None:

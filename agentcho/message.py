@@ -287,4 +287,6 @@ class Message:
     @property
     def metadata(self) -> Metadata:
         """The message without its words."""
-        return Metadata(self.id, self.kind, self.role, self.author, self.audience, self.parents)
+        return Metadata(
+            id=self.id, kind=self.kind, role=self.role, author=self.author, audience=self.audience, parents=self.parents
+        )

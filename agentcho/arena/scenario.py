@@ -75,9 +75,9 @@ class Arena(Scenario):
     async def play(self, game: Game) -> Outcome:
         agents = self.agents() * (self.count if len(self.agents()) == 1 else 1)
         players = [game.cast(agent, name=named(number)) for number, agent in enumerate(agents)]
-        made, moves = await Table(game, players, self.environment(), self.name, self.options.seconds).play(
-            self.options.moves
-        )
+        made, moves = await Table(
+            game=game, players=players, environment=self.environment(), name=self.name, seconds=self.options.seconds
+        ).play(self.options.moves)
         return self._outcome(made, moves)
 
     def score(self, outcome: Any) -> dict[str, float]:

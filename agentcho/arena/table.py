@@ -33,7 +33,9 @@ class Table:
     def __init__(
         self, game: Game, players: Sequence[Agent], environment: Environment, name: str, seconds: float
     ) -> None:
-        self._game, self._players, self._environment = game, players, environment
+        self._game = game
+        self._players = players
+        self._environment = environment
         self._name, self._seconds = name, seconds
         self._teller = Teller(game, players, name)
         self._since: list[list[Observation]] = [[] for _ in players]
@@ -41,7 +43,9 @@ class Table:
 
     async def play(self, most: int) -> tuple[Ending, int]:
         """Play until it is over, for `most` moves at most. How it ended, and after how many moves."""
-        environment, moves, over = self._environment, 0, False
+        environment = self._environment
+        moves = 0
+        over = False
         begin = partial(environment.reset, len(self._players), self._game.seed % SEED)
         await self._tell(await self._call("reset", begin))
         while not over and moves < most:
@@ -66,7 +70,9 @@ class Table:
         """One move, said in private."""
         if not 0 <= player < len(self._players):
             raise ScenarioError(f"{self._name} asks player {player} for a move, and there are {len(self._players)}")
-        agent, label, choices = self._players[player], f"[Player {player}] ", self._listed(player)
+        agent = self._players[player]
+        label = f"[Player {player}] "
+        choices = self._listed(player)
         before = self._last(agent)
         if (move := getattr(agent, "move", None)) is not None:
             await move(label, choices)

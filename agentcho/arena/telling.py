@@ -35,7 +35,9 @@ class Teller:
     """Tells the players of one game what its environment tells them. `name` is the environment's, for errors."""
 
     def __init__(self, game: Game, players: Sequence[Agent], name: str) -> None:
-        self._game, self._players, self._name = game, players, name
+        self._game = game
+        self._players = players
+        self._name = name
 
     async def tell(self, told: Sequence[Observation], said: Said | None = None) -> None:
         """Pass all of it on, in order. `said` is the move that it comes of."""

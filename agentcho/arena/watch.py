@@ -27,7 +27,9 @@ class Watched(Generic[T]):
     """Work in a thread of its own, begun now. `what` names it in errors; `seconds` is the time that it has."""
 
     def __init__(self, work: Callable[[], T], what: str, seconds: float) -> None:
-        self._work, self._what, self._seconds = work, what, seconds
+        self._work = work
+        self._what = what
+        self._seconds = seconds
         self._result: list[T] = []
         self._error: BaseException | None = None
         self._over = threading.Event()

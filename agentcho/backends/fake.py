@@ -95,7 +95,9 @@ class FakeEngine(EngineCore):
     ) -> None:
         super().__init__(ScriptedRunner(), FakeFraming(bos, letters, thinks, keeps_thoughts), context, 0)
         self._tokenizer = "fake" if letters is None else f"fake of {letters} letters"
-        self._script, self._faulty, self._whole = Script(reply, answer), faulty, store_tokens or inf
+        self._script = Script(reply, answer)
+        self._faulty = faulty
+        self._whole = store_tokens or inf
         self.broken: Exception | None = None
         self.guilty: Callable[[Call], Exception | None] = lambda call: None
         self.steps = 0

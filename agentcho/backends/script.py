@@ -37,7 +37,10 @@ class Scripted:
     `abrupt`: the message ends with the last token of the script, without `stop`."""
 
     def __init__(self, script: Sequence[int], stop: int, abrupt: bool) -> None:
-        self._script, self._stop, self._abrupt, self._said = script, stop, abrupt, 0
+        self._script = script
+        self._stop = stop
+        self._abrupt = abrupt
+        self._said = 0
 
     @property
     def allowed(self) -> int:

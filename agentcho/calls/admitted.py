@@ -130,7 +130,9 @@ class Arrays:
         ends = self._ends()
         if self.unique and self.first:
             raise Uncountable("an array of different items, some of which have a schema of their own, is not counted")
-        total, ways, items = 0, 1, count(self.items) if ends is None or ends > len(self.first) else 0
+        total = 0
+        ways = 1
+        items = count(self.items) if ends is None or ends > len(self.first) else 0
         if ends is None and items and not self.unique:
             raise Uncountable("there is no end of the arrays it may have; give a maximal number of items")
         for length in range(self._last(ends, items) + 1):
@@ -146,7 +148,7 @@ class Arrays:
         first = tuple(meet(self._at(place), other._at(place)) for place in range(length))
         most = min((each for each in (self.most, other.most) if each is not None), default=None)
         least, unique = max(self.least, other.least), self.unique or other.unique
-        return Arrays(first, meet(self.items, other.items), least, most, unique)
+        return Arrays(first=first, items=meet(self.items, other.items), least=least, most=most, unique=unique)
 
     def _at(self, place: int) -> Values:
         return self.first[place] if place < len(self.first) else self.items
@@ -391,7 +393,13 @@ class _Reader:
         most = said.get("maxItems")
         all_first = most is not None and most <= len(first)
         items = () if all_first else self.values(said.get("items", True))
-        return Arrays(first, items, said.get("minItems", 0), most, bool(said.get("uniqueItems", False)))
+        return Arrays(
+            first=first,
+            items=items,
+            least=said.get("minItems", 0),
+            most=most,
+            unique=bool(said.get("uniqueItems", False)),
+        )
 
     def _object(self, said: Mapping[str, Any]) -> Objects:
         if said.get("additionalProperties", True) is not False:

@@ -55,7 +55,9 @@ class _Walk:
     through others."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
-        self._named, self._known, self._inside = named, dict[str, int](), set[str]()
+        self._named = named
+        self._known = dict[str, int]()
+        self._inside = set[str]()
         self.circular = False
 
     def depth(self, value: Any) -> int:

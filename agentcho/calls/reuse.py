@@ -108,7 +108,9 @@ class Ape(NamedTuple):
     scale: float
 
 
-ROTATE, IN_PLACE, APE = "rotate", "in-place", "ape"
+ROTATE = "rotate"
+IN_PLACE = "in-place"
+APE = "ape"
 WAYS = (ROTATE, IN_PLACE, APE)
 """Every way of reading what is reused, as it is usually asked for. What is repaired is read by the first."""
 USUAL_APE = Ape(0.9, 0.9)

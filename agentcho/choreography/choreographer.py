@@ -95,7 +95,10 @@ class Choreographer:
         given = by_position(reuse, fields, ReusePolicy._fields)
         policy = reuse if isinstance(reuse, ReusePolicy) else ReusePolicy(**given)
         self.reuse = policy._replace(**changes)
-        self._max_requests, self.name, self.place, self._prefill_budget = max_requests, name, place, prefill_budget
+        self._max_requests = max_requests
+        self.name = name
+        self.place = place
+        self._prefill_budget = prefill_budget
         self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
         self._leads = beside is None
         self._engine = engine
@@ -242,7 +245,7 @@ class Choreographer:
             self._arrived = self._prefetch.take()
         arrived = sorted(self._arrived, key=lambda t: t.place)
         exact = any(map(self._exact, (*self._under_way.values(), *arrived)))
-        work = _Work([*self._cancel], [*self._release], swap, arrived, exact)
+        work = _Work(cancel=[*self._cancel], release=[*self._release], swap=swap, submit=arrived, exact=exact)
         for taken in (self._cancel, self._release, self._swap, self._arrived):
             taken.clear()
         return partial(self._hop, work)
@@ -264,14 +267,16 @@ class Choreographer:
             if work.swap:
                 self._engine.swap_out(work.swap)
             if self._engine.idle:
-                return _Step(work.submit, None, {}, refused, None)
+                return _Step(submitted=work.submit, result=None, made={}, refused=refused, error=None)
             began = perf_counter()
             result = self._engine.step(work.exact)
             ended = perf_counter()
         except BaseException as error:  # Ctrl-C never reaches this thread
-            return _Step(work.submit, None, {}, refused, _as_ours(error))
+            return _Step(submitted=work.submit, result=None, made={}, refused=refused, error=_as_ours(error))
         made = {id: FinishedCall(id, self._engine.message(id), self._engine.receipt(id)) for id in result.finished}
-        return _Step(work.submit, result, made, refused, None, began, ended)
+        return _Step(
+            submitted=work.submit, result=result, made=made, refused=refused, error=None, began=began, ended=ended
+        )
 
     def _submit(self, handle: Handle) -> Exception | None:
         try:
@@ -308,7 +313,10 @@ class Choreographer:
         return Stepped(self.name, self.steps, *counts, result.held, step.began, step.ended)
 
     def _log(self, result: StepResult) -> None:
-        fed, sampled, done, failed = result.encoded, len(result.spoken), len(result.finished), len(result.failed)
+        fed = result.encoded
+        sampled = len(result.spoken)
+        done = len(result.finished)
+        failed = len(result.failed)
         ENGINE.debug("step %d: %d tokens fed, %d sampled, %d done, %d failed", self.steps, fed, sampled, done, failed)
         for failure in result.failed:
             ENGINE.warning("encoding %d failed: %s", failure.id, type(failure.error).__name__)
@@ -358,7 +366,7 @@ class Choreographer:
         first = (handle.first or now) - handle.submitted
         made = tuple(handle.made[i] for i in handle.ids)
         steps = handle.entered, handle.spoke or self.steps, self.steps
-        result = Result(made, first, now - handle.submitted, handle.submitted, steps)
+        result = Result(made=made, ttft=first, seconds=now - handle.submitted, at=handle.submitted, steps=steps)
         done = handle.request.on_done
         if done is None or self._notify(handle, "on_done", partial(done, result)):
             handle.finish(result, None)

@@ -132,12 +132,16 @@ class Handle:
     def take_in(self, spoken: Spoken, begun: Begun | None, step: int = 0) -> None:
         """Take in the token that the decode sampled in a step, and pass it on; `made` has the calls that this step has
         finished."""
-        self.first, self.spoke, self.heard = self.first or perf_counter(), self.spoke or step, step
+        self.first = self.first or perf_counter()
+        self.spoke = self.spoke or step
+        self.heard = step
         self._begun = self._begun or begun
         token = spoken.token if spoken.nth >= len(self._said) else None
         if self.request.on_piece is not None:
             opening = None if begun is None else self._so_far(None)
-            self.request.on_piece(Piece(token, spoken.text, opening, spoken.likely, spoken.thought))
+            self.request.on_piece(
+                Piece(token=token, text=spoken.text, opening=opening, likely=spoken.likely, thought=spoken.thought)
+            )
         self._said += () if token is None else (token,)
         self._text += "" if spoken.thought else spoken.text
         self._thought += spoken.text if spoken.thought else ""
@@ -161,9 +165,11 @@ class Handle:
         )
         now, first = perf_counter(), self.first or perf_counter()
         before = tuple(self.made.get(call) for call in self.ids)
-        waited, took, steps = first - self.submitted, now - self.submitted, (self.entered, self.spoke, self.heard)
+        waited = first - self.submitted
+        took = now - self.submitted
+        steps = (self.entered, self.spoke, self.heard)
         own = FinishedCall(id, so_far, receipt)
-        return Unfinished(own, before, ended, waited, took, self.submitted, steps)
+        return Unfinished(own=own, made=before, ended=ended, ttft=waited, seconds=took, at=self.submitted, steps=steps)
 
     def finish(self, result: Result | None, error: Exception | None) -> None:
         """Wake the submitter. Its task counts as awake from now, unless it waits no longer."""

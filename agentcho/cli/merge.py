@@ -17,7 +17,9 @@ def merge_parts(named: Sequence[str], out: Path, missing: Missing) -> str:
     """Merge these runs, and those in these folders, into a new one in `out`. Returns lines that say where it is, and
     what it lacks."""
     merged = merge([part for run in named for part in _parts(run, out)], out, missing)
-    over, games, parts = len(merged.finished()), merged.info.config.games, len(merged.info.parts)
+    over = len(merged.finished())
+    games = merged.info.config.games
+    parts = len(merged.info.parts)
     lines = [f"{over} of {games} games, from {parts} parts", f"record: {merged.path}"]
     if merged.status == "interrupted":
         lines.append(f"not whole: `agentcho run --resume {merged.info.id} --out {out}` plays what it lacks")

@@ -86,7 +86,7 @@ def run(
     `people` play the agents of these names: here, at the terminal, or wherever a `Person` asks each, where they are
     given by name; nothing else is shown before the end.
     """
-    asked, kept = _asked(agents, given or {}, options, out, lockstep), Kept()
+    asked, kept = _asked(agents=agents, given=given or {}, options=options, out=out, lockstep=lockstep), Kept()
     there = people if isinstance(people, Mapping) else _here(people, asked.config, display)
     how: dict[str, Any] = {"engine": engine, "others": others, "out": asked.out, "at_once": at_once}
     with traced(telemetry, asked.scenario.name, asked.config) as spans:
@@ -114,7 +114,7 @@ async def arun(
     alone: what was said until then is on record. `EngineBusy`: somebody has the engine otherwise, as in another thread,
     or beside other models than `others`.
     """
-    asked, kept = _asked(agents, given or {}, options, out, lockstep), Kept()
+    asked, kept = _asked(agents=agents, given=given or {}, options=options, out=out, lockstep=lockstep), Kept()
     with traced(telemetry, asked.scenario.name, asked.config) as spans:
         found = await aplay(
             asked.scenario,
@@ -176,7 +176,16 @@ def _played(asked: _Asked, found: RunResult, kept: Kept, engine: EnginePort | No
     scenario = asked.scenario
     options = scenario.options.model_dump(mode="json")
     model = None if engine is None else engine.fingerprint.get("model")
-    return in_memory(scenario.name, options, asked.config, found.games, kept, found.steps, errors, model)
+    return in_memory(
+        scenario=scenario.name,
+        options=options,
+        config=asked.config,
+        games=found.games,
+        said=kept,
+        steps=found.steps,
+        exceptions=errors,
+        model=model,
+    )
 
 
 def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, Any], lockstep: bool) -> Scenario:

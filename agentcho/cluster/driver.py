@@ -112,7 +112,10 @@ class Driver:
         warn: Callable[[str], None] = lambda what: None,
         patience: Patience | None = None,
     ) -> None:
-        self._pool, self._workers, self._deaths_allowed, self._warn = pool, workers, deaths, warn
+        self._pool = pool
+        self._workers = workers
+        self._deaths_allowed = deaths
+        self._warn = warn
         self._patience = patience or Patience()
         self._members: dict[int, Member] = {}
         self._refused, self._told = dict[str, Refused](), set[str]()
@@ -152,7 +155,9 @@ class Driver:
             self._pool.stop(id)
 
     def _set_out(self, work: Work, games: Iterable[int], book: Book) -> None:
-        self._work, self._book, self._first = work, book, None
+        self._work = work
+        self._book = book
+        self._first = None
         self._waiting, self._deaths = deque(games), Counter[int]()
         self._heard = self._began = monotonic()
         self._going, self._plays = True, self._plays + 1
@@ -234,7 +239,11 @@ class Driver:
         nodes = Counter(member.hello.node for member in self._members.values() if member.hello is not None)
         for id, member in here:
             assert member.hello is not None
-            member.state, member.work, member.wants, member.steps, member.most = "beginning", self._plays, 0, 0, 0
+            member.state = "beginning"
+            member.work = self._plays
+            member.wants = 0
+            member.steps = 0
+            member.most = 0
             self._call(id, "begin", self._work, nodes[member.hello.node])
 
     def _welcome(self, id: int, member: Member, begun: Begun) -> None:
@@ -288,7 +297,9 @@ class Driver:
     # -- games -------------------------------------------------------------------------------------------
 
     def _hear(self, member: Member, report: Report) -> None:
-        member.wants, member.steps, member.most = report.wants, report.steps, report.most
+        member.wants = report.wants
+        member.steps = report.steps
+        member.most = report.most
         for note in report.notes:
             if note.game in member.dealt:
                 self._book.note(note)

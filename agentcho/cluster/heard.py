@@ -24,7 +24,9 @@ class GameHeard:
     def __init__(self, wanted: Heard, note: NoteCall) -> None:
         self._wanted, self._note = wanted, note
         self._since: list[Entry] = []
-        self.cast, self.lines, self.events = dict[str, str](), list[dict[str, Any]](), list[Event]()
+        self.cast = dict[str, str]()
+        self.lines = list[dict[str, Any]]()
+        self.events = list[Event]()
         self._seals = AllSeals()
 
     def __call__(self, event: Event) -> None:

@@ -18,7 +18,9 @@ from agentcho.config import Leakage, Mode
 from agentcho.errors import AdapterError
 from agentcho.extras import require
 
-WEIGHTS, CONFIG, TRAINED = "adapter_model.safetensors", "adapter_config.json", "agentcho.json"
+WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+TRAINED = "agentcho.json"
 
 
 class Trained(BaseModel):

@@ -31,7 +31,9 @@ class Allowance:
         named, samples = frozenset(sampling.stop_token_ids), call.forced is None
         ignored = own - named if sampling.ignore_eos else frozenset[int]()
         control = named & template.content.forbidden
-        self.own, self.ends, self.said_ends = own - ignored, own - ignored | control, named - control - own
+        self.own = own - ignored
+        self.ends = own - ignored | control
+        self.said_ends = named - control - own
         self.freed = tuple(sorted(control - own))
         self._ignored, self._all_ends = tuple(sorted(ignored)), tuple(sorted(own | named))
         self._reported = named if sampling.ignore_eos else named - own

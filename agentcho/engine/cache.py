@@ -106,7 +106,9 @@ class Shelf:
     """The entries with a copy at one place outside the store, up to `limit` tokens, the least recently used first."""
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.used, self.high_water = limit, 0, 0
+        self.limit = limit
+        self.used = 0
+        self.high_water = 0
         self.entries: dict[KVEntry, None] = {}
 
     def __contains__(self, entry: object) -> bool:
@@ -140,7 +142,9 @@ class Tiers:
     """
 
     def __init__(self, store: Pool, host_limit: int, disk: DiskRoom = NO_DISK) -> None:
-        self.store, self.outside, self.beneath = store, Shelf(host_limit), Shelf(disk.tokens)
+        self.store = store
+        self.outside = Shelf(host_limit)
+        self.beneath = Shelf(disk.tokens)
         self.files = disk.files()
         self.resident: dict[KVEntry, None] = {}
         self.pins: dict[Hashable, tuple[KVEntry, ...]] = {}

@@ -54,7 +54,9 @@ class _Index:
             return self.automaton
         added = sum(map(len, messages[self._read : there]))
         if added + len(self.automaton) > KEPT:
-            self.automaton, self._read, size = Automaton(), there, 0
+            self.automaton = Automaton()
+            self._read = there
+            size = 0
             while self._read and size + len(messages[self._read - 1]) <= KEPT // 2:
                 self._read -= 1
                 size += len(messages[self._read])
@@ -86,7 +88,10 @@ class _Place:
     def follow(self, automaton: Automaton, lately: Sequence[int], fresh: int) -> tuple[int, int]:
         """Its state, and how many of the last tokens match, after `fresh` more tokens, the last of `lately`."""
         if automaton is not self._automaton or fresh > len(lately):
-            self._automaton, self._state, self._matched, fresh = automaton, 0, 0, len(lately)
+            self._automaton = automaton
+            self._state = 0
+            self._matched = 0
+            fresh = len(lately)
         for token in lately[len(lately) - fresh :]:
             self._state, self._matched = automaton.step(self._state, self._matched, token)
         return self._state, self._matched
@@ -97,7 +102,9 @@ class Guesser:
 
     def __init__(self, indexes: Indexes, corpora: Sequence[Corpus], before: Sequence[int]) -> None:
         self._indexes, self._places = indexes, [(corpus, _Place()) for corpus in corpora]
-        self._own, self._lately, self._fresh = Automaton(), [*before[-LATELY:]], len(before[-LATELY:])
+        self._own = Automaton()
+        self._lately = [*before[-LATELY:]]
+        self._fresh = len(before[-LATELY:])
         self._own.extend(before)
         self._tried = self._accepted = 0
 
@@ -144,7 +151,9 @@ def worthwhile(guesses: Iterable[Guess], fed: int, costs: Curve) -> list[int]:
         more = costs.of(fed + 1)
         if -share * spent <= expected * (more - spent):
             break
-        expected, spent, fed = expected - share, more, fed + 1
+        expected = expected - share
+        spent = more
+        fed = fed + 1
         chosen[place] += 1
         following = next(shares, None)
         if following is None:

@@ -20,7 +20,9 @@ class Integrity:
     pinned, and those from which any of these would be made again. To be used between steps."""
 
     def __init__(self, tiers: Tiers, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Admitted]) -> None:
-        self._tiers, self._encodings, self._calls = tiers, encodings, calls
+        self._tiers = tiers
+        self._encodings = encodings
+        self._calls = calls
         self._holders = Counter(encoding.entry for encoding in encodings.values())
         self._holders.update(entry for call in calls for entry in call.holds)
         self._holders.update(entry for owner in tiers.pins if owner not in calls for entry in tiers.pins[owner])

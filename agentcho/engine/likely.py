@@ -20,7 +20,9 @@ def weigh(runner: Runner, blame: Blame, plan: Plan, spoken: Listed[Spoken]) -> t
     found, failed = dict[EncodingId, Logprobs](), list[Failure]()
     stride = 1 if plan.exact else max(1, len(asked))
     for begin in range(0, len(asked), stride):
-        found |= _found(runner, blame, plan.weighed, asked[begin : begin + stride], failed)
+        found |= _found(
+            runner=runner, blame=blame, weighed=plan.weighed, asked=asked[begin : begin + stride], failed=failed
+        )
     lost = {failure.id for failure in failed}
     new = {id(each) for each in asked}
     whole = (each for each in spoken if each.id not in lost)
@@ -45,6 +47,10 @@ def _found(
     except Exception as error:
         ours = blame.of(error)
     if len(asked) > 1:
-        return {id: each for one in asked for id, each in _found(runner, blame, weighed, [one], failed).items()}
+        return {
+            id: each
+            for one in asked
+            for id, each in _found(runner=runner, blame=blame, weighed=weighed, asked=[one], failed=failed).items()
+        }
     failed.append(Failure(asked[0].id, ours))
     return {}

@@ -316,9 +316,19 @@ class Sequence:
         done = self.own.written
         ids, first = self.words.tokens[done : done + most], done == self.copied
         copied, pieces = (self.copied, self.context.pieces) if first else (0, ())
-        start, adapter, parallel = self.context.start + done, self.context.adapter, self.context.parallel
+        start = self.context.start + done
+        adapter = self.context.adapter
+        parallel = self.context.parallel
         return Segment(
-            ids, start, pieces, self.slot, self.own, done=done, copied=copied, adapter=adapter, parallel=parallel
+            ids=ids,
+            position=start,
+            pieces=pieces,
+            slot=self.slot,
+            entry=self.own,
+            done=done,
+            copied=copied,
+            adapter=adapter,
+            parallel=parallel,
         )
 
     def _repaired(self) -> Segment:
@@ -328,7 +338,18 @@ class Sequence:
         assert isinstance(self.call, Repair)
         choose, (pieces, start, _, adapter, _) = self.call.choose, self.context
         blend = choose if isinstance(choose, Blend) else None
-        return Segment(self._chosen(), start, pieces, None, self.own, (), base, places, blend=blend, adapter=adapter)
+        return Segment(
+            ids=self._chosen(),
+            position=start,
+            pieces=pieces,
+            slot=None,
+            entry=self.own,
+            wanted=(),
+            base=base,
+            places=places,
+            blend=blend,
+            adapter=adapter,
+        )
 
     def choose(self, places: Listed[int]) -> None:
         """Say which tokens a repair encodes anew, before the forward that it is planned in."""

@@ -19,7 +19,9 @@ class Automaton:
 
     def __init__(self) -> None:
         self.text: list[int] = []
-        self.length, self.link, self.after = [0], [-1], [0]
+        self.length = [0]
+        self.link = [-1]
+        self.after = [0]
         self._next: list[dict[int, int]] = [{}]
         self.last = 0
 

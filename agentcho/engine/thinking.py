@@ -161,11 +161,15 @@ class Thinker:
     def _decide(self) -> str:
         begin, said = self._thinking.begin, self.text.lstrip()
         if said.startswith(begin):
-            self.now, self.thought, self.text = True, True, said.removeprefix(begin)
+            self.now = True
+            self.thought = True
+            self.text = said.removeprefix(begin)
             return self.text
         if begin.startswith(said):
             return ""
-        text, self.now, self.text = self.text, False, ""
+        text = self.text
+        self.now = False
+        self.text = ""
         return text
 
     def _closes(self, token: int) -> bool:

@@ -73,7 +73,9 @@ TOOLS = [_function("ZqtooloneqZ"), _function("ZqtooltwoqZ")]
 
 class _Search:
     def __init__(self, template: Rendering, user: Sided, assistant: Sided) -> None:
-        self._template, self._user, self._assistant = template, user, assistant
+        self._template = template
+        self._user = user
+        self._assistant = assistant
         self._listed, self._named = True, True  # functions are listed; a result says the name of its function
         self._texts = False  # arguments are given as JSON texts, as some templates take them, and not as objects
 
@@ -154,7 +156,9 @@ class _Search:
 
     def result(self) -> tuple[tuple[str, str], ResultPieces] | None:
         """The frame of a result, and what stands around its text within the frame."""
-        truth, lasts, contents = (False, True), ("user", "assistant", "tool"), ("", None, SAID)
+        truth = (False, True)
+        lasts = ("user", "assistant", "tool")
+        contents = ("", None, SAID)
         ways = product(truth, lasts, truth, truth, contents)
         for self._texts, last, self._listed, self._named, content in ways:
             around = self._around(last, content)
@@ -238,4 +242,6 @@ def _listings(before: str, after: str) -> Iterator[ListingPieces]:
         lead, found, rest = listed.partition(one)
         between, another, trail = rest.partition(two)
         if found and another:
-            yield ListingPieces(lead, between, trail, other, first, bare, style)
+            yield ListingPieces(
+                lead=lead, between=between, trail=trail, other=other, first=first, bare=bare, style=style
+            )

@@ -159,7 +159,9 @@ class VirtualRunner(ABC):
     costs: Costs | None = None
 
     def __init__(self, limit: int = 1 << 62) -> None:
-        self.pages, self.slots, self.owner = VirtualPages(limit), VirtualSlots(), Owner()
+        self.pages = VirtualPages(limit)
+        self.slots = VirtualSlots()
+        self.owner = Owner()
         self.budget = Budget(1 << 60, 1 << 60)
 
     @abstractmethod

@@ -148,7 +148,10 @@ class Room:
     (None: no bound)."""
 
     def __init__(self, total: int, work: float | None, empty: bool) -> None:
-        self._total, self._work, self._empty, self._begun = total, work, empty, False
+        self._total = total
+        self._work = work
+        self._empty = empty
+        self._begun = False
 
     def take(self, tokens: int, divisible: bool, depth: int = 0) -> int | None:
         """How many tokens of a call go into this forward, the first of which attends to `depth` others; None: the call
@@ -171,7 +174,9 @@ class Room:
             most = min(most, max(int(self._work / price), 0 if self._begun else 1))
         if most < 1:
             return None
-        self._total, self._empty, self._begun = self._total - most, False, True
+        self._total = self._total - most
+        self._empty = False
+        self._begun = True
         self._work = None if self._work is None else self._work - most * price
         return most
 
@@ -224,7 +229,9 @@ class Deferred:
         words = call.speech.words()
         entry = KVEntry.of(Recipe(words.tokens, call.context, call.call.salt, "stepwise"))
         self._tiers.hold([entry])
-        call.entry, call.words, call.status = entry, words, Status.DEFERRED
+        call.entry = entry
+        call.words = words
+        call.status = Status.DEFERRED
         call.leader = call.generation = None  # else the deferred shadow would keep them in memory
         self.sequences[entry] = call
         self._finished(Encoding(call.id, entry, words, call.context.receipt))

@@ -64,7 +64,10 @@ class _Sample:
     """One game. `over` None: it did not come to its end."""
 
     def __init__(self, info: RunInfo, game: int, entries: Sequence[Entry], over: Over | None) -> None:
-        self._info, self.game, self._entries, self._over = info, game, entries, over
+        self._info = info
+        self.game = game
+        self._entries = entries
+        self._over = over
         self._began = datetime.fromisoformat(info.started)
         self._pool: list[Json] = []
         self._places: dict[tuple[str, str], int] = {}
@@ -246,9 +249,13 @@ def _usage(entry: Entry) -> Json:
     start, stop = entry.generated
     spent, used = entry.usage.spent, entry.usage
     if spent is not None:
-        asked, said, cached = spent.prompt or 0, spent.completion or 0, spent.cached or 0
+        asked = spent.prompt or 0
+        said = spent.completion or 0
+        cached = spent.cached or 0
     else:
-        asked, said, cached = used.reused + used.encoded - (stop - start), stop - start, used.reused
+        asked = used.reused + used.encoded - (stop - start)
+        said = stop - start
+        cached = used.reused
     tokens = {"input_tokens": max(0, asked), "output_tokens": said, "total_tokens": max(0, asked) + said}
     return tokens | {"input_tokens_cache_read": cached}
 

@@ -21,7 +21,9 @@ class _Log:
     """The corpora of one log, by audience, as far as it has been taken in."""
 
     def __init__(self) -> None:
-        self.taken, self._corpora, self._read = 0, dict[Audience, Corpus](), dict[str, list[Corpus]]()
+        self.taken = 0
+        self._corpora = dict[Audience, Corpus]()
+        self._read = dict[str, list[Corpus]]()
 
     def add(self, to: Audience, tokens: tuple[int, ...]) -> None:
         """A message is out. A new audience is for those of whom was asked before, too."""

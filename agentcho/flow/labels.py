@@ -171,14 +171,14 @@ class Ledger:
         """
         cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)), also)
         entered = EncodingRecord(
-            id,
-            message,
-            caller,
-            recipe,
-            receipt,
-            cone,
-            engine,
-            respelled,
+            id=id,
+            message=message,
+            caller=caller,
+            recipe=recipe,
+            receipt=receipt,
+            cone=cone,
+            engine=engine,
+            respelled=respelled,
             also=also,
             tokens=tokens,
             apart=apart,
@@ -258,7 +258,10 @@ class Guard:
         own: tuple[Label, ...],
         clearance: Audience,
     ) -> None:
-        self._labels, self._guards, self._own, self._clearance = labels, guards, own, clearance
+        self._labels = labels
+        self._guards = guards
+        self._own = own
+        self._clearance = clearance
         self._admitted: dict[EncodingId, frozenset[Label]] = {}
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> bool:

@@ -19,7 +19,9 @@ class Readable(Sequence[Metadata]):
     whole. Equals every sequence of the same messages."""
 
     def __init__(self, agent: str, said: History, sees: Callable[[str], bool]) -> None:
-        self._agent, self._said, self._sees = agent, said, sees
+        self._agent = agent
+        self._said = said
+        self._sees = sees
         self._found: list[Metadata] = []  # the last one first
         self._left = self._backwards()
 

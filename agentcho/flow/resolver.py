@@ -63,7 +63,9 @@ class Resolver:
         kin: Resolver | None = None,
         frames: FramePort | None = None,
     ) -> None:
-        self.reuse, self.bos, self.spelling = reuse, bos, spelling
+        self.reuse = reuse
+        self.bos = bos
+        self.spelling = spelling
         self._class = f"{len(salt)}/{salt}/" if salt else ""
         self.drafts: dict[str, Draft] = {} if drafts is None else drafts
         self._lengths = Lengths(self.drafts, spelling)
@@ -437,7 +439,16 @@ class Resolver:
             if known is None:
                 call = self._part(part, clearance, Context(tuple(parents)))
                 first, *also = part.messages
-                missing.append(Needed(first, "baseline", path[:end], call, tuple(also), part.tokens))
+                missing.append(
+                    Needed(
+                        message=first,
+                        recipe="baseline",
+                        path=path[:end],
+                        call=call,
+                        also=tuple(also),
+                        tokens=part.tokens,
+                    )
+                )
             parents.append(missing[-1].call if known is None else known)
         return Resolved(tuple(missing), *Context(tuple(parents)), prompt.opening, prompt.apart)
 

@@ -321,7 +321,13 @@ def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: Hist
             raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", theirs, "it may read")
     if reads := view.reads:
         reads = (reads[0]._replace(at=_first(reads[0].at)), *reads[1:])
-    return ReadSet(caller, reads, view.new_at if reads else _first(view.new_at), tuple(direct), view.reuse)
+    return ReadSet(
+        caller=caller,
+        reads=reads,
+        new_at=view.new_at if reads else _first(view.new_at),
+        direct=tuple(direct),
+        reuse=view.reuse,
+    )
 
 
 def _plain(view: object) -> View:

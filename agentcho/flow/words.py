@@ -53,7 +53,9 @@ class Secrets:
     `sources`, what its words may repeat: none that was said after it."""
 
     def __init__(self, audience: Callable[[str], Audience], sources: Callable[[str], Iterable[str]]) -> None:
-        self._audience, self._sources, self._roll = audience, sources, Roll()
+        self._audience = audience
+        self._sources = sources
+        self._roll = Roll()
         self._known: dict[tuple[str, str], Cone] = {}
 
     def told(self, over: Iterable[str], reader: str) -> Cone:
@@ -169,7 +171,9 @@ class Words:
         drafts: Mapping[str, Draft],
         cast: Collection[str],
     ) -> None:
-        self._rule, self._drafts, self._cast = rule, drafts, cast
+        self._rule = rule
+        self._drafts = drafts
+        self._cast = cast
         encoded = reuse if reuse.mode == "choreographed" else ReusePolicy()  # a baseline by the rule of enforcing
         self._reach = Reach(encoded, drafts)
         self._secrets = Secrets(self._audience, self._sources)
@@ -301,4 +305,4 @@ def words_rule(
     """The rule of a game of such a run; None: it has none."""
     if config.words is None:
         return None
-    return Words(config.words, config.leak_budget, reuse, drafts, cast)
+    return Words(rule=config.words, budget=config.leak_budget, reuse=reuse, drafts=drafts, cast=cast)

@@ -127,7 +127,15 @@ def read(section: Section, path: Path, origin: Origin = "path", module: str | No
     root = "Scenario" if section == "scenarios" else "Agent"
     head = ast.get_docstring(tree) or ""
     return [
-        Found(section, _name(node), node.name, _first(ast.get_docstring(node) or head), path, origin, module)
+        Found(
+            section=section,
+            name=_name(node),
+            cls=node.name,
+            summary=_first(ast.get_docstring(node) or head),
+            path=path,
+            origin=origin,
+            module=module,
+        )
         for node in _subclasses(tree, root)
     ]
 

@@ -28,7 +28,9 @@ class Endpoints:
     `cache_salts`. Its key is this game's alone and on no record."""
 
     def __init__(self, ports: Ports, drafts: Mapping[str, Draft], allowed: Collection[str] = ()) -> None:
-        self._ports, self._drafts, self._allowed = ports, drafts, frozenset(allowed)
+        self._ports = ports
+        self._drafts = drafts
+        self._allowed = frozenset(allowed)
         self._key = secrets.token_bytes(32)
 
     def vendor(self, model: str | None) -> str | None:

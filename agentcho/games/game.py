@@ -79,7 +79,9 @@ class Game:
         others: Mapping[str, Voice] = MappingProxyType({}),
         people: People = MappingProxyType({}),
     ) -> None:
-        self._choreographer, self.index, self.seed = choreographer, index, seed
+        self._choreographer = choreographer
+        self.index = index
+        self.seed = seed
         self.config = config or RunConfig()
         self._sink, self._tasks = sink or _ignore, list(tasks)
         self._roster = Roster(find_agent)
@@ -88,31 +90,43 @@ class Game:
         self.reuse = reuse or (self.config.policy if self.config.says_reuse else choreographer.reuse)
         self._recorded, models = recorded or Recorded(index), Models(choreographer, others)
         self._journal = Journal(
-            index,
-            self.reuse,
-            self._meter,
-            self._sink,
-            self._recorded,
+            game=index,
+            reuse=self.reuse,
+            meter=self._meter,
+            sink=self._sink,
+            recorded=self._recorded,
             bos=choreographer.frames.bos,
             spelling=models.spelling,
             frames=choreographer.frames,
         )
         self._models = GameModels(models, self._journal)
         self._rounds = Rounds(choreographer.tasks, TaintTracker(), Precedence(lambda: models.steps))
-        self._messages = Messages(self._journal, self._recorded, self._roster, self._rounds, policy, self.reuse)
+        self._messages = Messages(
+            journal=self._journal,
+            recorded=self._recorded,
+            roster=self._roster,
+            rounds=self._rounds,
+            policy=policy,
+            reuse=self.reuse,
+        )
         endpoints = Endpoints(models.ports, self._messages.drafts, self.config.allow_vendor)
         self._seats = self._seated(people) if people else None
         self._words = words_rule(self.config, self.reuse, self._messages.drafts, self.agents)
         more = self._meter, self._sink, flush, self._seats, self._words
         parts = TurnParts(self._messages, self._models, endpoints, self._journal, *more)
-        self._turns = Turns(index, seed, self.config, parts, forced or {})
-        calls, self._toolbox = ToolCalls(index, self._recorded, self._meter, self._sink, confirmed), Toolbox()
+        self._turns = Turns(index=index, seed=seed, config=self.config, parts=parts, forced=forced or {})
+        calls, self._toolbox = (
+            ToolCalls(index=index, recorded=self._recorded, meter=self._meter, sink=self._sink, confirmed=confirmed),
+            Toolbox(),
+        )
         self._tool_turns = ToolTurns(self._turns, self._messages, self._toolbox, calls)
 
     def _seated(self, people: People) -> Seats:
         """The people of this game, who hear of what comes out. While one is waited for, other games have its room."""
         words: Callable[[str], Message | None] = lambda id: self._messages.drafts[id].message  # noqa: E731
-        seats = Seats(self.index, people, self._messages.readable, words, self.swap_out)
+        seats = Seats(
+            game=self.index, people=people, readable=self._messages.readable, words=words, waits=self.swap_out
+        )
         self._rounds.told = seats.tell
         return seats
 
@@ -150,7 +164,9 @@ class Game:
         if system is None:
             system, is_open = self._default_prompt(joined, model), True
         if system is not None:
-            self._messages.known(Telling(SCENARIO, "system", EVERYONE, system, UNREAD, model, first=True))
+            self._messages.known(
+                Telling(author=SCENARIO, role="system", to=EVERYONE, text=system, reads=UNREAD, model=model, first=True)
+            )
         self._roster.join(player, joined)
         player._game = self
         self._sink(Joined(self.index, joined, player.role))
@@ -182,11 +198,27 @@ class Game:
         if not open_to_all:
             private = Audience(frozenset({agent}))
             return self._messages.put(
-                Telling(agent, "system", private, words, ReadSet(agent, (), None, ()), model, first=True)
+                Telling(
+                    author=agent,
+                    role="system",
+                    to=private,
+                    text=words,
+                    reads=ReadSet(agent, (), None, ()),
+                    model=model,
+                    first=True,
+                )
             )
         there = self._roster.open_prompt(words, self._rounds.visible())
         if there is None:
-            told = Telling(SCENARIO, "system", EVERYONE, words, UNREAD, self._models.own, first=True)
+            told = Telling(
+                author=SCENARIO,
+                role="system",
+                to=EVERYONE,
+                text=words,
+                reads=UNREAD,
+                model=self._models.own,
+                first=True,
+            )
             if not given:
                 told = told._replace(id=self._messages.unnumbered(SCENARIO, DEFAULT_PROMPT))
             there = self._messages.put(told)
@@ -231,7 +263,7 @@ class Game:
         what `announce` raises."""
         own = self._models.own
         await anyio.lowlevel.checkpoint()
-        told = Telling(SCENARIO, role, audience(to, self.agents), "", UNREAD, own)
+        told = Telling(author=SCENARIO, role=role, to=audience(to, self.agents), text="", reads=UNREAD, model=own)
         ahead = own.encodes and own.resolver.begins
         stream = Streamed(self._messages, told, self.index, ahead)
         try:
@@ -249,7 +281,7 @@ class Game:
         with self._noted(author):
             spoken_to, model = self._messages.audience(author, to), self._turns.model(author, agent)
             reads = self._messages.reads(author, agent, view, model)
-            told = Telling(author, role, spoken_to, text, reads, model, ids)
+            told = Telling(author=author, role=role, to=spoken_to, text=text, reads=reads, model=model, ids=ids)
             id = self._messages.taint.give(self._messages.put(told))
         with self._meter.deadline(author):
             await anyio.lowlevel.checkpoint()
@@ -274,7 +306,17 @@ class Game:
             spoken_to, reads = self._messages.audience(author, to), self._messages.reads(author, agent, view, model)
             id, rule = known.metadata.id, self._words
             charge = None if rule is None else rule.release(author, spoken_to, id)
-            told = Telling(author, role, spoken_to, known.whole, reads, model, known.content, id, charge=charge)
+            told = Telling(
+                author=author,
+                role=role,
+                to=spoken_to,
+                text=known.whole,
+                reads=reads,
+                model=model,
+                ids=known.content,
+                released=id,
+                charge=charge,
+            )
             released = self._messages.taint.give(self._messages.put(told))
         with self._meter.deadline(author):
             await anyio.lowlevel.checkpoint()

@@ -116,7 +116,9 @@ def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
 def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, model: GameModel) -> Asked:
     """What a person is asked for the message of a draft, which those of `asked.to` will read. `ContextOverflow`: no
     word fits, with all that it is said over."""
-    author, content, frames = draft.metadata.author, model.frames.framing.content, model.frames
+    author = draft.metadata.author
+    content = model.frames.framing.content
+    frames = model.frames
     assert author is not None
     opening, closing = frames.framing.opening("assistant", draft.name), frames.framing.closing("assistant")
     bare = len(opening) + len(content.encode(draft.text)) + len(closing)
@@ -180,7 +182,11 @@ class Seats:
         words: Callable[[str], Message | None],
         waits: Callable[[], None],
     ) -> None:
-        self._game, self._people, self._readable, self._words, self._waits = game, people, readable, words, waits
+        self._game = game
+        self._people = people
+        self._readable = readable
+        self._words = words
+        self._waits = waits
         self._heard: dict[str, set[str]] = {}
         self._asked: dict[str, int] = {}
         self._broken: dict[str, Exception] = {}

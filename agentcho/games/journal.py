@@ -215,7 +215,10 @@ class Journal:
         frames: FramePort | None = None,
     ) -> None:
         self._recorded = recorded or Recorded(game)
-        self._game, self._meter, self._sink, self._attempt = game, meter, sink, self._recorded.attempt
+        self._game = game
+        self._meter = meter
+        self._sink = sink
+        self._attempt = self._recorded.attempt
         self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
         self.resolver = Resolver(reuse, bos, salt=salt, spelling=spelling, frames=frames)
         self._resolvers, self._salt = [self.resolver], salt
@@ -229,7 +232,9 @@ class Journal:
 
     def beside(self, spelling: Spelling, kin: Resolver | None = None) -> Resolver:
         """A resolver of another engine, or of another adapter than that of its `kin` on one, over the same messages."""
-        reuse, bos, drafts = self.resolver.reuse, spelling.frames.bos, self.resolver.drafts
+        reuse = self.resolver.reuse
+        bos = spelling.frames.bos
+        drafts = self.resolver.drafts
         self._resolvers.append(Resolver(reuse, bos, salt=self._salt, spelling=spelling, drafts=drafts, kin=kin))
         return self._resolvers[-1]
 
@@ -400,7 +405,7 @@ class Journal:
         self._write(draft, said[0].id, self._usage(0, reused, result))
 
     def _own(self, draft: Draft, making: Making, path: tuple[str, ...] = ()) -> Made:
-        return Made(draft.metadata.id, self._recipe, path, making.apart, making.opened)
+        return Made(message=draft.metadata.id, recipe=self._recipe, path=path, apart=making.apart, opened=making.opened)
 
     def _record(self, of: Needed | Made, made: FinishedCall, making: Making) -> None:
         """A baseline encoding stands in the prompt of the caller; a repaired one's path begins with its own; an author
@@ -429,7 +434,9 @@ class Journal:
         return [*self.take_outdated(), *(draft.begun.id for draft in drafts if draft.begun is not None)]
 
     def _noted(self, of: Needed | Made, made: FinishedCall, making: Making) -> EncodingRecord:
-        on, caller, recipe = making.on, making.caller, of.recipe
+        on = making.on
+        caller = making.caller
+        recipe = of.recipe
         draft = on.drafts[of.message]
         author = draft.metadata.author
         whose = of.path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
@@ -491,7 +498,18 @@ class Journal:
         ended: Ending | None = None,
     ) -> Entry:
         origin, direct = _origin(message, draft), draft.reads.direct
-        return Entry(message, own, made, direct, usage, draft.act, ended, self._attempt, draft.engine, origin)
+        return Entry(
+            message=message,
+            encoding=own,
+            made=made,
+            direct=direct,
+            usage=usage,
+            act=draft.act,
+            ended=ended,
+            attempt=self._attempt,
+            engine=draft.engine,
+            origin=origin,
+        )
 
 
 def sampled_tokens(words: Words, usage: Usage) -> int:

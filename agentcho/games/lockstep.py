@@ -19,7 +19,9 @@ class Seat:
     """That of one task. `passed` is called in the task when it goes on."""
 
     def __init__(self, moved: Callable[[], None], tasks: TaskTracker, passed: Callable[[], None]) -> None:
-        self._moved, self._tasks, self._passed = moved, tasks, passed
+        self._moved = moved
+        self._tasks = tasks
+        self._passed = passed
         self._waiting: list[tuple[anyio.Event, TrackedTask | None]] = []
         self.error: BaseException | None = None
 

@@ -58,7 +58,7 @@ def merge(parts: Sequence[SavedRun], out: Path, missing: Missing = "refuse") -> 
 def _check_alike(one: RunInfo, other: RunInfo) -> None:
     """`ResumeMismatch` where two parts are not of the same run."""
     whole = other.config.model_copy(update={"part": one.config.part})
-    found = differences(one, other.scenario, other.options, whole, other.tasks)
+    found = differences(info=one, scenario=other.scenario, options=other.options, config=whole, tasks=other.tasks)
     found += engine_differences(one.engine, other.engine)
     found += others_differences(one.engines, other.engines)
     for model in (None, *one.engines):
@@ -148,7 +148,9 @@ def _whole_lines(part: SavedRun, name: str) -> bytes:
 
 def _info(id: str, parts: Sequence[RunInfo], status: Status) -> RunInfo:
     """What `run.json` of the merged record holds."""
-    first, at_once, most = parts[0], {part.at_once for part in parts}, [part.most for part in parts if part.most]
+    first = parts[0]
+    at_once = {part.at_once for part in parts}
+    most = [part.most for part in parts if part.most]
     cast: dict[str, str] = {}
     clients: dict[str, tuple[str, ...]] = {}
     for part in parts:

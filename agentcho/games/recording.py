@@ -39,7 +39,9 @@ class RecordingSink:
     def __init__(
         self, record: RunRecord | None, sink: Sink | None, confirmed: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        self._record, self._sink, self.confirmed = record, sink, confirmed
+        self._record = record
+        self._sink = sink
+        self.confirmed = confirmed
         self._waiting: list[Event] = []
 
     def __call__(self, event: Event) -> None:

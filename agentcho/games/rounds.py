@@ -62,7 +62,9 @@ class Rounds:
     called when something has come out for all."""
 
     def __init__(self, tasks: TaskTracker, taint: TaintTracker, precedence: Precedence) -> None:
-        self._tasks, self.taint, self.precedence = tasks, taint, precedence
+        self._tasks = tasks
+        self.taint = taint
+        self.precedence = precedence
         self._out = MessageLog()
         self._branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
         self._under_way: Counter[Branch | None] = Counter()
@@ -190,7 +192,9 @@ class Rounds:
     @contextmanager
     def _moves(self, moves: Sequence[Moving], race: bool = False) -> Iterator[tuple[_Branches, list[Moving]]]:
         """A context in which moves run, each in a branch of its own; at its end what they said comes out."""
-        before, outer, number = self.visible(), self.branch, next(self._numbers)
+        before = self.visible()
+        outer = self.branch
+        number = next(self._numbers)
         preceded = self.precedence.join()
         path, floor = ((), ()) if outer is None else (outer.moves, outer.floor)
         places = [(*path, Move(number, place, race)) for place in range(len(moves))]

@@ -31,7 +31,10 @@ class Streamed:
     before."""
 
     def __init__(self, messages: Messages, told: Telling, game: int, ahead: bool) -> None:
-        self._messages, self._told, self._game, self._ahead = messages, told, game, ahead
+        self._messages = messages
+        self._told = told
+        self._game = game
+        self._ahead = ahead
         self._pieces: list[str] = []
         self._length = self._encoded = self._fed = 0
         self._begun: EncodingId | None = None

@@ -43,8 +43,13 @@ class TextTurn:
         listen: Callable[[str], None] | None,
         begin_thought: Callable[[Draft], Draft],
     ) -> None:
-        self._game, self._draft, self._journal, self._sink = game, draft, journal, sink
-        self._flush, self._listen, self._begin_thought = flush, listen, begin_thought
+        self._game = game
+        self._draft = draft
+        self._journal = journal
+        self._sink = sink
+        self._flush = flush
+        self._listen = listen
+        self._begin_thought = begin_thought
         self.thought: Draft | None = None
         self._asked, self._first = perf_counter(), 0.0
         self._text = ""
@@ -65,7 +70,7 @@ class TextTurn:
         except BaseException as error:
             self._give_up("cancelled" if isinstance(error, anyio.get_cancelled_exc_class()) else "failed")
             raise
-        usage = Usage(0, 0, reply.first, reply.seconds, _reported(reply.spent))
+        usage = Usage(encoded=0, reused=0, ttft=reply.first, seconds=reply.seconds, spent=_reported(reply.spent))
         self._over = True
         self._enter_thought(reply.thought)
         self._journal.enter_text(self._draft, self._words(reply.stopped), usage)
@@ -86,7 +91,9 @@ class TextTurn:
         """Take in what was thought before, if anything was."""
         if text:
             self.thought = self._begin_thought(self._draft)
-            words = Words("", LONE.sub("\ufffd", text), (), (0, 0), (0, 0), thought=(0, 0))
+            words = Words(
+                header="", text=LONE.sub("\ufffd", text), tokens=(), content=(0, 0), sampled=(0, 0), thought=(0, 0)
+            )
             self._journal.enter_text(self.thought, words, Usage(0, 0, 0.0, 0.0))
 
     async def _answer(self, port: TextPort, call: TextCall) -> TextReply:
@@ -149,7 +156,9 @@ class TextTurn:
             self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)
 
     def _words(self, stopped: str | None) -> Words:
-        return Words(self._draft.text, self._text, (), (0, 0), (0, 0), stopped)
+        return Words(
+            header=self._draft.text, text=self._text, tokens=(), content=(0, 0), sampled=(0, 0), stopped=stopped
+        )
 
     def _usage(self) -> Usage:
         now = perf_counter()

@@ -112,8 +112,13 @@ class Parting:
         sink: Sink,
         begun: Callable[[str], object] = id,
     ) -> None:
-        self._game, self.draft, self._making, self._begin = game, draft, making, begin
-        self._journal, self._sink, self._begun = journal, sink, begun
+        self._game = game
+        self.draft = draft
+        self._making = making
+        self._begin = begin
+        self._journal = journal
+        self._sink = sink
+        self._begun = begun
         self._waiting: list[Piece] = []
         self.thought: Draft | None = None
         self._answer: str | None = None
@@ -127,7 +132,17 @@ class Parting:
             self.thought = self._begin(self.draft)
             metadata = self.thought.metadata
             author, audience = metadata.author or "", metadata.audience
-            self._sink(Began(self._game, metadata.id, author, "decode", audience, "", thought=True))
+            self._sink(
+                Began(
+                    game=self._game,
+                    id=metadata.id,
+                    author=author,
+                    kind="decode",
+                    audience=audience,
+                    header="",
+                    thought=True,
+                )
+            )
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             self._tell(each)
@@ -177,7 +192,9 @@ class Parting:
         self._journal.enter_text(self.draft, self._words(None), NOTHING, ended)
 
     def _words(self, stopped: str | None) -> Words:
-        return Words(self.draft.text, self._answer or "", (), (0, 0), (0, 0), stopped)
+        return Words(
+            header=self.draft.text, text=self._answer or "", tokens=(), content=(0, 0), sampled=(0, 0), stopped=stopped
+        )
 
 
 def _bare(said: Unfinished, text: str) -> Unfinished:

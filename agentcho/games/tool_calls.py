@@ -47,7 +47,10 @@ class ToolCalls:
         sink: Sink,
         confirmed: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._index, self._recorded, self._meter, self._sink = index, recorded, meter, sink
+        self._index = index
+        self._recorded = recorded
+        self._meter = meter
+        self._sink = sink
         self._confirmed = confirmed
 
     async def wait(self, author: str) -> None:
@@ -62,7 +65,9 @@ class ToolCalls:
             return running.failed("skipped", SKIPPED)
         tool, attempt = making.tool, self._recorded.attempt
         self._sink(Calling(self._index, making.id, making.use, making.release, tool.declared.idempotent, attempt))
-        how, seconds, began = "failed", 0.0, anyio.current_time()
+        how = "failed"
+        seconds = 0.0
+        began = anyio.current_time()
         try:
             with self._meter.deadline(making.author):
                 if self._confirmed is not None:
@@ -74,5 +79,5 @@ class ToolCalls:
             raise
         finally:
             seconds = anyio.current_time() - began
-            self._sink(Called(self._index, making.id, how, seconds, attempt))
+            self._sink(Called(game=self._index, id=making.id, how=how, seconds=seconds, attempt=attempt))
         return found

@@ -15,8 +15,10 @@ def framed(message: TraceMessage, template: FramingPort) -> Framed:
     if default is not None and message.role == "system" and message.text == default.text:
         start, stop = default.content
         return Framed(default.tokens[:start], (), default.tokens[start:stop], default.tokens[stop:])
-    header, said, answer = encode(message.header or ""), encode(message.text), message.kind == "decode"
-    return frame(template, message.role, message.name, header, said, answer=answer)
+    header = encode(message.header or "")
+    said = encode(message.text)
+    answer = message.kind == "decode"
+    return frame(template=template, role=message.role, name=message.name, header=header, content=said, answer=answer)
 
 
 def traced(

@@ -75,9 +75,17 @@ class Turns:
     """Those of the agents of game `index`. `seed` and `forced` as in `Game`."""
 
     def __init__(self, index: int, seed: int, config: RunConfig, parts: TurnParts, forced: Forced) -> None:
-        self._index, self._seed, self._defaults, self._forced = index, seed, config.sampling.model_dump(), forced
-        self._messages, self._models, self._endpoints = parts.messages, parts.models, parts.endpoints
-        self._journal, self._meter, self._sink, self._flush = parts.journal, parts.meter, parts.sink, parts.flush
+        self._index = index
+        self._seed = seed
+        self._defaults = config.sampling.model_dump()
+        self._forced = forced
+        self._messages = parts.messages
+        self._models = parts.models
+        self._endpoints = parts.endpoints
+        self._journal = parts.journal
+        self._meter = parts.meter
+        self._sink = parts.sink
+        self._flush = parts.flush
         self._exact = parts.journal.resolver.reuse.deterministic
         self._words = parts.words
         self._thoughts = config.thoughts
@@ -101,13 +109,23 @@ class Turns:
         typed = self._seats is not None and author in self._seats
         port = self._endpoints.port(model.choreographer.name, author, reads, sent=not typed)
         options = self.sampling(author, asked.sampling)
-        speech = Speech(author, asked._replace(header=header), model, port, spoken_to, reads, options)
+        speech = Speech(
+            author=author,
+            asked=asked._replace(header=header),
+            model=model,
+            port=port,
+            to=spoken_to,
+            reads=reads,
+            options=options,
+        )
         speech = speech._replace(shares=self._shares(author, agent))
         if self._words is not None:
             self.permit(speech, asked.prompt)
         if prompt is not None:
             private = Audience(frozenset({author}))
-            question = messages.put(Telling(author, "user", private, prompt, reads, model))
+            question = messages.put(
+                Telling(author=author, role="user", to=private, text=prompt, reads=reads, model=model)
+            )
             reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
         return speech._replace(reads=reads)
 
@@ -123,7 +141,16 @@ class Turns:
         metadata = messages.metadata(author, "decode", "assistant", heard, reads)
         draft = model.draft(metadata, asked.header, author, reads, act)
         messages.add(draft)
-        self._sink(Began(self._index, draft.metadata.id, author, "decode", heard, asked.header))
+        self._sink(
+            Began(
+                game=self._index,
+                id=draft.metadata.id,
+                author=author,
+                kind="decode",
+                audience=heard,
+                header=asked.header,
+            )
+        )
         if self._seats is not None and author in self._seats:
             await self._type(self._seats, speech, draft)
         how = partial(self._decode, speech) if port is None else partial(self._ask, port, speech.shares)
@@ -160,7 +187,15 @@ class Turns:
     def _saying(self, speech: Speech) -> Saying:
         """What the rule is asked of. A person who plays an agent does not forget what it has been shown."""
         author, release = speech.author, speech.asked.release
-        return Saying(author, speech.to, speech.reads, speech.options, None, release, self._shown(author))
+        return Saying(
+            author=author,
+            to=speech.to,
+            reads=speech.reads,
+            options=speech.options,
+            prompt=None,
+            release=release,
+            shown=self._shown(author),
+        )
 
     def _shown(self, author: str) -> tuple[str, ...]:
         """What the person who plays an agent has been shown; of a model nothing."""
@@ -180,7 +215,16 @@ class Turns:
                 f"{author} was made to say what its schema does not admit; nobody was told. Force words that fit"
             )
         reads = draft.reads._replace(reads=(*draft.reads.reads, Read(said.id, draft.reads.new_at)), new_at=None)
-        told = Telling(author, "assistant", to, said.header + text, reads, model, released=said.id, charge=charge)
+        told = Telling(
+            author=author,
+            role="assistant",
+            to=to,
+            text=said.header + text,
+            reads=reads,
+            model=model,
+            released=said.id,
+            charge=charge,
+        )
         return self._messages.drafts[self._messages.put(told)].message
 
     def is_typed(self, agent: Agent) -> bool:
@@ -202,7 +246,11 @@ class Turns:
             return
         with self._meter.deadline(speech.author):
             question = question_of(
-                self._index, draft, speech.options, speech.asked._replace(to=speech.to), speech.model
+                game=self._index,
+                draft=draft,
+                sampling=speech.options,
+                asked=speech.asked._replace(to=speech.to),
+                model=speech.model,
             )
             question = replace(question, to=speech.to)
             words = recorded.typed.get(id)
@@ -281,7 +329,9 @@ class Turns:
         self, port: TextPort, shares: bool, draft: Draft, sampling: Sampling, told: Listener, model: GameModel
     ) -> None:
         """The same of a model behind an API."""
-        id, branch, sink = draft.metadata.id, self._messages.rounds.branch, self._sink
+        id = draft.metadata.id
+        branch = self._messages.rounds.branch
+        sink = self._sink
         call = self._endpoints.call(draft, sampling, self._meter.all_left())
         known = self._messages.recorded.text(id, self._forced.get(id), model.frames.framing.content)
         if draft.typed is not None:
@@ -290,7 +340,15 @@ class Turns:
             if branch is not None:
                 branch.said.add(id)
             begin = partial(self._messages.thoughts.begin, shared=shares)
-            turn = TextTurn(self._index, draft, self._journal, sink, self._flush, told, begin)
+            turn = TextTurn(
+                game=self._index,
+                draft=draft,
+                journal=self._journal,
+                sink=sink,
+                flush=self._flush,
+                listen=told,
+                begin_thought=begin,
+            )
             thought = self._messages.recorded.text(thought_of(id), None, model.frames.framing.content)
             await (turn.ask(port, call) if known is None else turn.say(known, thought))
             self._publish(turn.thought, draft, branch)

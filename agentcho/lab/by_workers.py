@@ -20,4 +20,11 @@ def remote_playing(
     by which a model is loaded."""
     config, loading = configs
     engine: Any = RemoteEngine(workers, scenario, loading)
-    return Playing(scenario, config, engine, at_once, engine.play, partial(engine.here, tell))
+    return Playing(
+        scenario=scenario,
+        config=config,
+        engine=engine,
+        at_once=at_once,
+        play_on=engine.play,
+        here=partial(engine.here, tell),
+    )

@@ -201,7 +201,15 @@ class _Gain(NamedTuple):
         if not subjects:
             return
         at, label = [places.index(subject.removesuffix(UNNAMED)) for subject in subjects], self.arm + UNNAMED * unnamed
-        _errorbar(axis, at, found, self.colour, label, linewidth=1.2, linestyle="--" if unnamed else "-")
+        _errorbar(
+            axis=axis,
+            at=at,
+            found=found,
+            colour=self.colour,
+            label=label,
+            linewidth=1.2,
+            linestyle="--" if unnamed else "-",
+        )
 
     def bars(self, axis: Axes, number: int) -> None:
         """A bar a subject, beside those of other arms."""
@@ -239,7 +247,13 @@ def _by_subject(axis: Axes, result: Result, what: str) -> None:
         subjects = [s for s in result.subjects if result.values(s, arm, what)]
         if subjects:
             at = [result.subjects.index(subject) for subject in subjects]
-            _errorbar(axis, at, [result.spread(subject, arm, what) for subject in subjects], COLOURS[number], arm)
+            _errorbar(
+                axis=axis,
+                at=at,
+                found=[result.spread(subject, arm, what) for subject in subjects],
+                colour=COLOURS[number],
+                label=arm,
+            )
     axis.set_xticks(range(len(result.subjects)), result.subjects, fontsize=7)
     axis.margins(x=0.1)
     axis.set_ylim(0, 1.1 * axis.dataLim.y1)
@@ -308,9 +322,27 @@ class Measure(NamedTuple):
 
 
 PANELS = (
-    Measure("total variation", True, lambda e: e.tv_max, lambda e: e.tv_mean, lambda e: e.tv_interval),
-    Measure("KL divergence, nats", True, lambda e: e.kl_max, lambda e: e.kl_mean, lambda e: e.kl_interval),
-    Measure("decisions that changed", False, lambda e: None, lambda e: e.flip_rate, lambda e: e.flip_interval),
+    Measure(
+        title="total variation",
+        logarithmic=True,
+        worst=lambda e: e.tv_max,
+        mean=lambda e: e.tv_mean,
+        interval=lambda e: e.tv_interval,
+    ),
+    Measure(
+        title="KL divergence, nats",
+        logarithmic=True,
+        worst=lambda e: e.kl_max,
+        mean=lambda e: e.kl_mean,
+        interval=lambda e: e.kl_interval,
+    ),
+    Measure(
+        title="decisions that changed",
+        logarithmic=False,
+        worst=lambda e: None,
+        mean=lambda e: e.flip_rate,
+        interval=lambda e: e.flip_interval,
+    ),
 )
 
 
@@ -331,7 +363,7 @@ def _panel(axes: Axes, panel: Measure, effects: Sequence[Effect], noise: float) 
     arms = [arm for arm in ARMS if any(effect.arm == arm for effect in effects)]
     zero = _zero(panel, effects, noise) if panel.logarithmic else 0.0
     for effect in effects:
-        _point(axes, panel, effect, arms.index(effect.arm) + SWAPS[effect.swap][1], zero)
+        _point(axes=axes, panel=panel, effect=effect, x=arms.index(effect.arm) + SWAPS[effect.swap][1], zero=zero)
     if panel.logarithmic:
         _scale(axes, zero)
     else:
@@ -349,7 +381,9 @@ def _panel(axes: Axes, panel: Measure, effects: Sequence[Effect], noise: float) 
 def _point(axes: Axes, panel: Measure, effect: Effect, x: float, zero: float) -> None:
     """The worst case as a filled sign; the mean's interval as a bar with a stroke at the mean."""
     colour, sign = SHADES[effect.arm], SWAPS[effect.swap][0]
-    worst, mean, interval = panel.worst(effect), panel.mean(effect), panel.interval(effect)
+    worst = panel.worst(effect)
+    mean = panel.mean(effect)
+    interval = panel.interval(effect)
     low, high = max(interval.low, zero), max(interval.high, zero)
     axes.plot([x, x], [low, high], color=colour, linewidth=2.4, alpha=0.5, solid_capstyle="butt", zorder=2)
     if worst is None:

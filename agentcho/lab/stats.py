@@ -130,7 +130,9 @@ def clustered(games: Sequence[Floats], seed: int) -> Interval:
     if len(sums) < 2:
         mean = pooled_mean(games)
         return Interval(low=mean, high=mean, method="one game: no interval")
-    return _bootstrap((sums, counts), _ratio, seed, 1999, "bootstrap clustered by game").interval
+    return _bootstrap(
+        samples=(sums, counts), statistic=_ratio, seed=seed, resamples=1999, method="bootstrap clustered by game"
+    ).interval
 
 
 class Resampled(NamedTuple):
@@ -156,7 +158,7 @@ def resampled(values: Sequence[float], seed: int) -> Resampled:
     if len(found) < 2:
         mean = float(found.mean()) if len(found) else 0.0
         return Resampled(Interval(low=mean, high=mean, method="fewer than two: no interval"), np.zeros(0))
-    return _bootstrap((found,), np.mean, seed, 9999, "paired bootstrap")
+    return _bootstrap(samples=(found,), statistic=np.mean, seed=seed, resamples=9999, method="paired bootstrap")
 
 
 def _bootstrap(
@@ -200,7 +202,9 @@ def spread(values: Sequence[float], seed: int = 0) -> Spread:
     if len(values) < FEW or min(values) == max(values):
         return Spread(middle=median(values), low=min(values), high=max(values), method="least to largest")
     require(f"for an interval of {FEW} values and more", "lab")
-    found = _bootstrap((np.asarray(values),), np.median, seed, 1999, "bootstrap, 95%").interval
+    found = _bootstrap(
+        samples=(np.asarray(values),), statistic=np.median, seed=seed, resamples=1999, method="bootstrap, 95%"
+    ).interval
     return Spread(middle=median(values), low=found.low, high=found.high, method=found.method)
 
 

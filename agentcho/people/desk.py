@@ -21,7 +21,9 @@ class Question:
     """One question to one person. `words` None: it has left."""
 
     def __init__(self, asked: Asked) -> None:
-        self.asked, self.game, self.agent = asked, asked.game, asked.agent
+        self.asked = asked
+        self.game = asked.game
+        self.agent = asked.agent
         self.answered = anyio.Event()
         self.words: str | None = None
 

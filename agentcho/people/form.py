@@ -138,7 +138,9 @@ def form_of(asked: Asked) -> Form:
         return Form(asked, (Field(),))
     root = _resolved(asked.schema, asked.schema)
     fields = tuple(_fields(root, asked.schema)) if "properties" in root else ()
-    return Form(asked, fields or (Field((), _hint(root), _options(root), asked.schema, "json"),))
+    return Form(
+        asked, fields or (Field(path=(), help=_hint(root), options=_options(root), schema=asked.schema, kind="json"),)
+    )
 
 
 def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[Field]:
@@ -163,7 +165,15 @@ def _field(path: tuple[str, ...], schema: Mapping[str, Any], root: Mapping[str, 
         kind = "json"
         options = options if needed and not nullable else (Option(_default(schema), ""), *options)
     told = _hint({**own, **{name: schema[name] for name in ("description", "title") if name in schema}})
-    return Field(path, told, options, whole, kind, needed and not nullable, empty if needed else LEFT_OUT)
+    return Field(
+        path=path,
+        help=told,
+        options=options,
+        schema=whole,
+        kind=kind,
+        needed=needed and not nullable,
+        empty=empty if needed else LEFT_OUT,
+    )
 
 
 def _default(schema: Mapping[str, Any]) -> str:

@@ -28,7 +28,9 @@ class LineByLine(Desk):
 
     def __init__(self, names: Sequence[str], games: int, source: int, target: IO[str]) -> None:
         super().__init__(names, games)
-        self._source, self._target, self._rest = source, target, b""
+        self._source = source
+        self._target = target
+        self._rest = b""
         self._stirred = anyio.Event()
         self._printed: dict[tuple[int, str], int] = {}
         self._last: tuple[int, str] | None = None

@@ -55,8 +55,12 @@ class Terminal(Desk):
         super().__init__(names, games)
         self._form: Form | None = None
         self._of: Question | None = None
-        self._fault, self._row, self._up = "", 0, 0
-        self._clear, self._source, self._target = clear, source, target
+        self._fault = ""
+        self._row = 0
+        self._up = 0
+        self._clear = clear
+        self._source = source
+        self._target = target
         self._app: Application[None] | None = None
         self._typed = Buffer(multiline=True)
 

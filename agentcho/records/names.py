@@ -8,7 +8,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 INFO = "run.json"
-TRANSCRIPT, HEARD, OUTCOMES = "transcript.jsonl", "heard.jsonl", "outcomes.jsonl"
+TRANSCRIPT = "transcript.jsonl"
+HEARD = "heard.jsonl"
+OUTCOMES = "outcomes.jsonl"
 CALLS, TYPED = "calls.jsonl", "typed.jsonl"
 LINES = MappingProxyType({TRANSCRIPT: True, HEARD: True, OUTCOMES: True, CALLS: False, TYPED: False})
 """All files of lines, and whether every record has one; the others are there from their first line on. Records of

@@ -405,7 +405,15 @@ class SavedRun:
             meta |= {"outcome": over.outcome, "score": over.score, "ended": over.ended}
         others = {name: engine.get("tokenizer") for name, engine in info.engines.items()}
         own = info.engine.get("tokenizer")
-        return exported(info.scenario, f"{info.id}-{game}", meta, info.cast, said, own, others)
+        return exported(
+            scenario=info.scenario,
+            id=f"{info.id}-{game}",
+            meta=meta,
+            cast=info.cast,
+            entries=said,
+            tokenizer=own,
+            others=others,
+        )
 
 
 def _check_format(file: Path) -> None:

@@ -214,7 +214,16 @@ def _act_line(act: Act) -> dict[str, Any]:
 
 def _act(line: ActPart) -> Act:
     use = None if line.use is None else tool_use(line.use)
-    act = Act(line.where, line.places, line.acted_on, line.choices, line.call, use, line.release, line.released)
+    act = Act(
+        where=line.where,
+        places=line.places,
+        tainted_by=line.acted_on,
+        choices=line.choices,
+        call=line.call,
+        use=use,
+        release=line.release,
+        released=line.released,
+    )
     moves = tuple(Move(*move) for move in line.moves)
     act = act._replace(shown=line.shown, reuse=line.reuse, after=line.after, named=line.named, moves=moves)
     act = act._replace(thought=line.thought)
@@ -232,7 +241,15 @@ def _charge(line: ChargePart) -> Charge:
 
 def _usage(line: UsagePart) -> Usage:
     spent = None if line.spent is None else Spent(**dict(line.spent))
-    return Usage(line.encoded, line.reused, line.ttft, line.seconds, spent, line.at, line.steps)
+    return Usage(
+        encoded=line.encoded,
+        reused=line.reused,
+        ttft=line.ttft,
+        seconds=line.seconds,
+        spent=spent,
+        at=line.at,
+        steps=line.steps,
+    )
 
 
 def _later(attempt: int) -> int | None:
@@ -268,17 +285,19 @@ def _records(line: EncodingsLine, seals: Seals | None) -> tuple[EncodingRecord, 
 
 def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
     """An encoding with its cone, listed or by its seal."""
-    receipt = Receipt(seals.context(part.context), part.start, int(part.bos), part.base, part.anchors)
+    receipt = Receipt(
+        context=seals.context(part.context), start=part.start, bos=int(part.bos), base=part.base, anchors=part.anchors
+    )
     cone = frozenset[str]() if part.cone is None else part.cone
     record = EncodingRecord(
-        part.id,
-        part.message,
-        part.caller,
-        part.recipe,
-        receipt,
-        cone,
-        part.engine,
-        part.respelled,
+        id=part.id,
+        message=part.message,
+        caller=part.caller,
+        recipe=part.recipe,
+        receipt=receipt,
+        cone=cone,
+        engine=part.engine,
+        respelled=part.respelled,
         also=part.also,
         tokens=part.tokens,
         apart=part.apart,

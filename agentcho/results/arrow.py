@@ -124,7 +124,10 @@ def _own(struct: Any, owner: object, release: Any) -> None:
 
 def _released(kind: type[ctypes.Structure]) -> Callable[[int], None]:
     """The `release` of a kind of struct. Names of this module may be gone when it is called."""
-    struct_of, cast, drop, release_child = kind.from_address, ctypes.cast, pythonapi.Py_DecRef, RELEASE
+    struct_of = kind.from_address
+    cast = ctypes.cast
+    drop = pythonapi.Py_DecRef
+    release_child = RELEASE
 
     def release(address: int, object_=py_object) -> None:  # type: ignore[no-untyped-def]
         struct: Any = struct_of(address)

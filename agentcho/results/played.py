@@ -233,7 +233,18 @@ def played_games(games: Iterable[Over], said: Said) -> tuple[PlayedGame, ...]:
     """Games that are over, by number."""
     ordered = sorted(games, key=lambda over: over.game)
     return tuple(
-        PlayedGame(o.game, o.score, o.outcome, o.ended, o.seconds, o.error, o.traceback, o.where, o.raced, said)
+        PlayedGame(
+            number=o.game,
+            scores=o.score,
+            outcome=o.outcome,
+            ended=o.ended,
+            seconds=o.seconds,
+            error=o.error,
+            traceback=o.traceback,
+            where=o.where,
+            raced=o.raced,
+            _said=said,
+        )
         for o in ordered
     )
 
@@ -261,4 +272,15 @@ def in_memory(
 ) -> Played:
     """What a run without a record came to."""
     found, raised = played_games(games, said), exceptions or {}
-    return Played(scenario, options, config, "failed" if raised else "done", found, None, steps, said, raised, model)
+    return Played(
+        scenario=scenario,
+        options=options,
+        config=config,
+        status="failed" if raised else "done",
+        games=found,
+        record=None,
+        steps=steps,
+        _said=said,
+        exceptions=raised,
+        model=model,
+    )

@@ -39,10 +39,12 @@ def put_together(pages: PagePool, rotations: Sequence[Rotation], entry: KVEntry)
     assert recipe.base is not None
     start, length = recipe.context.start, entry.length
     for layer, rotation in enumerate(rotations):
-        keys, values = _there(pages, layer, rotation, recipe.base.entry, start, length)
+        keys, values = _there(
+            pages=pages, layer=layer, rotation=rotation, entry=recipe.base.entry, start=start, length=length
+        )
         for real, base, weight in recipe.anchors if layer else ():
-            ours = _there(pages, layer, rotation, real.entry, start, length)
-            reused = _there(pages, layer, rotation, base.entry, start, length)
+            ours = _there(pages=pages, layer=layer, rotation=rotation, entry=real.entry, start=start, length=length)
+            reused = _there(pages=pages, layer=layer, rotation=rotation, entry=base.entry, start=start, length=length)
             keys = keys + weight * (ours[0] - reused[0])
             values = values + weight * (ours[1] - reused[1])
         pages.write(entry.block, layer, keys.to(pages.dtype), values.to(pages.dtype))

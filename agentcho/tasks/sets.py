@@ -54,7 +54,10 @@ class TaskSet:
     or, for a generator, of its first tasks and its words."""
 
     def __init__(self, name: str, kind: type[Task], size: int | None, digest: str, at: Callable[[int], Task]) -> None:
-        self.name, self.kind, self.size, self.digest = name, kind, size, digest
+        self.name = name
+        self.kind = kind
+        self.size = size
+        self.digest = digest
         self._at = at
 
     def __getitem__(self, number: int) -> Task:
@@ -78,7 +81,7 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
         _check_kind(spec, published.kind, kind)
         return _listed(spec, published.kind, published.read, *_rows(name, rest, published))
     if Path(spec).suffix in {".json", ".jsonl"}:
-        return _listed(spec, kind, own(kind), of_file(Path(spec)), spec)
+        return _listed(spec=spec, kind=kind, read=own(kind), rows=of_file(Path(spec)), source=spec)
     known = ", ".join((*generators(), *formats()))
     raise TaskError(spec, None, f"is no .jsonl or .json file, and none of {known}")
 
@@ -113,7 +116,9 @@ def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: st
         places.setdefault(task.id, row.place)
     listed = tuple(tasks.values())
     lines = "\n".join(task.model_dump_json() for task in listed)
-    return TaskSet(spec, kind, len(listed), hashlib.sha256(lines.encode()).hexdigest(), listed.__getitem__)
+    return TaskSet(
+        name=spec, kind=kind, size=len(listed), digest=hashlib.sha256(lines.encode()).hexdigest(), at=listed.__getitem__
+    )
 
 
 def _read(source: str, read: Read, row: Row) -> Task:
@@ -148,4 +153,4 @@ def _generated(spec: str, generator: Generator, options: dict[str, int], seed: i
 
     first = "\n".join(at(number).model_dump_json() for number in range(8))
     told = json.dumps([first, {key: list(words) for key, words in lists(name).items()}])
-    return TaskSet(spec, generator.kind, None, hashlib.sha256(told.encode()).hexdigest(), at)
+    return TaskSet(name=spec, kind=generator.kind, size=None, digest=hashlib.sha256(told.encode()).hexdigest(), at=at)

@@ -45,7 +45,9 @@ class Telemetry:
         tracers: trace.TracerProvider | None = None,
         meters: metrics.MeterProvider | None = None,
     ) -> None:
-        self._scenario, self._config, self._content = scenario, config, content
+        self._scenario = scenario
+        self._config = config
+        self._content = content
         self._tracer = trace.get_tracer(names.SCOPE, tracer_provider=tracers)
         meter = metrics.get_meter(names.SCOPE, meter_provider=meters)
         self._first = meter.create_histogram(names.TIME_TO_FIRST_TOKEN, "s", "Time to the first token of a turn.")

@@ -35,9 +35,13 @@ class FakeEndpoint:
         thought: str = "",
         reported: bool = True,
     ) -> None:
-        self.name, self.vendor, self.context = name, vendor, context
+        self.name = name
+        self.vendor = vendor
+        self.context = context
         self.fingerprint = {"model": name, "server": "fake", "address": vendor}
-        self._reply, self._pieces, self._reported = reply or _answer, pieces, reported
+        self._reply = reply or _answer
+        self._pieces = pieces
+        self._reported = reported
         self._thought = thought
         self.calls: list[TextCall] = []
         self.closed = 0
@@ -55,7 +59,7 @@ class FakeEndpoint:
                 call.on_text(piece)
             await anyio.lowlevel.checkpoint()
         spent, seconds = self._spent(call.messages, text), perf_counter() - asked
-        return TextReply(text, "stop", spent, first, seconds, self._thought)
+        return TextReply(text=text, stopped="stop", spent=spent, first=first, seconds=seconds, thought=self._thought)
 
     async def aclose(self) -> None:
         """Counts in `closed`."""

@@ -72,9 +72,13 @@ class MCPServer:
         if (command is None) == (url is None):
             raise RequestError("an MCP server is started by a command, or reached at a url; give one of the two")
         require("to connect MCP servers", "mcp")
-        self._command, self._arguments, self._url = command or "", arguments, url
+        self._command = command or ""
+        self._arguments = arguments
+        self._url = url
         self._env, self._cwd = dict(env or {}), cwd
-        self._headers, self._log, self.shared = dict(headers or {}), log, truth(shared, "shared")
+        self._headers = dict(headers or {})
+        self._log = log
+        self.shared = truth(shared, "shared")
         self.name = _name(command, arguments, url) if name is None else checked_name(name)
         self._only = None if only is None else frozenset(only)
         self._declared = declared(**declaring, isolate=False)
@@ -161,11 +165,11 @@ class MCPServer:
         whose = self.name if self.shared or self._url is not None else f"{self.name}/{agent}"
         of = self._apart.get(found.name, self._declared)
         made = Tool(
-            found.name,
-            found.description or "",
-            dict(found.input_schema),
-            call,
-            of,
+            name=found.name,
+            description=found.description or "",
+            schema=dict(found.input_schema),
+            function=call,
+            declared=of,
             source=self.name,
             client=whose,
         )

@@ -89,14 +89,14 @@ def declared(
     told = _told(audience)
     changes = told != Audience(frozenset()) if effect is None else values.truth(effect, "effect of a tool")
     return Declared(
-        told,
-        changes,
-        values.truth(trusted, "trusted of a tool"),
-        None if results is None else _told(results),
-        values.truth(idempotent, "idempotent of a tool"),
-        None if timeout is None else _seconds(timeout),
-        values.truth(isolate, "isolate of a tool"),
-        values.whole(most, "most of a tool", 1, LARGEST),
+        audience=told,
+        effect=changes,
+        trusted=values.truth(trusted, "trusted of a tool"),
+        results=None if results is None else _told(results),
+        idempotent=values.truth(idempotent, "idempotent of a tool"),
+        timeout=None if timeout is None else _seconds(timeout),
+        isolate=values.truth(isolate, "isolate of a tool"),
+        most=values.whole(most, "most of a tool", 1, LARGEST),
     )
 
 
@@ -137,7 +137,10 @@ class Tool:
     ) -> None:
         self.name, self.description = checked_name(name), values.text(description, f"the description of {name}")
         self.schema = values.schema(schema, f"the schema of the tool {name}")
-        self.function, self.declared, self.source, self.client = function, declared, source, client
+        self.function = function
+        self.declared = declared
+        self.source = source
+        self.client = client
         self._model = model
 
     @property
@@ -237,7 +240,9 @@ def _made(function: Callable[..., Any], name: str | None, given: Declared) -> To
     schema = _schema(called, model)
     if not _is_plain(schema):
         check_callable(called, schema)
-    return Tool(called, _documented(function), schema, function, given, model)
+    return Tool(
+        name=called, description=_documented(function), schema=schema, function=function, declared=given, model=model
+    )
 
 
 def check_callable(called: str, schema: Mapping[str, Any]) -> None:

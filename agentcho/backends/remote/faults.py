@@ -43,7 +43,11 @@ class Failed(Exception):
         self, what: str, status: int | None = None, again: bool = False, wait: float | None = None, told: str = ""
     ) -> None:
         super().__init__(what)
-        self.what, self.status, self.again, self.wait, self.told = what, status, again, wait, told
+        self.what = what
+        self.status = status
+        self.again = again
+        self.wait = wait
+        self.told = told
 
     def error(self, where: str) -> EndpointFailed:
         """What a game sees of it."""
@@ -95,7 +99,7 @@ def refused(status: int, refusal: Refusal, wait: float | None, prompt: Iterable[
     if 300 <= status < 400:
         return Failed(f"redirects to another address (HTTP {status}), where no key is sent; give that one", status)
     told = "" if status in (401, 403) else refusal.told(prompt)
-    return Failed(f"answers HTTP {status}", status, again, wait, told)
+    return Failed(what=f"answers HTTP {status}", status=status, again=again, wait=wait, told=told)
 
 
 def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

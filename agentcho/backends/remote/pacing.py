@@ -58,7 +58,9 @@ class Pace:
 
     def __init__(self, concurrency: int, requests: float | None, tokens: float | None) -> None:
         self._places, self._line = anyio.Semaphore(concurrency), anyio.Lock()
-        self._requests, self._tokens, self._closed_until = Window(requests), Window(tokens), 0.0
+        self._requests = Window(requests)
+        self._tokens = Window(tokens)
+        self._closed_until = 0.0
 
     @asynccontextmanager
     async def turn(self, tokens: float) -> AsyncIterator[Begun]:

@@ -14,9 +14,13 @@ class Growing:
     of the text."""
 
     def __init__(self, header: str, stops: Sequence[str], kept: bool = False) -> None:
-        self._header, self._spaced, self._stops = header.strip(), header != header.rstrip(), stops
+        self._header = header.strip()
+        self._spaced = header != header.rstrip()
+        self._stops = stops
         self._kept = kept
-        self._held, self._half, self.text = "", "", ""
+        self._held = ""
+        self._half = ""
+        self.text = ""
         self.begun, self.cut = not self._header, False
 
     def add(self, piece: str) -> str:

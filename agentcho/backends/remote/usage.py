@@ -78,7 +78,9 @@ class Bill:
     """All requests of one answer."""
 
     def __init__(self, prices: Prices) -> None:
-        self._prices, self.requests, self._reports = prices, 0, list[Usage]()
+        self._prices = prices
+        self.requests = 0
+        self._reports = list[Usage]()
 
     def add(self, report: Usage | None) -> None:
         """Count what a request is reported to have taken."""
@@ -95,4 +97,6 @@ class Bill:
         prompt = sum(each.prompt_tokens for each in self._reports)
         completion, cached = sum(each.completion_tokens for each in self._reports), min(sum(known), prompt)
         cost = self._prices.cost(prompt, cached, completion)
-        return Spent(prompt, cached if known else None, completion, self.requests, cost)
+        return Spent(
+            prompt=prompt, cached=cached if known else None, completion=completion, requests=self.requests, cost=cost
+        )

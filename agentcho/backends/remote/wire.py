@@ -149,7 +149,9 @@ class _Bounded(httpx2.AsyncByteStream):
     """The bytes of an answer, as long as no event of it (`whole`: not all of it) has more than `LARGEST`."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, whole: bool) -> None:
-        self._stream, self._whole, self._size = stream, whole, 0
+        self._stream = stream
+        self._whole = whole
+        self._size = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
@@ -193,7 +195,11 @@ def _failed(error: Exception, prompt: list[str]) -> Failed:
             refusal = Refusal.of(error.body)
             status = int(refusal.code) if re.fullmatch(r"[45]\d\d", refusal.code) else 500
             return Failed(
-                "broke its answer off with an error", None, is_passing(status, refusal), None, refusal.told(prompt)
+                what="broke its answer off with an error",
+                status=None,
+                again=is_passing(status, refusal),
+                wait=None,
+                told=refusal.told(prompt),
             )
         case _TooLarge():
             return Failed(f"sends more than {LARGEST} bytes at once")

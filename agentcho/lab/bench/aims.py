@@ -73,7 +73,9 @@ def _sooner(result: Result, arm: str, there: list[str], judge: Judge) -> Iterato
             reached, part = min(found, key=lambda each: each[0].middle)
             what, note = f"end to end, {name}: {guessed} ÷ {arm}", counted(part)
             yield Target(what=what, bound=MUCH_SOONER, reached=reached, note=note, words=judge(own, arm))
-    yield _least(result, guessed, arm, there, NEVER_BELOW).model_copy(update={"words": judge(there, arm)})
+    yield _least(result=result, arm=guessed, to=arm, there=there, bound=NEVER_BELOW).model_copy(
+        update={"words": judge(there, arm)}
+    )
 
 
 def _least(result: Result, arm: str, to: str, there: list[str], bound: float) -> Target:

@@ -24,7 +24,9 @@ from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.lab.timing import alone
 from agentcho.records.trace import Workflow
 
-AUDIT, ENFORCE, BASELINE = "choreographed:audit", "choreographed:enforce", "baseline"
+AUDIT = "choreographed:audit"
+ENFORCE = "choreographed:enforce"
+BASELINE = "baseline"
 GENERATE, CONTINUOUS = "generate", "generate_batch"
 Arm = Callable[[Any, Workflow, bool], WorkflowTimes]
 """`(engine, workflow, stepwise)`; not stepwise: a text is fed `STRIDE` tokens a step after its first, or at once where
@@ -115,7 +117,9 @@ def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
     """All calls whose parents have ended are one batch; the next batch is formed when it has ended."""
     from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 
-    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, CallTimes]()
+    said = prompts(workflow, engine.framing)
+    needs = _awaited(workflow)
+    calls = dict[str, CallTimes]()
     stop = engine.framing.end
     with stock_attention(engine.network):
         stock, began = Generating(engine.network, stop, stepwise), perf_counter()
@@ -133,10 +137,15 @@ def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTime
     from agentcho.lab.bench.peers.continuous import Continuous
     from agentcho.lab.bench.peers.generate import Forced, stock_attention
 
-    said, needs, calls = prompts(workflow, engine.framing), _awaited(workflow), dict[str, CallTimes]()
+    said = prompts(workflow, engine.framing)
+    needs = _awaited(workflow)
+    calls = dict[str, CallTimes]()
     stop = engine.framing.end
     room, network = _room(said), engine.network
-    with stock_attention(network), Continuous(network, stop, room, len(said), stepwise) as stock:
+    with (
+        stock_attention(network),
+        Continuous(network=network, stop=stop, tokens=room, calls=len(said), stepwise=stepwise) as stock,
+    ):
         began, given = perf_counter(), set[str]()
         while len(calls) < len(said):
             for id in [id for id in said if id not in given and needs[id] <= calls.keys()]:

@@ -53,7 +53,9 @@ def new(workflow: Workflow, framing: FramingPort) -> New:
             begun.add(path)
             met.update(alike[id] for id in messages)
         own = len(opened)
-        prompts, alone, both = prompts + own, alone + own, both + own
+        prompts = prompts + own
+        alone = alone + own
+        both = both + own
         begun.add(number((path, (*opened, *words.content, *words.closing))))
         met.add(alike[message.id])
     return New(prompts, alone, both)

@@ -43,13 +43,21 @@ def chats(workflow: Workflow, label: str = "") -> list[Chat]:
     """
     known = {message.id: message for message in workflow.messages}
     decodes = [message for message in workflow.messages if message.kind == "decode" and message.parents]
-    first, needs, made = {message.parents[0] for message in decodes}, awaited(workflow), []
+    first = {message.parents[0] for message in decodes}
+    needs = awaited(workflow)
+    made = []
     for decode in decodes:
         agent = decode.author or ""
         quoted = (_quoted(known[id], agent, label if id in first else "") for id in decode.parents)
         quotes = (id if known[id].kind == "decode" else None for id in decode.parents)
         made.append(
-            Chat(decode.id, agent, needs[decode.id] & {each.id for each in decodes}, tuple(quoted), tuple(quotes))
+            Chat(
+                id=decode.id,
+                agent=agent,
+                after=needs[decode.id] & {each.id for each in decodes},
+                messages=tuple(quoted),
+                quotes=tuple(quotes),
+            )
         )
     return made
 

@@ -100,7 +100,10 @@ def _page(endpoint: Endpoint, path: str) -> bytes:
 
 
 def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
-    first, text, usage, pieces = None, "", dict[str, Any](), 0
+    first = None
+    text = ""
+    usage = dict[str, Any]()
+    pieces = 0
     for event in events:
         if "error" in event:
             raise ArmUnavailable(f"an error in the stream: {_reason(json.dumps(event).encode())}")
@@ -112,7 +115,9 @@ def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
         usage = event.get("usage") or usage
     if first is None:
         raise ArmUnavailable("a stream ended without a token")
-    return Heard(began, first, perf_counter(), text, usage or {"completion_tokens": pieces})
+    return Heard(
+        began=began, first=first, ended=perf_counter(), text=text, usage=usage or {"completion_tokens": pieces}
+    )
 
 
 def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:

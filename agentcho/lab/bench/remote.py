@@ -43,7 +43,7 @@ def reached(url: str, model: str | None, key_env: str | None) -> Remote:
     key = key_of(config, OPTION, address)
     base = "/" + address.url.partition("://")[2].partition("/")[2]
     sent = None if key.reveal() == NO_KEY else key
-    endpoint = Endpoint(address.port, base, address.host, address.secure, sent)
+    endpoint = Endpoint(port=address.port, base=base, host=address.host, secure=address.secure, key=sent)
     try:
         found = Remote(endpoint, model or first_model(endpoint))
     except ArmUnavailable as error:
@@ -63,4 +63,4 @@ def reached(url: str, model: str | None, key_env: str | None) -> Remote:
 def beside(remote: Remote, asked: Asked, own: bool, subjects: Sequence[Workload], tell: Tell) -> list[Figures]:
     """Every subject on the server; `own`: in turns with `agentcho serve` of the model that `asked` names."""
     ours = (PLAIN, ENFORCE) if own else ()
-    return serving(asked, subjects, ours, tell, {SERVER: Server(remote.send)})
+    return serving(asked=asked, subjects=subjects, named=ours, tell=tell, running={SERVER: Server(remote.send)})

@@ -29,7 +29,10 @@ from agentcho.lab.bench.result import Figures
 from agentcho.progress import Tell, part
 from agentcho.records.trace import Workflow
 
-PLAIN, BASELINE, ENFORCE, PEER = "plain", "@baseline", "@enforce", "transformers serve"
+PLAIN = "plain"
+BASELINE = "@baseline"
+ENFORCE = "@enforce"
+PEER = "transformers serve"
 ARMS = (PLAIN, BASELINE, ENFORCE, PEER)
 """The server without a society, which reuses equal beginnings; a society in both ways of reading; the peer."""
 AT_ONCE = 32
@@ -146,7 +149,10 @@ class _Plays:
     """The plays of one workflow in one arm. Those of the same number have the same words in all arms."""
 
     def __init__(self, arm: str, server: Server, subject: str, asked: Asked) -> None:
-        self._arm, self._server, self._subject, self._asked = arm, server, subject, asked
+        self._arm = arm
+        self._server = server
+        self._subject = subject
+        self._asked = asked
         self.said: list[dict[str, str]] = []
 
     def warm(self, workflow: Workflow) -> Mapping[str, float]:

@@ -13,7 +13,10 @@ from typing import Any
 from agentcho.records.trace import Workflow, workflow
 
 SYLLABLES = ("ba", "de", "fi", "go", "lu", "ma", "ne", "po", "ri", "sa", "te", "vo")
-RULES, ASKED, PLAN, TALK = 85, 10, 140, 65
+RULES = 85
+ASKED = 10
+PLAN = 140
+TALK = 65
 
 
 def random_words(dice: random.Random, count: int) -> str:

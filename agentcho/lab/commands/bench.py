@@ -106,7 +106,16 @@ def leakage(
             engine = Engine.load(name, dtype=kind, adapter=adapter, template_differs=template_differs, tell=told.tell)
             spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
             label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
-            found.append(measure(label, engine, [*played, open_talk(seed)], spoken, repeats, told.tell))
+            found.append(
+                measure(
+                    name=label,
+                    engine=engine,
+                    timed=[*played, open_talk(seed)],
+                    spoken=spoken,
+                    repeats=repeats,
+                    tell=told.tell,
+                )
+            )
         typer.echo(f"\n{tables.leakage(found[-1])}\n")
     if json_ is not None:
         json_.write_text(json.dumps(figures(found, seed), indent=1) + "\n")
@@ -142,7 +151,16 @@ def serve(
         raise typer.BadParameter("give one of --workflow and --traces")
     files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
     subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
-    served = Asked(model, dtype, tokens, quote, repeats, seed, peer_python, template_differs)
+    served = Asked(
+        model=model,
+        dtype=dtype,
+        tokens=tokens,
+        quote=quote,
+        repeats=repeats,
+        seed=seed,
+        peer_python=peer_python,
+        template_differs=template_differs,
+    )
     asked = speed.Benchmark("serve", model, dtype, repeats, seed, speed.Files(json_))
     with progress("bench serve", sys.stderr) as told:
         found = serving(served, subjects, arm or ARMS, told.tell)

@@ -104,14 +104,14 @@ def _llama(asked: speed.Benchmark, subjects: Callable[[int], Sequence[Workload]]
     peer = Peer.found(beside.server)
     with progress("bench peers", sys.stderr) as told:
         how = PeersAsked(
-            asked.model,
-            asked.kind,
-            asked.weights,
-            subjects,
-            asked.repeats,
-            asked.seed,
-            beside.slots,
-            beside.kind,
+            model=asked.model,
+            dtype=asked.kind,
+            weights=asked.weights,
+            workloads=subjects,
+            repeats=asked.repeats,
+            seed=asked.seed,
+            slots=beside.slots,
+            kind=beside.kind,
         )
         engine, found = measure(how, peer, partial(asked.engine, told.tell), told.tell)
     result = asked.found(engine, found.figures, found.peer, scale=scale)
@@ -135,8 +135,15 @@ def _own(asked: speed.Benchmark, own: Own, workflow: Sequence[str], scale: float
     subjects = speed.paper(workflow, asked.seed, scale)
     remote = reached(own.url, own.model, own.key_env)
     with progress("bench peers", sys.stderr) as told:
-        how = Asked(asked.model, asked.dtype, own.tokens, "recorded", asked.repeats, asked.seed)
-        found = beside(remote, how, bool(asked.model), subjects, told.tell)
+        how = Asked(
+            model=asked.model,
+            dtype=asked.dtype,
+            tokens=own.tokens,
+            quote="recorded",
+            repeats=asked.repeats,
+            seed=asked.seed,
+        )
+        found = beside(remote=remote, asked=how, own=bool(asked.model), subjects=subjects, tell=told.tell)
     where = {"model": remote.model, "dtype": "as served", "device": "as served"}
     there = {"tokens": str(own.tokens)} | ({"beside": asked.model} if asked.model else {})
     result = asked.result(where, there, found, scale=scale)

@@ -51,4 +51,4 @@ def tune(
 
     asked = checked(Recipe, **recipe, peft=None if peft is None else read_peft(peft))
     config = run_config(**how, leakage="audit")
-    raise typer.Exit(train(Asked(scenario, traces, asked, config, out)))
+    raise typer.Exit(train(Asked(scenario=scenario, traces=traces, recipe=asked, config=config, out=out)))

@@ -58,7 +58,9 @@ def _train(asked: Asked, name: str, told: Progress) -> int:
     from agentcho.lab.tune.training import Training
 
     found = lessons(asked.traces, name, engine, asked.recipe)
-    training = Training(name, engine, found, asked.recipe, asked.out, _telling(told.tell))
+    training = Training(
+        scenario=name, base=engine, lessons=found, recipe=asked.recipe, folder=asked.out, tell=_telling(told.tell)
+    )
     quick = training.speed = speed(training.engine, found.train[:TIMED], asked.recipe.tokens)
     told.clear()
     print(

@@ -139,7 +139,7 @@ class Comparing:
         if not words:
             return {}
         told = counted(self.tell, "games held against the baseline's words", len(words))
-        return fidelity(words, arms, engine, self.playing.config.seed, told)
+        return fidelity(workflows=words, arms=arms, engine=engine, seed=self.playing.config.seed, tell=told)
 
     def _costs(self, words: Sequence[Workflow], arms: Mapping[str, Arm]) -> dict[str, Cost]:
         if not words:

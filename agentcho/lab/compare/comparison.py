@@ -237,12 +237,18 @@ class Comparison(Frozen):
                 yield Row(column, metric.name, "difference", found.value, found.games, *tested)
         for column, held in self.fidelity.items():
             yield Row(column, "KL to baseline", "mean", held.kl, held.games, *_ends(held.span))
-            yield Row(column, "greedy agreement", "mean", held.agree, held.games)
+            yield Row(column=column, metric="greedy agreement", what="mean", value=held.agree, games=held.games)
         for column, cost in self.costs.items():
             for name, ratio in (("ttft", cost.ttft_ratio), ("end to end", cost.seconds_ratio)):
                 ends = ratio.least, ratio.largest, "least and largest"
                 yield Row(column, name, "ratio", ratio.middle, len(cost.seconds), *ends)
-            yield Row(column, "tokens encoded", "sum", float(sum(cost.encoded)), len(cost.encoded))
+            yield Row(
+                column=column,
+                metric="tokens encoded",
+                what="sum",
+                value=float(sum(cost.encoded)),
+                games=len(cost.encoded),
+            )
         for column, told in self.preferences.items():
             share = told.share, told.games, *_ends(told.span)
             yield Row(column, "preferred by the judge", "share", *share, told.p)

@@ -38,7 +38,9 @@ class TextPair(NamedTuple):
 def prefer(engine: JudgePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int = 16) -> Preference:
     """How often the second text of a pair is preferred to the first. Greedy: the same texts give the same verdicts.
     Ctrl-C ends it after the pairs that are under way."""
-    return stoppable(lambda check: _preferred(_verdicts(engine, pairs, told, at_once, check)))
+    return stoppable(
+        lambda check: _preferred(_verdicts(engine=engine, pairs=pairs, told=told, at_once=at_once, check=check))
+    )
 
 
 def _verdicts(

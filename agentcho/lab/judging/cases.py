@@ -105,7 +105,15 @@ def merges(dice: random.Random) -> Case:
         drafts.append(Candidate(name, "Text 1: ", text, text))
     plan = f"Group 1: {', '.join(group)}\nGroup 2: {', '.join(words[4:])}"
     before = (("words", f"The words are: {', '.join(words)}."), ("plan", plan))
-    return Case("gus", WRITER, MERGER, before, (), _shuffled(dice, drafts), "Merged: ")
+    return Case(
+        by="gus",
+        authors=WRITER,
+        judge=MERGER,
+        before=before,
+        shown=(),
+        candidates=_shuffled(dice, drafts),
+        header="Merged: ",
+    )
 
 
 TASKS: Mapping[str, Callable[[random.Random], Case]] = {
@@ -133,13 +141,23 @@ def _solutions(dice: random.Random, header: str, chosen: Callable[[int, int], st
         for n, (answer, sums) in enumerate(worked, start=1)
     ]
     asked = (("question", f"The question is: {story.question}"),)
-    return Case("voter-1", SOLVER, VOTER, asked, ("question",), _shuffled(dice, found), header)
+    return Case(
+        by="voter-1",
+        authors=SOLVER,
+        judge=VOTER,
+        before=asked,
+        shown=("question",),
+        candidates=_shuffled(dice, found),
+        header=header,
+    )
 
 
 def _slip(dice: random.Random, story: Story, times: int) -> tuple[str, int]:
     """All sums of a story, one of which is wrong by a little, or by so many `times` as much, so that others follow; and
     what they come to, which may be below 0."""
-    wrong, value, sums = dice.randrange(len(story.steps)), story.steps[0].left, list[str]()
+    wrong = dice.randrange(len(story.steps))
+    value = story.steps[0].left
+    sums = list[str]()
     for place, step in enumerate(story.steps):
         now = Step(value, step.sign, step.right)
         value = abs(now.result + times * dice.choice(OFF)) if place == wrong else now.result
@@ -158,7 +176,9 @@ def drawn(task: str, number: int, seed: int) -> Case:
 
 def written(task: str, cases: Sequence[Case], judging: bool) -> Written:
     """These choices side by side. `judging`: the judges' views say so."""
-    lines, ballots, read = list[dict[str, Any]](), list[tuple[str, ...]](), list[tuple[str, ...]]()
+    lines = list[dict[str, Any]]()
+    ballots = list[tuple[str, ...]]()
+    read = list[tuple[str, ...]]()
     for number, case in enumerate(cases):
         written_here, voted, heard = _lines(case, f"{number}.", judging)
         lines += written_here

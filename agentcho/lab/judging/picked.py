@@ -56,12 +56,12 @@ def picked(engine: Any, task: str, cases: Sequence[Case], ways: Sequence[Way]) -
     reuse = way(REUSE, ways[0].policy.leakage)
     base = _played(engine, plain, reuse)
     read = sum(_length(base, id) for heard in plain.read for id in heard)
-    found = {REUSE: _block(engine, plain, base, 0, read)}
+    found = {REUSE: _block(engine=engine, scenes=plain, played=base, anew=0, read=read)}
     for each in (each for each in ways if each.name != REUSE):
         scenes = plain if each.plain else judging
         said = _played(engine, scenes, each)
         anew = read if each.name == BASELINE else said.encoded - base.encoded
-        found[each.name] = _block(engine, scenes, said, anew, read)
+        found[each.name] = _block(engine=engine, scenes=scenes, played=said, anew=anew, read=read)
     return found
 
 

@@ -30,11 +30,15 @@ def collision(case: Case) -> Guess | str:
     places = np.empty(len(pool), np.int64)
     places[order] = np.arange(len(pool))
     observed = np.stack([_row(case.seen.vectors[number]) for number in asked])
-    scores, own, checked = -_far(observed, held), places[: len(asked)], len(case.split.check)
+    scores = -_far(observed, held)
+    own = places[: len(asked)]
+    checked = len(case.split.check)
     sharpness = _sharpness(scores[:checked], own[:checked])
     logq = _logq(scores[checked:], own[checked:], sharpness, doubt(checked)) / np.log(2)
     nearest = _nearest(scores[checked:], np.random.default_rng((case.seed, 3)))
-    return Guess(pool[order][nearest], logq, log2(count), 1 / count, f"{count:,} candidates")
+    return Guess(
+        symbols=pool[order][nearest], logq=logq, entropy=log2(count), chance=1 / count, where=f"{count:,} candidates"
+    )
 
 
 def _candidates(case: Case, pool: Symbols) -> Floats:

@@ -80,7 +80,7 @@ class Case:
 
     def guess(self, symbols: Symbols, logq: Scores, where: str) -> Guess:
         """What came of an attack that was trained on other secrets of the kind."""
-        return Guess(symbols, logq, log2(self.unseen), 1 / self.unseen, where)
+        return Guess(symbols=symbols, logq=logq, entropy=log2(self.unseen), chance=1 / self.unseen, where=where)
 
 
 def log_probabilities(scores: Scores, sharpness: float, doubt: float) -> Scores:

@@ -15,7 +15,9 @@ from agentcho.lab.leaks.guesses import SHARPNESS, Case, Guess, Scores, doubt, lo
 from agentcho.lab.leaks.probes import fit
 from agentcho.lab.leaks.secrets import Symbols
 
-WIDTH, HEADS, DEPTH = 96, 4, 2
+WIDTH = 96
+HEADS = 4
+DEPTH = 2
 STEPS = 1200
 
 
@@ -75,7 +77,7 @@ def inversion(case: Case) -> Guess:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(case.seed)
         _, layers, tokens, width = case.seen.vectors.shape
-        net = Writer(layers, tokens, width, len(kind.slots), kind.options)
+        net = Writer(layers=layers, tokens=tokens, width=width, slots=len(kind.slots), options=kind.options)
 
         def loss(rows: Tensor) -> Tensor:
             scores = net.written(*given.of(net, rows), given.symbols[rows, :-1])
@@ -85,7 +87,7 @@ def inversion(case: Case) -> Guess:
             case.told("inversion trained")
             return loss(check)
 
-        fit(net, len(train), lambda rows: loss(train[rows]), checked, STEPS)
+        fit(net=net, count=len(train), loss=lambda rows: loss(train[rows]), checked=checked, steps=STEPS)
     with torch.no_grad():
         sharpness, left = _sharpness(_forced(net, given, check), case.of(case.split.check)), doubt(len(check))
         cost = _cost(_forced(net, given, test), case.of(case.split.test), sharpness, left)

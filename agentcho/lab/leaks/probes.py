@@ -125,7 +125,9 @@ def fit(
     what is checked for a fifth of all that it may take; it is left as it was best there."""
     maker = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.05)
     epochs = -(-steps // -(-count // BATCH))
-    best, kept, since = float("inf"), {name: each.clone() for name, each in net.state_dict().items()}, 0
+    best = float("inf")
+    kept = {name: each.clone() for name, each in net.state_dict().items()}
+    since = 0
     for _ in range(epochs):
         net.train()
         for rows in torch.split(torch.randperm(count), BATCH):

@@ -75,10 +75,12 @@ def scene(kind: Kind, engine: MeasuredPort, earlier: int = 0, templates: int = l
     encode, default = engine.framing.content.encode, engine.framing.default
     shared = (OPENING, *(f"earlier{n}" for n in range(earlier)))
     before = shared if default is None else (DEFAULT, *shared)
-    written = _written(kind, shared, before, templates, None if default is None else default.text)
+    written = _written(
+        kind=kind, shared=shared, before=before, templates=templates, default=None if default is None else default.text
+    )
     played = of_workflow(written, engine)
     choices = tuple(tuple(encode(f" {option}")[0] for option in slot) for slot in kind.slots)
-    return Scene(kind, played, before, choices, encode)
+    return Scene(kind=kind, play=played, before=before, choices=choices, encode=encode)
 
 
 def _written(kind: Kind, shared: Sequence[str], before: Sequence[str], templates: int, default: str | None) -> Workflow:

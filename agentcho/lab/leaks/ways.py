@@ -14,7 +14,11 @@ from agentcho.calls.reuse import parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 
-AUTHOR, REUSE, IN_PLACE, AUDIENCE, TEXT = "author", "reuse", "in-place", "audience", "text"
+AUTHOR = "author"
+REUSE = "reuse"
+IN_PLACE = "in-place"
+AUDIENCE = "audience"
+TEXT = "text"
 _REUSE = ReusePolicy("choreographed", "audit", "never", deterministic=True)
 PLAIN = {
     AUTHOR: _REUSE,

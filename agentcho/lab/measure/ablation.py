@@ -66,9 +66,22 @@ def answered(
     if not known or not experiment.plays[game].hidden(pair.owner, pair.reader):
         return
     for seen in SEEN:
-        rows = _rows(experiment, game, pair, before, seen, [one.id for one in known.values()])
+        rows = _rows(
+            experiment=experiment,
+            game=game,
+            pair=pair,
+            before=before,
+            seen=seen,
+            ids=[one.id for one in known.values()],
+        )
         for outcome, one in known.items() if rows is not None else ():
-            yield Answered(pair, outcome, seen, one, one.answer(rows[one.id]) if rows is not None else 0)
+            yield Answered(
+                pair=pair,
+                outcome=outcome,
+                seen=seen,
+                asked=one,
+                token=one.answer(rows[one.id]) if rows is not None else 0,
+            )
 
 
 def _rows(
@@ -101,7 +114,13 @@ def _drafts(games: Sequence[Sequence[Answered]], outcome: Outcome) -> Iterator[A
         own = [[a for a in game if a.pair == pair and a.outcome == outcome] for game in games]
         for choice in _choices([a for game in own for a in game]):
             for seen in SEEN:
-                yield _rate(pair, outcome, choice, seen, [{a.seen: a for a in game} for game in own if game])
+                yield _rate(
+                    pair=pair,
+                    outcome=outcome,
+                    choice=choice,
+                    seen=seen,
+                    games=[{a.seen: a for a in game} for game in own if game],
+                )
 
 
 def _choices(answers: Sequence[Answered]) -> tuple[str, ...]:

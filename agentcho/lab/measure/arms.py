@@ -59,7 +59,9 @@ class Experiment:
     not be encoded."""
 
     def __init__(self, engine: MeasuredPort, plays: Sequence[Play], seed: int, deterministic: bool) -> None:
-        self.engine, self.plays, self.seed = engine, plays, seed
+        self.engine = engine
+        self.plays = plays
+        self.seed = seed
         self.policies = policies(deterministic)
         self.skipped: Counter[str] = Counter()
 
@@ -109,7 +111,7 @@ def shifts_of(
     decodes = compared(play, pair)
     plain = experiment.said(play, experiment.policies.plain, decodes, in_sight(play, pair))
     for swap in SWAPS:
-        words = swapped(experiment.plays, game, pair, swap, experiment.seed)
+        words = swapped(plays=experiment.plays, game=game, pair=pair, swap=swap, seed=experiment.seed)
         if not words:
             experiment.skipped["no other words for its secrets"] += 1
             continue
@@ -127,7 +129,16 @@ def shifts_of(
         }
         for arm, (one, two) in arms.items():
             if one is not None and two is not None:
-                yield _shift(game, pair, swap, arm, [line.message.id for line in decodes], one, two, asked)
+                yield _shift(
+                    game=game,
+                    pair=pair,
+                    swap=swap,
+                    arm=arm,
+                    ids=[line.message.id for line in decodes],
+                    before=one,
+                    after=two,
+                    asked=asked,
+                )
 
 
 def in_sight(play: Play, pair: Pair) -> list[str]:
@@ -154,5 +165,14 @@ def _shift(
     empty = np.zeros(0)
     tv, kl = np.concatenate([empty, *(g.tv for g in gaps)]), np.concatenate([empty, *(g.kl for g in gaps)])
     if asked is None or asked.id not in ids:
-        return Shift(game, pair, swap, arm, tv, kl, None, None)
-    return Shift(game, pair, swap, arm, tv, kl, asked.answer(before[asked.id]), asked.answer(after[asked.id]))
+        return Shift(game=game, pair=pair, swap=swap, arm=arm, tv=tv, kl=kl, before=None, after=None)
+    return Shift(
+        game=game,
+        pair=pair,
+        swap=swap,
+        arm=arm,
+        tv=tv,
+        kl=kl,
+        before=asked.answer(before[asked.id]),
+        after=asked.answer(after[asked.id]),
+    )

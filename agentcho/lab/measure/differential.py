@@ -47,7 +47,13 @@ def effects(found: Sequence[Shift], pairs: Sequence[Pair], carried: frozenset[Pa
     for swap in SWAPS:
         for arm in ARMS:
             family = {pair: [s for s in found if (s.pair, s.swap, s.arm) == (pair, swap, arm)] for pair in pairs}
-            made += _family({pair: own for pair, own in family.items() if own}, swap, arm, carried, seed)
+            made += _family(
+                family={pair: own for pair, own in family.items() if own},
+                swap=swap,
+                arm=arm,
+                carried=carried,
+                seed=seed,
+            )
     return tuple(made)
 
 
@@ -55,7 +61,16 @@ def _family(family: dict[Pair, list[Shift]], swap: Swap, arm: Arm, carried: froz
     counts = {pair: _flips(own) for pair, own in family.items()}
     adjusted = dict(zip(counts, holm([count.p for count in counts.values()]), strict=True))
     return [
-        _effect(pair, own, swap, arm, counts[pair], adjusted[pair], pair in carried, seed)
+        _effect(
+            pair=pair,
+            own=own,
+            swap=swap,
+            arm=arm,
+            count=counts[pair],
+            holm_p=adjusted[pair],
+            carried=pair in carried,
+            seed=seed,
+        )
         for pair, own in family.items()
     ]
 

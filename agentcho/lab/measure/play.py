@@ -57,7 +57,7 @@ class Line(NamedTuple):
         """What its author read."""
         *places, own = self.places or (None,) * (len(self.message.parents) + 1)
         reads = tuple(Read(id, at) for id, at in zip(self.message.parents, places, strict=True))
-        return ReadSet(self.message.author, reads, own, (), self.reuse)
+        return ReadSet(caller=self.message.author, reads=reads, new_at=own, direct=(), reuse=self.reuse)
 
     def saying(self, content: Ids) -> Line:
         """The same message with other words: its framing stays."""
@@ -105,7 +105,9 @@ class Play(NamedTuple):
 
     def behind(self, ids: Iterable[str]) -> frozenset[str]:
         """These messages and all that reached them: their parents, and theirs, on and on."""
-        known, seen, left = self.by_id, set[str](), list(ids)
+        known = self.by_id
+        seen = set[str]()
+        left = list(ids)
         while left:
             id = left.pop()
             if id not in seen:
@@ -122,7 +124,13 @@ def of_entries(entries: Sequence[Entry], kind: str | None = None) -> Play:
 def _line(entry: Entry) -> Line:
     message = entry.message
     headed = 0 if message.sampled is None else message.sampled[0] - message.content[0]
-    return Line(message, max(headed, 0), entry.act.places, entry.act.choices, entry.act.reuse)
+    return Line(
+        message=message,
+        headed=max(headed, 0),
+        places=entry.act.places,
+        choices=entry.act.choices,
+        reuse=entry.act.reuse,
+    )
 
 
 def of_workflow(workflow: Workflow, engine: MeasuredPort, game: int = 0) -> Play:
@@ -190,7 +198,7 @@ def slots(play: Play) -> dict[Slot, Line]:
     found: dict[Slot, Line] = {}
     for line in play.lines:
         m = line.message
-        slot = Slot(m.author, m.kind, m.role, str(m.audience), m.header, 0)
+        slot = Slot(author=m.author, kind=m.kind, role=m.role, audience=str(m.audience), header=m.header, nth=0)
         while slot in found:
             slot = slot._replace(nth=slot.nth + 1)
         found[slot] = line

@@ -234,7 +234,9 @@ def probe(experiment: Experiment, pair: Pair, done: Callable[[], None]) -> tuple
         return (), f"no probe of {pair.owner}'s words: there are no two kinds of secret behind them with games enough"
     rest = found.putting_aside(found.spare)
     dealt = folds(rest.labels, min(FOLDS, rest.smallest // 2), experiment.seed)
-    samples = ProbeGames(experiment, pair, list(targets.values()), rest, dealt, found.spare).samples(done)
+    samples = ProbeGames(
+        experiment=experiment, pair=pair, targets=list(targets.values()), kinds=rest, dealt=dealt, aside=found.spare
+    ).samples(done)
     if len({sample.fold for sample in samples}) < 2:
         return (), f"no probe of {pair.owner}'s words: secrets of every kind could not be put behind them"
     return tuple(probes(pair.owner, samples, rest.classes, experiment.seed)), f"{pair.owner}'s secrets: {rest.how}"

@@ -40,7 +40,9 @@ class Stage:
     """
 
     def __init__(self, engine: MeasuredPort, play: Play, reuse: ReusePolicy, apart: bool = False) -> None:
-        self._engine, self._reuse, self._apart = engine, reuse, apart
+        self._engine = engine
+        self._reuse = reuse
+        self._apart = apart
         self._lines = play.by_id
         self._resolver = Resolver(reuse, frames=engine)
         decode = engine.framing.content.decode
@@ -62,7 +64,9 @@ class Stage:
         reads = line.reads._replace(reads=(*(Read(id) for id in first), *line.reads.reads))
         self._refuse_direct(reads)
         resolved = self._resolve(reads)
-        offsets, new_offset, name = resolved.offsets, resolved.new_offset, line.message.name
+        offsets = resolved.offsets
+        new_offset = resolved.new_offset
+        name = line.message.name
         places = {"parents": _ids(resolved), "offsets": offsets, "new_offset": new_offset, "opening": resolved.opening}
         rows: NDArray[np.float32] = self._engine.score("", **places, name=name, tokens=line.content).numpy()
         return rows[line.headed :]
@@ -127,4 +131,4 @@ def _ids(resolved: Resolved) -> list[int]:
 def _draft(line: Line, decode: Callable[[Ids], str]) -> Draft:
     """A message as a game keeps it. Its text is that of its ids, which may be other words than were said."""
     message: Message = line.message.saying(header="", text=decode(line.content))
-    return Draft(message.metadata, message.text, message.name, line.reads, message)
+    return Draft(metadata=message.metadata, text=message.text, name=message.name, reads=line.reads, message=message)

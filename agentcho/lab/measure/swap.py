@@ -39,7 +39,7 @@ def swapped(plays: Sequence[Play], game: int, pair: Pair, swap: Swap, seed: int)
     """Other words for all that `pair.owner` hides from `pair.reader` in a game; see `reworded`."""
     play = plays[game]
     hidden = play.hidden(pair.owner, pair.reader)
-    return reworded(plays, game, hidden, through_to(play, pair), swap, seed)
+    return reworded(plays=plays, game=game, hidden=hidden, through=through_to(play, pair), swap=swap, seed=seed)
 
 
 def reworded(

@@ -104,7 +104,10 @@ class _Work:
     """The measurements under way."""
 
     def __init__(self, experiment: Experiment, found: Sequence[Pair], parts: Collection[Part], tell: Tell) -> None:
-        self._experiment, self._pairs, self._parts, self._tell = experiment, found, parts, tell
+        self._experiment = experiment
+        self._pairs = found
+        self._parts = parts
+        self._tell = tell
         self._owners = {pair.owner: pair for pair in reversed(found)} if "probe" in parts else {}
         looks = bool({"differential", "ablation"} & set(parts)) and bool(found)
         self._all, self._done = len(experiment.plays) * (looks + len(self._owners)), 0
@@ -120,9 +123,13 @@ class _Work:
             for pair in self._pairs:
                 asked = self._asked(self._experiment.plays[game], pair)
                 if "differential" in self._parts:
-                    shifts += shifts_of(self._experiment, game, pair, before, asked.get("decision"))
+                    shifts += shifts_of(
+                        experiment=self._experiment, game=game, pair=pair, before=before, asked=asked.get("decision")
+                    )
                 if "ablation" in self._parts:
-                    answers.append(list(answered(self._experiment, game, pair, before, asked)))
+                    answers.append(
+                        list(answered(experiment=self._experiment, game=game, pair=pair, before=before, asked=asked))
+                    )
             self._tick()
         return shifts, answers
 
@@ -139,7 +146,7 @@ class _Work:
 
     def _asked(self, play: Play, pair: Pair) -> dict[Outcome, Question]:
         asked = {
-            outcome: question(play, pair.reader, self._encode, self._closing, header)
+            outcome: question(play=play, reader=pair.reader, encode=self._encode, closing=self._closing, header=header)
             for outcome, header in HEADERS.items()
         }
         return {outcome: one for outcome, one in asked.items() if one is not None}

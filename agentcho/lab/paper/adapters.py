@@ -84,7 +84,7 @@ class Lesson(NamedTuple):
         if not found.interrupted and self.single is not None:
             ended = read_traces(self.file)
             numbers = _first(self.numbers, {int(each.meta["game"]) for each in ended})
-            found = sample(self.single.playing, numbers, self.single.file, tell, ended)
+            found = sample(playing=self.single.playing, numbers=numbers, file=self.single.file, tell=tell, finals=ended)
         if found.interrupted:
             raise Interrupted
 
@@ -103,7 +103,15 @@ class Lesson(NamedTuple):
         if self.choice is not None:
             measured = partial(self.choice.measured, here=here, tell=tell)
             validation = Validation(self.choice.score, len(self.choice.numbers), measured)
-        Training(name, engine, found, self.recipe, self.folder, told, validation).train()
+        Training(
+            scenario=name,
+            base=engine,
+            lessons=found,
+            recipe=self.recipe,
+            folder=self.folder,
+            tell=told,
+            validation=validation,
+        ).train()
 
     def held_out(self, asked: Sequence[str]) -> HeldOut:
         """How many of the tasks that are compared on, by their words, stand in a trace."""

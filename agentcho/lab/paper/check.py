@@ -158,7 +158,7 @@ def _mean(place: str, mean: Mean, row: RowFound, binary: bool) -> Faults:
     if not 0 <= mean.games <= row.games - row.without:
         yield f"{place}.games: {mean.games} of {row.games - row.without} games that ended with an outcome"
         return
-    yield from _within(place, mean.value, mean.span.low, mean.span.high, mean.games)
+    yield from _within(place=place, value=mean.value, low=mean.span.low, high=mean.span.high, games=mean.games)
     if binary and mean.games:
         count = round(mean.value * mean.games)
         if not isclose(count, mean.value * mean.games, abs_tol=1e-6):
@@ -172,7 +172,7 @@ def _mean(place: str, mean: Mean, row: RowFound, binary: bool) -> Faults:
 def _difference(place: str, found: Difference, mean: Mean, binary: bool) -> Faults:
     if not 0 <= found.games <= mean.games:
         yield f"{place}.games: {found.games} pairs of {mean.games} games"
-    yield from _within(place, found.value, found.span.low, found.span.high, found.games)
+    yield from _within(place=place, value=found.value, low=found.span.low, high=found.span.high, games=found.games)
     if not 0 <= found.p <= found.holm <= 1:
         yield f"{place}: p and its correction are not in order (0 <= p <= holm <= 1)"
     if not binary:
@@ -206,7 +206,7 @@ def _times(place: str, row: Timed) -> Faults:
         yield f"{place}.runs: fewer than 1"
     for name in ("first", "seconds", "waiting", "first_ratio", "seconds_ratio"):
         each: Spread = getattr(row, name)
-        yield from _within(f"{place}.{name}", each.middle, each.low, each.high, row.runs)
+        yield from _within(place=f"{place}.{name}", value=each.middle, low=each.low, high=each.high, games=row.runs)
         if each.low < 0 or (name == "waiting" and each.high > 1 + 1e-9):
             yield f"{place}.{name}: is no {'share' if name == 'waiting' else 'time'}"
 

@@ -125,12 +125,20 @@ def _of_table(table: Table, found: TableFound) -> Iterator[Effect]:
         called = table.title.partition(":")[0]
         score, reference = scored.get(row.label), scored.get(row.against or "")
         if score is None or reference is None or score.difference is None or not score.difference.games:
-            yield Effect(called, row.label, name, change, None, "not measured")
+            yield Effect(table=called, row=row.label, score=name, paper=change, ours=None, verdict="not measured")
             continue
         span: Interval = score.difference.span
         told = verdict(_sign_of(before, own, table.games), sign(span.low, span.high))
         bound = bounded(reference.mean.value, score.mean.value, paper=before.value)
-        yield Effect(called, row.label, name, change, score.difference.value, told, bound)
+        yield Effect(
+            table=called,
+            row=row.label,
+            score=name,
+            paper=change,
+            ours=score.difference.value,
+            verdict=told,
+            bound=bound,
+        )
 
 
 def _of_times(found: TimesFound) -> Iterator[Effect]:
@@ -140,14 +148,18 @@ def _of_times(found: TimesFound) -> Iterator[Effect]:
         best = max(own, key=lambda row: row.seconds_ratio.middle)
         reached = best.seconds_ratio.middle
         told: Verdict = "reproduced" if reached >= GAIN else "smaller" if best.seconds_ratio.low > 1 else "null"
-        yield Effect(called, f"{best.subject}, {AUDIT}", "end to end", GAIN, reached, told)
+        yield Effect(
+            table=called, row=f"{best.subject}, {AUDIT}", score="end to end", paper=GAIN, ours=reached, verdict=told
+        )
     for row in own if found.name == "5" else ():
         if row.subject in TIMES:
             yield from _sooner(called, row)
     timed = {row.subject for row in own}
     for subject in (each for each in TIMES if each not in timed) if found.name == "5" and own else ():
         for score, (value, _, _) in (("first token", TIMES[subject].first), ("end to end", TIMES[subject].end)):
-            yield Effect(called, f"{subject}, {AUDIT}", score, value, None, "not measured")
+            yield Effect(
+                table=called, row=f"{subject}, {AUDIT}", score=score, paper=value, ours=None, verdict="not measured"
+            )
 
 
 def _sooner(called: str, row: Timed) -> Iterator[Effect]:
@@ -158,4 +170,6 @@ def _sooner(called: str, row: Timed) -> Iterator[Effect]:
     ):
         value, low, high = theirs
         told = verdict(sign(low, high, 1.0), sign(ours.low, ours.high, 1.0))
-        yield Effect(called, f"{row.subject}, {row.arm}", score, value, ours.middle, told)
+        yield Effect(
+            table=called, row=f"{row.subject}, {row.arm}", score=score, paper=value, ours=ours.middle, verdict=told
+        )

@@ -33,7 +33,9 @@ class Phases:
     """All phases of one folder. `budget`: seconds after which none begins; one that has begun is finished."""
 
     def __init__(self, file: Path, budget: float | None) -> None:
-        self._file, self._budget, self._began = file, budget, perf_counter()
+        self._file = file
+        self._budget = budget
+        self._began = perf_counter()
         self.left = list[str]()
 
     @contextmanager

@@ -170,7 +170,9 @@ class Reproduction:
 
     def _keep(self, table: Table, row: Row, playing: Playing, found: Games) -> None:
         """Of the games of a row what is needed later: scores, words to time on, words to force, texts to judge."""
-        count, scenario, key = playing.config.games, playing.scenario, (table.name, row.label)
+        count = playing.config.games
+        scenario = playing.scenario
+        key = (table.name, row.label)
         ended = {n: found.finished[n] for n in range(count) if found.finished[n].outcome is not None}
         scores = {
             n: {name: each.score[name] for name in table.scores if name in each.score} for n, each in ended.items()
@@ -228,7 +230,7 @@ class Reproduction:
         played = {row.label: self._played.get((table.name, row.label)) for row in table.rows}
         why = {label: self._why.get((table.name, label), LEFT) for label in played}
         preferred = self._preferred(table, {label: each for label, each in played.items() if each is not None})
-        return tabulated(table, played, why, preferred, self.world.config.seed)
+        return tabulated(table=table, played=played, why=why, preferred=preferred, seed=self.world.config.seed)
 
     def _preferred(self, table: Table, played: Mapping[str, Played]) -> dict[str, Preference]:
         """What the judge says of each row's texts beside those of the row it is held against, in both orders."""
@@ -247,7 +249,9 @@ class Reproduction:
         assert judge is not None
         asked = {"judge": judge.fingerprint, "pairs": pairs}
         told = partial(counted, self.world.tell, f"pairs judged ({phase})", len(pairs))
-        return self._once("judged", asked, Preference, phase, lambda: prefer(judge, pairs, told()))
+        return self._once(
+            kind="judged", asked=asked, what=Preference, phase=phase, make=lambda: prefer(judge, pairs, told())
+        )
 
     def _once(self, kind: str, asked: Mapping[str, Any], what: type[F], phase: str, make: Callable[[], F]) -> F | None:
         """What a phase makes of what is asked for; read where an earlier command has made it, None where the budget
@@ -323,7 +327,9 @@ class Reproduction:
 
     def _times(self) -> list[TimesFound]:
         """Table 5 and Figure 4, where they are asked for."""
-        effort, seed, found = self.effort, self.world.config.seed, list[TimesFound]()
+        effort = self.effort
+        seed = self.world.config.seed
+        found = list[TimesFound]()
         if "5" in self.asked.tables:
             words = {} if self.world.fake else self._words()
             asked = {name: (len(each), self._played[TIMED[name]].digest) for name, each in words.items()}
@@ -343,7 +349,9 @@ class Reproduction:
         config = self.world.config.model_dump(include={"seed", "temperature", "max_tokens"})
         config |= {"top_p": self.world.top_p}
         asked = {"name": name, "words": words, "effort": self.effort, "model": self._fingerprint()}
-        made = self._once("times", asked | config, TimesFound, title.partition(":")[0].lower(), make)
+        made = self._once(
+            kind="times", asked=asked | config, what=TimesFound, phase=title.partition(":")[0].lower(), make=make
+        )
         return made or TimesFound(name=name, title=title, left_out=LEFT)
 
     def _words(self) -> dict[str, Sequence[Workflow]]:

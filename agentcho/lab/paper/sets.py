@@ -56,7 +56,9 @@ def sets(data: Data, folder: Path, given: Mapping[str, str], named: Collection[s
 
 def _joined(spec: str, folder: Path) -> str:
     """The words of a set, so many a task, as a file of our own."""
-    tasks, found, words = task_set(spec, Concepts), list[tuple[str, ...]](), dict[str, None]()
+    tasks = task_set(spec, Concepts)
+    found = list[tuple[str, ...]]()
+    words = dict[str, None]()
     for number in range(tasks.size or 0):
         task = tasks[number]
         assert isinstance(task, Concepts)

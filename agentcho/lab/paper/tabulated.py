@@ -39,7 +39,10 @@ def tabulated(
     references = {row.label: row.against for row in table.rows if row.label in there and row.against in there}
     found = metrics({label: each.scores for label, each in there.items()}, seed, references) if there else ()
     known = {metric.name: metric for metric in found}
-    made = [(row.label, _row(table, row, played[row.label], known, why[row.label])) for row in table.rows]
+    made = [
+        (row.label, _row(table=table, row=row, played=played[row.label], known=known, why=why[row.label]))
+        for row in table.rows
+    ]
     rows = tuple(row.model_copy(update={"preferred": preferred.get(label)}) for label, row in made)
     return TableFound(
         name=table.name,

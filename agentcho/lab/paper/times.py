@@ -40,7 +40,7 @@ def by_workflow(here: Callable[[], Any], played: Mapping[str, Sequence[Workflow]
     engine = here()
     for name, found in ((name, each) for name, each in played.items() if each):
         told = counted(tell, f"games timed ({name})", len(found))
-        rows += _timed(engine, name, [found[0], *found], 0, told)
+        rows += _timed(engine=engine, subject=name, runs=[found[0], *found], seed=0, told=told)
     few = sorted({row.runs for row in rows if row.runs < Effort().problems})
     notes = [f"timed on {min(few)} games of a workflow, fewer than {Effort().problems}"] if few else []
     return TimesFound(name="5", title="Table 5: times on forced words", rows=tuple(rows), notes=tuple(notes))
@@ -53,7 +53,7 @@ def sweep(here: Callable[[], Any], effort: Effort, seed: int, tell: Tell) -> Tim
     subjects = branches(seed, effort.scale)
     for number, subject in enumerate(subjects):
         runs = [subject.warm, *effort.repeats * [subject.workflow]]
-        rows += _timed(engine, subject.name, runs, seed, lambda done: None)
+        rows += _timed(engine=engine, subject=subject.name, runs=runs, seed=seed, told=lambda done: None)
         tell("points of the sweep", number + 1, len(subjects))
     title = f"Figure 4: trees of thoughts, end to end, texts of {effort.scale:g} of their usual lengths"
     return TimesFound(name="f4", title=title, rows=tuple(rows), notes=reached(rows))
@@ -94,7 +94,7 @@ def _timed(engine: Any, subject: str, runs: Sequence[Workflow], seed: int, told:
     takes = {name: partial(_take, engine, name) for name in ARMS}
     taken = in_turns(takes, runs, told)
     first = taken[BASELINE]
-    return [_row(subject, name, own, first, seed) for name, own in taken.items()]
+    return [_row(subject=subject, arm=name, own=own, first=first, seed=seed) for name, own in taken.items()]
 
 
 def _take(engine: Any, name: str, workflow: Workflow) -> Mapping[str, float]:

@@ -98,8 +98,12 @@ class Endpoint:
     """A server at `url`, asked with these keys (None: without one). `model` None: the only one that it lists."""
 
     def __init__(self, url: str, keys: Sequence[str | None], bounds: Bounds, model: str | None = None) -> None:
-        self.url, self._bounds, self._keys = url, bounds, keys
-        self.requests, self.prompt_tokens, self._began = 0, 0, monotonic()
+        self.url = url
+        self._bounds = bounds
+        self._keys = keys
+        self.requests = 0
+        self.prompt_tokens = 0
+        self._began = monotonic()
         self._response: Any = None
         self._clients = [_client(url, key, self._begun) for key in keys]
         self.model = model or self._only_model()
@@ -267,7 +271,9 @@ def _late() -> ServerRefused:
 
 
 def _heard(began: float, chunks: Iterator[Any]) -> Heard:
-    first, text, usage = None, "", None
+    first = None
+    text = ""
+    usage = None
     for chunk in chunks:
         for choice in chunk.choices or ():
             said = choice.delta.model_dump(exclude={"role"}, exclude_none=True) if choice.delta else {}

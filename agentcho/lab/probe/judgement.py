@@ -56,7 +56,11 @@ def judged(server: Asking, measured: Measured, alpha: float = ALPHA) -> ProbeRep
     found = [_control_comparison(control, tests.get("control"))]
     for question in others:
         one = _compared(question, pairs[question], tests.get(question), adjusted.get(question))
-        found.append(_decided(one, pairs[question], control, measured.refused.get(question), alpha))
+        found.append(
+            _decided(
+                one=one, pairs=pairs[question], control=control, refused=measured.refused.get(question), alpha=alpha
+            )
+        )
     prompts = [pair.miss.prompt for pair in pairs["control"] if pair.miss.prompt is not None]
     return ProbeReport(
         version=version("agentcho"),
@@ -186,7 +190,7 @@ def _words(said: Sequence[tuple[str, str, str]], hits: bool) -> Words:
     unsteady = sum(second != third for _, second, third in said)
     alone = sum(first != second and second == third for first, second, third in said)
     p = mcnemar(alone, sum(first == second and second != third for first, second, third in said))
-    verdict, reason = _words_verdict(said, changed, unsteady, p, hits)
+    verdict, reason = _words_verdict(said=said, changed=changed, unsteady=unsteady, p=p, hits=hits)
     interval = clopper_pearson(changed, len(said))
     return Words(
         verdict=verdict,

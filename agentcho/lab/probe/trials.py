@@ -76,7 +76,10 @@ def measure(server: Asking, plan: Plan, dice: random.Random | None = None, tell:
 
 class _Experiment:
     def __init__(self, server: Asking, plan: Plan, dice: random.Random, tell: Tell) -> None:
-        self._server, self._plan, self._dice, self._tell = server, plan, dice, tell
+        self._server = server
+        self._plan = plan
+        self._dice = dice
+        self._tell = tell
         self.measured = Measured(plan.lengths[0], pairs={question: [] for question in ("control", *plan.questions)})
         self._busy = 0
 

@@ -66,7 +66,7 @@ def changed(
     if swap == "absent":
         return without(workflow, secret.messages), secret.messages
     hidden = [line for line in plays[game].lines if line.message.id in secret.messages]
-    words = reworded(plays, game, hidden, secret.through, swap, seed)
+    words = reworded(plays=plays, game=game, hidden=hidden, through=secret.through, swap=swap, seed=seed)
     return saying(workflow, plays[game], words, tokenizer), frozenset(words)
 
 

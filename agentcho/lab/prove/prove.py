@@ -41,7 +41,7 @@ def prove(
     """
     if of is not None and not any(of in workflow.agents for workflow in workflows):
         raise AudienceError(f"there is no agent {of}", {name for one in workflows for name in one.agents})
-    work = _Work(workflows, engine, swap, stride, seed)
+    work = _Work(workflows=workflows, engine=engine, swap=swap, stride=stride, seed=seed)
     told = counted(tell, "workflows", len(workflows))
     for game in range(len(workflows)):
         work.one(game, of)
@@ -65,7 +65,11 @@ class _Work:
     """A demonstration under way."""
 
     def __init__(self, workflows: Sequence[Workflow], engine: Any, swap: Swapped, stride: int, seed: int) -> None:
-        self._workflows, self._engine, self._swap, self._stride, self._seed = workflows, engine, swap, stride, seed
+        self._workflows = workflows
+        self._engine = engine
+        self._swap = swap
+        self._stride = stride
+        self._seed = seed
         self._plays: list[Play] = [of_workflow(one, engine, game) for game, one in enumerate(workflows)]
         self.compared: list[Compared] = []
         self.skipped: list[Skipped] = []
@@ -92,7 +96,9 @@ class _Work:
         workflow = self._workflows[game]
         try:
             enforce, audit = self._play(workflow, "enforce"), self._play(workflow, "audit")
-            baseline = played(workflow, self._engine, self._stride, "audit", "baseline")
+            baseline = played(
+                workflow=workflow, engine=self._engine, stride=self._stride, leakage="audit", mode="baseline"
+            )
         except Unplayable as reason:
             self.skipped.append(Skipped(workflow=workflow.id, owner=None, reader=None, why=str(reason)))
             return
@@ -107,7 +113,15 @@ class _Work:
     def _compare(self, game: int, secret: Secret, audit: Played, enforce: Played) -> list[Compared]:
         workflow = self._workflows[game]
         tokenizer = self._engine.fingerprint["tokenizer"]
-        other, swapped = changed(workflow, self._plays, game, secret, self._swap, self._seed, tokenizer)
+        other, swapped = changed(
+            workflow=workflow,
+            plays=self._plays,
+            game=game,
+            secret=secret,
+            swap=self._swap,
+            seed=self._seed,
+            tokenizer=tokenizer,
+        )
         if not swapped & secret.through:
             self._skip(game, secret, WORDLESS)
             return []

@@ -79,7 +79,9 @@ def _axis(name: str, values: list[Any], kind: type[Scenario]) -> Axis:
 
 def _home(name: str, kind: type[Scenario]) -> tuple[Home, str]:
     """Whose option it is, and its name there."""
-    own, prefix, field = _own(kind), name.partition(".")[0], _field(name)
+    own = _own(kind)
+    prefix = name.partition(".")[0]
+    field = _field(name)
     run = {each for each in RunConfig.model_fields if each not in ELSEWHERE}
     homes: dict[Home, bool] = {"scenario": field in own, "run": field in run, "limit": field in Limits.model_fields}
     there: list[Home] = [home for home, has in homes.items() if has and prefix in (name, home)]

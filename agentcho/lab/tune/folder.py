@@ -32,7 +32,9 @@ class Folder:
     """The folder of one training. `ResumeMismatch`: it holds another training, or a finished one."""
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
-        self.path, self._going, self._gone = path, path / "going", path / "gone"
+        self.path = path
+        self._going = path / "going"
+        self._gone = path / "gone"
         shutil.rmtree(self._gone, ignore_errors=True)
         self._check(request)
         with writing(path):

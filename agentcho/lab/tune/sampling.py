@@ -127,14 +127,18 @@ class _Writing:
         meta = self.asked | {"game": over.game, "outcome": over.outcome, "score": over.score}
         scenario = self.asked["scenario"]
         id = f"{scenario}-{self.asked['seed']}-{over.game}"
-        self._lines.append(exported(scenario, id, meta, (), said, self._tokenizer).to_json())
+        self._lines.append(
+            exported(scenario=scenario, id=id, meta=meta, cast=(), entries=said, tokenizer=self._tokenizer).to_json()
+        )
 
 
 class _Final(Mapping[str, tuple[int, ...]]):
     """Words for the one thing that a game says. `TuneError`: it says another."""
 
     def __init__(self, words: tuple[int, ...], scenario: str) -> None:
-        self._words, self._scenario, self._said = words, scenario, set[str]()
+        self._words = words
+        self._scenario = scenario
+        self._said = set[str]()
 
     def __getitem__(self, id: str) -> tuple[int, ...]:
         self._said.add(id)

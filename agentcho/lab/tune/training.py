@@ -88,7 +88,10 @@ class Training:
         tell: Callable[[Progress], None],
         validation: Validation | None = None,
     ) -> None:
-        self._scenario, self._print, self._lessons, self._recipe = scenario, base.fingerprint, lessons, recipe
+        self._scenario = scenario
+        self._print = base.fingerprint
+        self._lessons = lessons
+        self._recipe = recipe
         plan = recipe.model_dump(mode="json")
         request: dict[str, Any] = {
             "scenario": scenario,
@@ -98,7 +101,9 @@ class Training:
         }
         if validation is not None:
             request["chosen"] = {"score": validation.score, "games": validation.games}
-        self._folder, self._tell, self._validation = Folder(folder, request), tell, validation
+        self._folder = Folder(folder, request)
+        self._tell = tell
+        self._validation = validation
         torch.manual_seed(recipe.seed)
         self.engine = alone(base.trained)(recipe.adapter(attention_linears(base.network)))
         self._network = cast(Any, self.engine.network)
@@ -184,7 +189,9 @@ class Training:
             line[self._validation.score] = round(score, 6)
         self._folder.tell(line)
         if (-score, found) < (-count.score, count.best):
-            count.best, count.best_step, count.score = found, count.step, score
+            count.best = found
+            count.best_step = count.step
+            count.score = score
             self._folder.write_best(state, config, self._trained())
 
     def _not_finite(self, step: int) -> TuneError:

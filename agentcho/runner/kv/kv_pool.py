@@ -96,7 +96,10 @@ class PagePool:
         page_tokens: int = 2,
         rounding: bool = False,
     ) -> None:
-        self._layers, self._device, self.dtype, self.rounding = layers, device, dtype, rounding
+        self._layers = layers
+        self._device = device
+        self.dtype = dtype
+        self.rounding = rounding
         self.page_tokens, self.limit = page_tokens, max(1, limit_tokens // page_tokens)
         self.allocated = self.used = self.reserved = self.high_water = self._tokens = 0
         self.moved = 0

@@ -22,7 +22,9 @@ class Held:
     JSON in a code fence, and what begins with `TAG`. An empty opening holds everything, None nothing."""
 
     def __init__(self, opening: str | None) -> None:
-        self._opening, self._waiting, self._shown = opening, "", 0
+        self._opening = opening
+        self._waiting = ""
+        self._shown = 0
         self._open = opening == ""
 
     def add(self, text: str) -> str:

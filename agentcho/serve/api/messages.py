@@ -125,7 +125,7 @@ class Message(Body):
         said = joined(self.content) if self._has_content else self.refusal or ""
         calls = tuple(each.made for each in self.tool_calls)
         of = ids.answer(self._own_id) if self._own_id else ids.of_calls([each.id or "" for each in self.tool_calls])
-        return Quoted(role, said, self.name, of, calls, self.tool_call_id)
+        return Quoted(role=role, text=said, name=self.name, id=of, calls=calls, call_id=self.tool_call_id)
 
 
 def joined(parts: Iterable[Part]) -> str:

@@ -66,7 +66,9 @@ def counts(usage: Usage) -> Counts:
     """Counts that fit together, whatever was counted."""
     cached = min(usage.exact, usage.prompt)
     reused = min(usage.reused, usage.prompt - cached)
-    return Counts(usage.prompt, usage.completion, cached, reused, dict(usage.missed))
+    return Counts(
+        prompt=usage.prompt, completion=usage.completion, cached=cached, reused=reused, unmatched=dict(usage.missed)
+    )
 
 
 def logprob(likely: Likely, as_ids: bool = False) -> dict[str, Any]:

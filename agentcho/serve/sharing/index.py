@@ -122,7 +122,9 @@ class Inside(NamedTuple):
     stop: int
 
 
-NOBODY = Known("", "", "assistant", "", None, None, Audience(frozenset()), b"")
+NOBODY = Known(
+    id="", public_id="", role="assistant", text="", name=None, author=None, audience=Audience(frozenset()), before=b""
+)
 
 
 class Shelf:
@@ -251,7 +253,10 @@ class MessageIndex:
         one place the longer one."""
         if quoted.role not in ("system", "user", "assistant") or not _is_text(quoted):
             return []
-        shelves, found, at, looks = self._shelves(reader), list[Inside](), 0, WORK * len(ids)
+        shelves = self._shelves(reader)
+        found = list[Inside]()
+        at = 0
+        looks = WORK * len(ids)
         while at + LEAST <= len(ids) and looks > 0:
             anchor, best = tuple(ids[at : at + ANCHOR]), Inside(NOBODY, at, at)
             for known, answer in chain(*(shelf.anchors.get(anchor, ())[-MOST:] for shelf in shelves)):

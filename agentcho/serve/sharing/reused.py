@@ -41,7 +41,10 @@ class Places:
 
     def reused(self, context: Sequence[ContextEntry], fresh: Container[EncodingId]) -> Reused:
         """What of a context was there before; `fresh` was made for it."""
-        exact, by_message, before, alike = 0, 0, b"", True
+        exact = 0
+        by_message = 0
+        before = b""
+        alike = True
         for read in context:
             alike = alike and self._made.get(read.id, ("", b"", -1))[1:] == (before, read.offset)
             length = 0 if read.id in fresh else read.length

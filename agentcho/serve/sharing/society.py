@@ -93,13 +93,18 @@ class Society:
         recording: Recording,
         user_messages: Sharing = "shared",
     ) -> None:
-        self._choreographer, self.reuse, self._salt, self._keeping = choreographer, reuse, salt, keeping
+        self._choreographer = choreographer
+        self.reuse = reuse
+        self._salt = salt
+        self._keeping = keeping
         self._recording, self._frames = recording, choreographer.frames
         self._user_messages: Sharing = user_messages
         self._talk = self._game(0, None)
         self._requests, self._quiet = 0, anyio.Event()
         self.begun = False
-        self.turns, self.used, self.broken = 0, monotonic(), False
+        self.turns = 0
+        self.used = monotonic()
+        self.broken = False
 
     @property
     def agents(self) -> list[str]:
@@ -155,7 +160,9 @@ class Society:
         words = await self._words(request, talk.unknown(prompt, reader)) if request.is_long else {}
         matched = talk.matched(prompt, brings, words)
         name = speaker(reader.agent, "assistant", frames)
-        room = room_for(request, talk.lengths(matched), name, frames, self._keeping.capacity)
+        room = room_for(
+            request=request, lengths=talk.lengths(matched), speaker=name, frames=frames, limit=self._keeping.capacity
+        )
         options = samplings(request, room.most(request.max_tokens, self._keeping.most, request.least), frames)
         self._recording.spoke_for(caller.key or "no key", reader.agent)
         talk.join(reader.agent, "named" if reader.proven else "unnamed")
@@ -170,7 +177,15 @@ class Society:
         )
         lacked = tuple(sorted(missed(matched).items()))
         return Answers(
-            answers, Usage(room.prompt, completion, reused.exact, reused.by_message, lacked, pondered=pondered)
+            answers,
+            Usage(
+                prompt=room.prompt,
+                completion=completion,
+                exact=reused.exact,
+                reused=reused.by_message,
+                missed=lacked,
+                pondered=pondered,
+            ),
         )
 
     async def _words(self, request: ChatRequest, new: Sequence[Framed]) -> dict[Framed, Words]:
@@ -223,7 +238,14 @@ class Society:
             await self._quiet.wait()
 
     def _game(self, number: int, earlier: Talk | None) -> Talk:
-        return Talk(number, self._choreographer, self.reuse, self._hear, self._salt, earlier)
+        return Talk(
+            game=number,
+            choreographer=self._choreographer,
+            reuse=self.reuse,
+            sink=self._hear,
+            salt=self._salt,
+            earlier=earlier,
+        )
 
     def _hear(self, event: Event) -> None:
         """Put an event on record. The first token of all says that a request is accepted."""

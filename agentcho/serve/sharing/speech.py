@@ -30,7 +30,10 @@ class Speech:
     `id` is the one by which it can be quoted."""
 
     def __init__(self, choice: int, request: ChatRequest, hear: Hear, frames: FramePort) -> None:
-        self._choice, self._request, self._hear, self._frames = choice, request, hear, frames
+        self._choice = choice
+        self._request = request
+        self._hear = hear
+        self._frames = frames
         self.id = request.ids[choice] if request.ids else new_id()
         self._likely: list[Likely] = []
         self._unsure: list[Piece] = []
@@ -57,7 +60,9 @@ class Speech:
         thought, pondered = "", 0
         if words.said is not None:
             start, stop = words.sampled or (0, 0)
-            thought, pondered, words = words.text, stop - start, words.said
+            thought = words.text
+            pondered = stop - start
+            words = words.said
             pondered -= len(words.tokens[slice(*(words.sampled or (0, 0)))])
         before, calls = calls_in(words.text, self._request.tools, self._frames)
         start, stop = words.sampled or (0, 0)

@@ -34,7 +34,9 @@ class Rate:
     """So many a minute, all of them at once if they like: a bucket that is filled evenly."""
 
     def __init__(self, per_minute: int, now: float) -> None:
-        self._most, self._left, self._seen = per_minute, float(per_minute), now
+        self._most = per_minute
+        self._left = float(per_minute)
+        self._seen = now
 
     def wait(self, now: float) -> float:
         """Seconds until there is one more; 0: there is one."""

@@ -33,7 +33,10 @@ class Conversations:
     asked for least recently goes first."""
 
     def __init__(self, most: int, letters: int, seconds: float, clock: Callable[[], float] = monotonic) -> None:
-        self._most, self._letters, self._seconds, self._clock = most, letters, seconds, clock
+        self._most = most
+        self._letters = letters
+        self._seconds = seconds
+        self._clock = clock
         self._kept: dict[str, dict[str, Kept]] = {}
 
     def get(self, caller: Caller, id: str) -> tuple[Quoted, ...]:

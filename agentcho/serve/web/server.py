@@ -149,7 +149,9 @@ class Server:
     """Answers requests on a socket, until it is told to end."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
-        self._site, self._state, self._cut = site, ServerState(), anyio.Event()
+        self._site = site
+        self._state = ServerState()
+        self._cut = anyio.Event()
         self._config = uvicorn.Config(
             app,
             ws="none",

@@ -65,7 +65,9 @@ class Continuous:
     """
 
     def __init__(self, network: Any, stop: int, tokens: int, calls: int, stepwise: bool = True) -> None:
-        self._network, self._stop, self._stepwise = network, stop, stepwise
+        self._network = network
+        self._stop = stop
+        self._stepwise = stepwise
         self._room = ContinuousBatchingConfig(
             num_blocks=ceil(tokens / PAGE) + 64,
             page_size=PAGE,

@@ -74,7 +74,9 @@ class Forcing(LogitsProcessor):
     float32."""
 
     def __init__(self, texts: Sequence[Ids], stop: int, keep: bool) -> None:
-        self._texts, self._stop, self._keep = texts, stop, keep
+        self._texts = texts
+        self._stop = stop
+        self._keep = keep
         self.times: list[float] = []
         self.rows: list[Tensor] = []
 
@@ -98,7 +100,10 @@ class Generating:
     """
 
     def __init__(self, network: Any, stop: int, stepwise: bool = True, keep: bool = False) -> None:
-        self._network, self._stop, self._stepwise, self._keep = network, stop, stepwise, keep
+        self._network = network
+        self._stop = stop
+        self._stepwise = stepwise
+        self._keep = keep
         self._prefixes = Prefixes()
         self._shared = 0
         self.encoded = 0
@@ -116,7 +121,13 @@ class Generating:
         parts = padded(kept, past, self._stop, True), padded(fresh, max(map(len, fresh)), self._stop, True)
         ids, mask = (torch.cat([one, other], 1).to(self._network.device) for one, other in zip(*parts, strict=True))
         cache, forcing = side_by_side(found), Forcing([call.text for call in calls], self._stop, self._keep)
-        self._generate(ids, mask, cache, forcing, max(len(call.text) for call in calls) + 1 if self._stepwise else 1)
+        self._generate(
+            ids=ids,
+            mask=mask,
+            cache=cache,
+            forcing=forcing,
+            tokens=max(len(call.text) for call in calls) + 1 if self._stepwise else 1,
+        )
         if not self._stepwise:
             self._feed(calls, cache, mask)
         self.encoded += sum(map(len, fresh)) + sum(len(call.text) for call in calls)

@@ -158,13 +158,13 @@ def complete(port: int, prompt: Sequence[int], count: int, slot: int = -1) -> Sa
     found = asked(port, prompt, count, slot)
     times = found["timings"]
     return Said(
-        tuple(found["tokens"])[:count],
-        int(times["prompt_n"]),
-        int(times.get("cache_n", 0)),
-        int(times.get("draft_n", 0)),
-        int(times.get("draft_n_accepted", 0)),
-        times["prompt_ms"] / 1000,
-        times["predicted_ms"] / 1000,
+        tokens=tuple(found["tokens"])[:count],
+        prompt=int(times["prompt_n"]),
+        cached=int(times.get("cache_n", 0)),
+        guessed=int(times.get("draft_n", 0)),
+        right=int(times.get("draft_n_accepted", 0)),
+        reading=times["prompt_ms"] / 1000,
+        speaking=times["predicted_ms"] / 1000,
     )
 
 

@@ -72,7 +72,11 @@ def side_by_side(prefixes: Sequence[Prefix]) -> DynamicCache:
         return cache
     sample = next(prefix for prefix in prefixes if prefix.length)
     for number, (keys, values) in enumerate(sample.layers):
-        cache.update(_stacked(prefixes, number, 0, keys, most), _stacked(prefixes, number, 1, values, most), number)
+        cache.update(
+            _stacked(prefixes=prefixes, layer=number, part=0, sample=keys, most=most),
+            _stacked(prefixes=prefixes, layer=number, part=1, sample=values, most=most),
+            number,
+        )
     return cache
 
 

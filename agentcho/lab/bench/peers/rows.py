@@ -59,7 +59,9 @@ class Rows:
     SIZES = (PREFILL, STEPS)
 
     def __init__(self, framing: Any, seed: int) -> None:
-        self._framing, self._seed, self._number = framing, seed, 0
+        self._framing = framing
+        self._seed = seed
+        self._number = 0
 
     def next(self) -> RowText:
         """The words of the next repeat."""

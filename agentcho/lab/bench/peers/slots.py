@@ -61,7 +61,7 @@ def slot_calls(workflow: Workflow, framing: FramingPort, slots: int) -> list[Slo
         parts.append(asked[message.id].begun)
         slot = agents.index(message.author or "") if len(agents) <= slots else ANY
         after, length = needs[message.id] & spoken.keys(), len(spoken[message.id].content)
-        found.append(SlotCall(message.id, slot, after, tuple(parts), length))
+        found.append(SlotCall(id=message.id, slot=slot, after=after, prompt=tuple(parts), length=length))
     return found
 
 
