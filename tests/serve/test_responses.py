@@ -307,3 +307,9 @@ def test_an_error_in_mid_stream_is_an_error_to_clients() -> None:
     event = EVENTS.validate_python(told)
     assert (event.type, event.sequence_number) == ("error", begun + 1)
     assert told["error"]["message"] == told["message"] == "too much"
+
+
+def test_a_response_does_not_tell_which_stop_string_ended_it_as_vllm_does_not() -> None:
+    _, _, shape = of_responses(stop="END")
+    told = response(shape, answered(shape, Answer("msg_1", "Hello", "stop_string", reason="END")))
+    assert (told.status, "stop_reason" in told.model_dump_json()) == ("completed", False)

@@ -72,6 +72,27 @@ def test_a_thought_is_told_apart_as_the_request_s_variables_have_it(engines: Eng
     play(body)
 
 
+@pytest.mark.parametrize("mode", ["enforce", "audit", "baseline"])
+def test_in_a_society_an_answer_begins_inside_of_the_thought_that_the_template_opens(
+    mode: Any, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engines(Family("llama", "Llama", style="opened"))
+    fed, said = Fed(engine, monkeypatch), list[Answers]()
+
+    async def body() -> None:
+        model = ServedModel("small", engine, RunConfig(), Serving())
+        async with model.serving():
+            for name in ("ann", "bob"):
+                request = ChatRequest(TALK, {"temperature": 0.0}, 3)
+                said.append(await model.answer(agent(name, mode=mode), request, lambda delta: None))
+
+    play(body)
+    opened = "<|im_start|>assistant\n<think>\n"
+    assert all(str(engine.tokenizer.decode(prompt)).endswith(opened) for prompt in fed.prompts)
+    assert [answers.usage.pondered for answers in said] == [3, 3]
+    assert [answers.usage.prompt for answers in said] == list(map(len, fed.prompts))
+
+
 def test_a_society_s_request_cannot_choose_them_but_where_they_change_nothing(engines: Engines) -> None:
     engine = engines(Family("llama", "Llama", style="opened"))
 
