@@ -151,7 +151,8 @@ def _default(tokenizer: PreTrainedTokenizerBase, template: _Template, frames: di
     start, stop = _text_within(template, injected, system)
     behind = frames["user"].opening
     opening, begun, tokens = (_ids_before(tokenizer, injected, behind, cut) for cut in (start, stop, len(injected)))
-    return DefaultPrompt(injected[start:stop], tokens, (len(opening), len(begun)))
+    shown = injected[start:stop] or injected  # a text by which it is told from a system message that says nothing
+    return DefaultPrompt(shown, tokens, (len(opening), len(begun)))
 
 
 def _text_within(template: _Template, injected: str, system: Frame | None) -> tuple[int, int]:
@@ -363,14 +364,23 @@ class _Template:
         return other
 
     def _begins_with(self) -> str:
-        """The BOS that a conversation begins with; none where each message of the user opens with that token, or the
-        template does not write it, for then stock transformers does not encode it either."""
+        """The BOS that every conversation begins with; none where each message of the user opens with that token, or
+        blanks stand before it where there is a system message, or the template does not write it, for then stock
+        transformers does not encode it either."""
         bos = str(self._tokenizer.bos_token or "")
         before, _, between, _ = self._render("user", "assistant", "user")
-        if not bos or not before.startswith(bos):
+        if not bos or not before.startswith(bos) or self._is_indented(bos):
             return ""
         opens = self._common_end(before, between)
         return "" if bos in opens else bos
+
+    def _is_indented(self, bos: str) -> bool:
+        """Whether blanks stand before the BOS of a conversation with a system message."""
+        try:
+            before = self._render("system", "user")[0]
+        except UnsupportedModel:
+            return False
+        return before.lstrip().startswith(bos) and not before.startswith(bos)
 
     def frames(self) -> dict[str, Frame]:
         """The frame of each role that the template can frame by itself. What stands before all else in every

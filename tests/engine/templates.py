@@ -141,12 +141,18 @@ def calling() -> dict[str, Style]:
 def whole() -> dict[str, Style]:
     """Styles of templates that frame no message by itself: thoughts, which a prompt opens and which are cut from
     earlier answers (QwQ, Qwen3.5); a system message in the last turn of the user (Mistral v0.3 and Nemo); a BOS that
-    opens every message (SmolLM2)."""
+    opens every message (SmolLM2); blanks before the BOS, where there is a system message (DeepSeek V2.5)."""
     known = styles()
     return {
         "thinking": replace(known["chatml"], template="thinking"),
         "folded": replace(known["inst"], template="folded"),
         "opener": replace(known["chatml"], template="opener", bos="<|im_start|>", plain=()),
+        "indented": Style(
+            *("indented", ("<s>", "<|user|>", "<|assistant|>", "<|end|>"), "<|{role}|>", ""),
+            others=(("system", " " * 4 + "<s>", ""), ("assistant", "<|assistant|>", "<|end|>")),
+            bos="<s>",
+            eos="<|end|>",
+        ),
     }
 
 

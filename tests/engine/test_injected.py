@@ -162,12 +162,24 @@ def test_a_system_message_of_the_default_prompts_text_is_that_prompt(kind: str) 
     assert whole == stock(tokenizer, talk)
 
 
+def test_a_bos_behind_blanks_stands_where_the_template_writes_it() -> None:
+    """In a system message, or in the place of one: no conversation begins with it as all others do."""
+    tokenizer, framing = known("indented")
+    bos = tokenizer.bos_token_id
+    assert framing.default is not None
+    assert (framing.begin, framing.default.tokens, framing.default.text) == ((), (bos,), tokenizer.bos_token)
+    assert text("indented", framing.opening("system", None)) == "    <s>"
+    for talk in TALKS:
+        assert joined(framing, talk) == stock(tokenizer, talk)
+
+
 def test_a_template_that_writes_nothing_of_its_own_has_no_default_prompt() -> None:
     assert {kind for kind in KINDS if known(kind)[1].default is not None} == {
         *DEFAULTS,
         "chatml",
         "llama3",
         "parameters",
+        "indented",
     }
 
 
