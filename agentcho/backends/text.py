@@ -12,7 +12,7 @@ from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, Said, StepR
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.texts import ENDPOINT, TextPort
-from agentcho.calls.tools import Tool, ToolsPort
+from agentcho.calls.tools import ToolsPort
 from agentcho.calls.values import text
 from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.engine.tools import ToolFormat
@@ -82,9 +82,7 @@ class TextFraming:
         """Nothing."""
         return ()
 
-    def prompt(
-        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
-    ) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said], variables: Variables = NO_VARIABLES) -> WholePrompt | None:
         """None: the server writes it."""
         return None
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import ClassVar
 
 from agentcho.calls.call import DefaultPrompt, Said, WholePrompt
-from agentcho.calls.tools import Tool
 from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.engine.content import THOUGHTS
 from agentcho.engine.thinking import Thinking
@@ -151,9 +150,7 @@ class FakeFraming:
         """The id by which a message ends."""
         return END
 
-    def prompt(
-        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
-    ) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said], variables: Variables = NO_VARIABLES) -> WholePrompt | None:
         """None: every message has a frame of its own."""
         return None
 

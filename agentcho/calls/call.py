@@ -466,13 +466,17 @@ class ContentPort(Protocol):
 
 
 class Said(NamedTuple):
-    """A message of a conversation, as its chat template gets it."""
+    """A message of a conversation, as its chat template gets it. `calls` are those of functions that it makes behind
+    its text; of a result, `call_id` is the id of the call and `name` that of the function. One with `tools` offers
+    these functions, and the template lists them where it has them; its text says so to a model whose template does
+    not."""
 
     role: str
     text: str
     name: str | None = None
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
+    tools: tuple[Tool, ...] = ()
 
 
 class PromptPiece(NamedTuple):
@@ -564,11 +568,9 @@ class FramingPort(Protocol):
         opens for it."""
 
     def closing(self, role: str) -> tuple[int, ...]: ...
-    def prompt(
-        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
-    ) -> WholePrompt | None:
-        """A conversation, with functions that the model may call, as the chat template writes it as a whole when it is
-        given these variables beside its own. None: each message has a frame of its own."""
+    def prompt(self, conversation: Sequence[Said], variables: Variables = NO_VARIABLES) -> WholePrompt | None:
+        """A conversation as the chat template writes it as a whole when it is given these variables beside its own.
+        None: each message has a frame of its own."""
 
     def unread(self, names: Collection[str]) -> list[str]:
         """Those of these names of variables that the chat template does not read, sorted."""

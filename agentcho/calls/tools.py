@@ -5,6 +5,7 @@ Plain values. Does not know: how a chat template writes these; `engine/tools.py`
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,11 +20,17 @@ class Tool(NamedTuple):
 
 class ToolCall(NamedTuple):
     """A call of a function: its name, and its arguments as JSON text, as the model wrote them. `id` is the one by which
-    the message with its result names it; a model writes none."""
+    the message with its result names it; where a template writes none in calls, neither does a model."""
 
     name: str
     arguments: str
     id: str = ""
+
+
+def made_up_id(of: str) -> str:
+    """An id for a call that has none, from what tells it from others: nine letters and digits, as templates of Mistral
+    ask for."""
+    return hashlib.blake2b(of.encode(errors="surrogatepass"), digest_size=5).hexdigest()[:9]
 
 
 class AnswerForm(NamedTuple):
@@ -65,9 +72,12 @@ class ToolsPort(Protocol):
     def result(self, text: str, id: str = "", name: str = "") -> Written:
         """The content of a message of role tool with the result of the call `id` of the function `name`."""
 
+    def returned(self, text: str, id: str = "", name: str = "") -> str:
+        """The result that stands in the content of such a message, as it was given."""
+
     def read(self, text: str) -> tuple[str, tuple[ToolCall, ...]]:
-        """The text before the first call, and the calls, in what was generated. Where there is none: all of the text,
-        and no calls."""
+        """The text before the first call, and the calls, with the ids that the template has in them, in what was
+        generated. Where there is none: all of the text, and no calls."""
 
     def forms(
         self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None

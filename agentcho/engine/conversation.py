@@ -40,6 +40,21 @@ class _Gap(NamedTuple):
     named: bool
 
 
+class _End(NamedTuple):
+    """Where in a text messages end, with what closes them."""
+
+    at: int
+    messages: tuple[int, ...]
+
+
+class _Own(NamedTuple):
+    """A template's own text between gaps, and where each part of it begins in a text."""
+
+    literals: Sequence[str]
+    gaps: Sequence[_Gap]
+    starts: Sequence[int]
+
+
 class _Calling(NamedTuple):
     """How a template takes calls: their arguments as JSON texts, and not as objects; and this as the content beside
     them where nothing else is said."""
@@ -97,67 +112,74 @@ class Conversations:
         other._bound = False
         return other
 
-    def prompt(self, conversation: Sequence[Said], tools: Sequence[Tool] = ()) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said]) -> WholePrompt | None:
         """The ids of a conversation; see `FramingPort.prompt`.
 
         Args:
-            conversation: Its messages, in order.
-            tools: The functions that the model may call.
+            conversation: Its messages, in order, with the functions that the model may call.
 
         Returns:
             Its ids in pieces, whose concatenation with the opening, behind the beginning that the engine puts there, is
             what stock `apply_chat_template` with `add_generation_prompt` gives. None: the template cannot render it, or
             its contents spell control tokens and cannot be found again in what the template makes of them, or functions
-            or calls spell some.
+            or calls spell some, or the template lists no functions.
 
         Raises:
             RequestError: A content can only be encoded as a control token.
         """
-        functions = [described(tool) for tool in tools]
-        if self._content.spells_control("\n".join(_strings([functions, *(said.calls for said in conversation)]))):
+        foreign = [[said.tools, said.calls] for said in conversation]
+        if self._content.spells_control("\n".join(_strings(foreign))):
             return None
-        text = self.render(conversation, functions)
-        skeletons = [self.render(_marked(conversation), functions)]
+        text, lists = self.render(conversation), self._lists and any(said.tools for said in conversation)
+        if not text or (lists and text == self.render(_without_tools(conversation))):
+            return None
+        marked = [_marked(conversation)]
         if not all(said.text for said in conversation):  # a template may leave out a message that says nothing
-            skeletons.append(self.render(_marked(conversation, empty=True), functions))
-        found = [self._cut(text, skeleton, conversation, functions) for skeleton in skeletons if text and skeleton]
+            marked.append(_marked(conversation, empty=True))
+        found = (self._cut(text, each, conversation) for each in marked)
         return next((prompt for prompt in found if prompt is not None), None)
 
-    def _cut(
-        self, text: str, skeleton: str, conversation: Sequence[Said], functions: list[dict[str, Any]]
-    ) -> WholePrompt | None:
+    def _cut(self, text: str, marked: Sequence[Said], conversation: Sequence[Said]) -> WholePrompt | None:
         """The ids of a text, cut by what it is with marks in the place of contents; None: it cannot be."""
+        skeleton = self.render(marked)
+        if not skeleton:
+            return None
         literals, gaps = _parts(skeleton)
-        spans = self._spans(text, conversation, functions, literals, gaps)
+        spans = self._spans(text, conversation, literals, gaps)
         if spans is not None:
-            placed: list[Placed] | None = self._placed(text, spans)
-            owners: list[tuple[int, ...]] = [(gap.message,) for gap in gaps if not gap.named]
-            borders = self._borders(conversation, literals, gaps, spans)
-            if any(said.calls for said in conversation):
-                ends = self._with_calls(
-                    text, conversation, {owner[0]: at for owner, at in zip(owners, borders, strict=True)}
-                )
-                borders, owners = [end for end, _ in ends], [(message,) for _, message in ends]
+            words = [span for span, gap in zip(spans, gaps, strict=True) if not conversation[gap.message].tools]
+            placed: list[Placed] | None = self._placed(text, words)
+            ends = self._borders(conversation, literals, gaps, spans)
+            starts = {gap.message: start for gap, (start, _) in zip(gaps, spans, strict=True) if not gap.named}
+            if self._lists and any(said.tools for said in conversation):
+                own = _Own(literals, gaps, [0, *(stop for _, stop in spans)])
+                ends = sorted([*ends, *self._of_functions(text, conversation, marked, own)])
+            ends = self._with_calls(text, conversation, ends, starts)
+            if self._lists and ends:
+                ends = self._labelled(text, conversation, ends)
         else:
-            placed = self._unlocated(text, conversation, functions)
-            owners = [tuple(range(len(conversation)))]
-            borders = [len(text) - (len(literals[-1]) if text.endswith(literals[-1]) else 0)]
+            placed = self._unlocated(text, conversation)
+            answer = len(literals[-1]) if text.endswith(literals[-1]) else 0
+            ends = [_End(len(text) - answer, tuple(range(len(conversation))))]
         count = len(self._begin)
-        if placed and tuple(id for id, *_ in placed[:count]) == self._begin:
-            return _cut(placed[count:], owners, borders)
-        return _cut(placed, owners, borders)._replace(begins=True) if placed and not self._bound else None
+        if not placed or not ends:
+            return None
+        if tuple(id for id, *_ in placed[:count]) == self._begin:
+            return _cut(placed[count:], ends)
+        return None if self._bound else _cut(placed, ends)._replace(begins=True)
 
     def unread(self, names: Collection[str]) -> list[str]:
         """Those of these names of variables that the template does not read, sorted."""
         return unread(template_source(self._tokenizer), frozenset(names))
 
-    def render(self, conversation: Sequence[Said], functions: list[dict[str, Any]] | None = None) -> str | None:
-        """The text of a conversation up to its answer; None: the template cannot render it. `functions` are those that
-        the model may call, as templates are given them."""
+    def render(self, conversation: Sequence[Said]) -> str | None:
+        """The text of a conversation up to its answer; None: the template cannot render it."""
         calling = self._calling if any(said.calls for said in conversation) else _Calling(texts=False, content="")
         if calling is None:
             return None
-        turns = [_turn(said, calling) for said in conversation]
+        functions = [described(tool) for said in conversation for tool in said.tools]
+        said_so = [said for said in conversation if not said.tools or (said.text and not self._lists)]
+        turns = [_turn(said, calling) for said in said_so]
         variants: tuple[dict[str, Any], ...] = ({"tools": functions},) if functions else ({}, {"tools": []})
         for more in variants:  # some templates that know functions fail where none are given at all
             options: dict[str, Any] = {**self.variables, "add_generation_prompt": True, **more}
@@ -167,6 +189,17 @@ class Conversations:
             except Exception:  # the template is foreign code: any error means it cannot render this
                 continue
         return None
+
+    @cached_property
+    def _lists(self) -> bool:
+        """Whether the template lists the functions that a model may call, where it is given some."""
+        tool = Tool("Zqofferedfunction", "x")
+        turns = [_turn(said, _Calling(texts=False, content="")) for said in (Said("user", "x"),)]
+        given: Any = {"tools": [described(tool)], "tokenize": False, "chat_template": self._source}
+        try:
+            return tool.name in str(self._tokenizer.apply_chat_template(turns, **given))
+        except Exception:  # the template is foreign code, as above
+            return False
 
     @cached_property
     def _calling(self) -> _Calling | None:
@@ -184,18 +217,46 @@ class Conversations:
                 return _Calling(texts, content)
         return None
 
-    def _with_calls(self, text: str, conversation: Sequence[Said], borders: Mapping[int, int]) -> list[tuple[int, int]]:
-        """The ends of messages and their places, in order. `borders` are the ends behind contents; a message with calls
-        ends at the first closing behind them, for they spell none."""
-        ends = dict(borders)
-        for place, said in enumerate(conversation):
-            closing = self._closings.get(said.role, "")
-            if said.calls and self._content.control(closing):
-                name = text.find(said.calls[-1].name, ends.get(place, ends.get(place - 1, 0)))
-                end = text.find(closing, name) if name >= 0 else -1
-                if end >= 0:
-                    ends[place] = end + len(closing)
-        return sorted((end, place) for place, end in ends.items())
+    def _of_functions(
+        self, text: str, conversation: Sequence[Said], marked: Sequence[Said], own: _Own
+    ) -> Iterator[_End]:
+        """The ends of the text that is not there without the functions that are offered, each with what closes the
+        message in which it stands."""
+        offers = tuple(place for place, said in enumerate(conversation) if said.tools)
+        names = [tool.name for said in conversation for tool in said.tools]
+        literals, gaps = _parts(self.render(_without_tools(marked)) or "")
+        for place, literal in enumerate(own.literals if gaps == own.gaps else ()):
+            start, stop = _added(literals[place], literal)
+            if stop > start and (place < len(gaps) or any(name in literal[start:stop] for name in names)):
+                end, closing = own.starts[place] + stop, self._closings.get("system", "")
+                yield _End(end + (len(closing) if text.startswith(closing, end) else 0), offers)
+
+    def _labelled(self, text: str, conversation: Sequence[Said], ends: Sequence[_End]) -> list[_End]:
+        """The same ends, where what has the first letter in it that is not there without the functions that are offered
+        is of these too, so that nobody reads them unlabelled: all that comes behind it is read over it."""
+        offers = tuple(place for place, said in enumerate(conversation) if said.tools)
+        first = _in_common(text, self.render(_without_tools(conversation)) or "")
+        return _with(ends, first, offers)
+
+    def _with_calls(
+        self, text: str, conversation: Sequence[Said], ends: Sequence[_End], starts: Mapping[int, int]
+    ) -> list[_End]:
+        """The ends of messages, in order, `starts` being those of contents. A message with calls ends at the first
+        closing behind them, for they spell none. One whose end is not found is of what comes behind what was said
+        before it."""
+        found = [end for end in ends if not conversation[end.messages[0]].calls]
+        for place in (place for place, said in enumerate(conversation) if said.calls):
+            own = [end for end in found if not conversation[end.messages[0]].tools]
+            before = max((end.at for end in own if end.messages[0] < place), default=0)
+            stop = min((start for other, start in starts.items() if other > place), default=len(text))
+            listed = [end.at for end in found if end not in own and end.at <= stop]
+            begin = max(before, starts.get(place, 0), *listed, 0)
+            closing = self._closings.get(conversation[place].role, "")
+            name = text.find(conversation[place].calls[-1].name, begin, stop)
+            end = text.find(closing, name, stop) if name >= 0 and self._content.control(closing) else -1
+            closed = [_End(end + len(closing), (place,))] if end >= 0 else []
+            found = sorted([*found, *closed]) if closed else _with(found, before, (place,))
+        return found
 
     def _stock(self, text: str) -> list[Placed]:
         found: Any = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
@@ -223,9 +284,7 @@ class Conversations:
                         return True
         return False
 
-    def _unlocated(
-        self, text: str, conversation: Sequence[Said], functions: list[dict[str, Any]]
-    ) -> list[Placed] | None:
+    def _unlocated(self, text: str, conversation: Sequence[Said]) -> list[Placed] | None:
         """The tokens of a text in which contents were not found. Of what they spell, control words are found again: in
         the same conversation other letters stand there. None: they cannot be, or one of them may be a control token.
 
@@ -234,9 +293,11 @@ class Conversations:
         bare = self._content.without_control
         harmless = [
             each._replace(text=bare(each.text, each.role == "assistant"), name=each.name and bare(each.name, False))
+            if not each.tools
+            else each
             for each in conversation
         ]
-        rendered = text if harmless == list(conversation) else self.render(harmless, functions)
+        rendered = text if harmless == list(conversation) else self.render(harmless)
         if rendered is None or len(rendered) != len(text):
             return None
         others = [place for place, letters in enumerate(zip(text, rendered, strict=True)) if letters[0] != letters[1]]
@@ -254,7 +315,6 @@ class Conversations:
         self,
         text: str,
         conversation: Sequence[Said],
-        functions: list[dict[str, Any]],
         literals: Sequence[str],
         gaps: Sequence[_Gap],
     ) -> list[tuple[int, int]] | None:
@@ -265,7 +325,7 @@ class Conversations:
         """
         bare = self._content.without_control
         harmless = [each._replace(text=bare(each.text), name=each.name and bare(each.name)) for each in conversation]
-        rendered = text if harmless == list(conversation) else self.render(harmless, functions)
+        rendered = text if harmless == list(conversation) else self.render(harmless)
         if rendered is None or len(rendered) != len(text):
             return None
         given = [str(harmless[gap.message].name if gap.named else harmless[gap.message].text) for gap in gaps]
@@ -281,14 +341,14 @@ class Conversations:
         literals: Sequence[str],
         gaps: Sequence[_Gap],
         spans: Sequence[tuple[int, int]],
-    ) -> list[int]:
+    ) -> list[_End]:
         """The place behind each content and its closing."""
-        borders = list[int]()
+        ends = list[_End]()
         for gap, (_, stop), literal in zip(gaps, spans, literals[1:], strict=True):
             if not gap.named:
                 closing = self._closings.get(conversation[gap.message].role, "")
-                borders.append(stop + (len(closing) if literal.startswith(closing) else 0))
-        return borders
+                ends.append(_End(stop + (len(closing) if literal.startswith(closing) else 0), (gap.message,)))
+        return ends
 
 
 def frozen(tokenizer: PreTrainedTokenizerBase, now: datetime) -> str | None:
@@ -347,12 +407,41 @@ def _strings(value: Any) -> Iterator[str]:
 def _marked(conversation: Sequence[Said], empty: bool = False) -> list[Said]:
     """The same conversation, with a mark in the place of every content and name. `empty`: not of a content that is."""
     return [
-        said._replace(
+        said
+        if said.tools and not said.text
+        else said._replace(
             text="" if (empty or said.calls) and not said.text else f"Zq{place}contentqZ",
             name=f"Zq{place}nameqZ" if said.name else None,
         )
         for place, said in enumerate(conversation)
     ]
+
+
+def _without_tools(conversation: Sequence[Said]) -> list[Said]:
+    """The same conversation without the functions that it offers."""
+    return [said for said in conversation if not said.tools]
+
+
+def _with(ends: Sequence[_End], place: int, messages: tuple[int, ...]) -> list[_End]:
+    """The same ends, where what has a place of the text in it, or else the last, is of these messages too."""
+    found = list(ends)
+    at = next((number for number, end in enumerate(found) if end.at > place), len(found) - 1)
+    if found and not set(messages) <= set(found[at].messages):
+        found[at] = _End(found[at].at, (*found[at].messages, *messages))
+    return found
+
+
+def _added(old: str, new: str) -> tuple[int, int]:
+    """The (start, stop) of what stands in `new` between its ends, as far as these are those of `old`."""
+    behind = _in_common(old[::-1], new[::-1])
+    stop = len(new) - behind
+    return _in_common(old[: len(old) - behind], new[:stop]), stop
+
+
+def _in_common(one: str, other: str) -> int:
+    """With how many of the same letters two texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _parts(skeleton: str) -> tuple[list[str], list[_Gap]]:
@@ -415,20 +504,20 @@ def _forms(text: str) -> Iterator[str]:
         yield from dict.fromkeys((said, said.strip(), said.lstrip("\n"), said.lstrip()))
 
 
-def _cut(placed: Sequence[Placed], owners: Sequence[tuple[int, ...]], borders: Sequence[int]) -> WholePrompt:
-    """Cut ids into those of messages, each of which ends at its border, and the opening of the answer. A token on both
-    sides of a border belongs to the later message. A message without a token of its own goes with the next."""
+def _cut(placed: Sequence[Placed], ends: Sequence[_End]) -> WholePrompt:
+    """Cut ids into those of messages, and the opening of the answer. A token on both sides of an end belongs to what
+    comes behind it. A message without a token of its own goes with the next."""
     cuts, at = [0], 0
-    for border in borders:
-        while at < len(placed) and max(placed[at][2], placed[at][1]) <= border:
+    for end in ends:
+        while at < len(placed) and max(placed[at][2], placed[at][1]) <= end.at:
             at += 1
         cuts.append(at)
     ids = tuple(id for id, *_ in placed)
     if cuts[-1] == len(ids):  # an answer has to begin with something
         cuts = [min(cut, len(ids) - 1) for cut in cuts]
     pieces, waiting = list[PromptPiece](), tuple[int, ...]()
-    for messages, (start, stop) in zip(owners, pairwise(cuts), strict=True):
-        waiting += messages
+    for end, (start, stop) in zip(ends, pairwise(cuts), strict=True):
+        waiting += tuple(place for place in end.messages if place not in waiting)
         if stop > start:
             pieces.append(PromptPiece(ids[start:stop], waiting))
             waiting = ()

@@ -11,7 +11,6 @@ from itertools import product, starmap
 from typing import NamedTuple
 
 from agentcho.calls.call import DefaultPrompt, PromptPiece, Said, WholePrompt
-from agentcho.calls.tools import Tool
 from agentcho.calls.variables import NO_VARIABLES, Variables, written
 from agentcho.engine.content import ContentTokenizer
 from agentcho.engine.conversation import Conversations
@@ -154,35 +153,40 @@ class Framing:
         """The first id of the assistant's closing that ends a decode."""
         return next(id for id in self.closing("assistant") if id in self.stops)
 
-    def prompt(
-        self, conversation: Sequence[Said], tools: Sequence[Tool] = (), variables: Variables = NO_VARIABLES
-    ) -> WholePrompt | None:
+    def prompt(self, conversation: Sequence[Said], variables: Variables = NO_VARIABLES) -> WholePrompt | None:
         """A conversation as the template writes it as a whole; see `FramingPort` and `Conversations`. Where the first
-        message is the default prompt, the template itself writes that."""
+        message is the default prompt, the template itself writes that, or what it writes in its place where it lists
+        functions."""
         known = self.conversations.variables
         if (wanted := {**known, **variables}) != known and self.varied is not None:
             conversations, thinking = self.varied(written(wanted))
-            found = conversations.prompt(conversation, tools)
+            found = conversations.prompt(conversation)
         else:
-            thinking, found = self.thinking, self._whole(conversation, tools)
+            thinking, found = self.thinking, self._whole(conversation)
         return None if found is None else found._replace(thinking=thinking)
 
     def unread(self, names: Collection[str]) -> list[str]:
         """See `FramingPort.unread`."""
         return self.conversations.unread(names)
 
-    def _whole(self, conversation: Sequence[Said], tools: Sequence[Tool]) -> WholePrompt | None:
+    def _whole(self, conversation: Sequence[Said]) -> WholePrompt | None:
         default, first = self.default, conversation[0] if conversation else None
         if default is None or first is None or (first.role, first.text) != ("system", default.text):
-            return self.conversations.prompt(conversation, tools)
-        found = self.conversations.prompt(conversation[1:], tools)
+            return self.conversations.prompt(conversation)
+        found = self.conversations.prompt(conversation[1:])
         pieces = [] if found is None else [(ids, tuple(place + 1 for place in of)) for ids, of in found.pieces]
-        length = len(default.tokens)
-        if found is None or not pieces or pieces[0][0][:length] != default.tokens or len(pieces[0][0]) == length:
-            return self.conversations.prompt(conversation, tools)
+        if found is None or not pieces:
+            return self.conversations.prompt(conversation)
         (first_ids, of), *rest = pieces
-        split = PromptPiece(default.tokens, (0,)), PromptPiece(first_ids[length:], of)
-        return WholePrompt((*split, *starmap(PromptPiece, rest)), found.opening)
+        length = len(default.tokens)
+        begun: tuple[PromptPiece, ...]
+        if first_ids[:length] == default.tokens and len(first_ids) > length:
+            begun = PromptPiece(default.tokens, (0,)), PromptPiece(first_ids[length:], of)
+        elif any(said.tools for said in conversation):
+            begun = (PromptPiece(first_ids, (0, *of)),)
+        else:
+            return self.conversations.prompt(conversation)
+        return WholePrompt((*begun, *starmap(PromptPiece, rest)), found.opening)
 
     def frame(self, role: str) -> Frame:
         """The frame of a role, that of its alias where it has none."""

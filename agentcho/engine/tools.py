@@ -7,13 +7,12 @@ templates; `tool_template` finds the pieces in one.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agentcho.calls.tools import AnswerForm, Tool, ToolCall, Written
+from agentcho.calls.tools import AnswerForm, Tool, ToolCall, Written, made_up_id
 from agentcho.calls.values import text as checked
 from agentcho.engine.tool_schema import arguments_schema, call_schema, chosen
 
@@ -165,6 +164,17 @@ class ToolFormat:
         said = json.dumps(said, ensure_ascii=False) if form.quoted else said
         return self._written([*_filled(form.before, id, name), said, *_filled(form.after, id, name)])
 
+    def returned(self, text: str, id: str = "", name: str = "") -> str:
+        """The result in the content of such a message; see `ToolsPort.returned`."""
+        form = self._results
+        before, after = ("".join(_filled(piece, id, name)) for piece in (form.before, form.after))
+        said = text.removeprefix(before).removesuffix(after)
+        try:
+            value = json.loads(said) if form.quoted else said
+        except ValueError:
+            return said
+        return value if isinstance(value, str) else said
+
     def read(self, text: str) -> tuple[str, tuple[ToolCall, ...]]:
         """The text before the first call, and the calls. What is no whole JSON object with a name and arguments is no
         call, but text. What is said after the first call and is none is left out; without a format of the template's
@@ -199,7 +209,7 @@ class ToolFormat:
 
     def _marked(self, tool: Tool) -> AnswerForm:
         """A call of one function, whose name stands between marks, and its arguments after them."""
-        form, id = self._calls, _made_up(tool.name)
+        form, id = self._calls, made_up_id(tool.name)
         lead = [*_filled(form.head, id, tool.name), tool.name, *_filled(form.middle, id, tool.name)]
         trail, schema = _filled(form.tail, id, tool.name), arguments_schema(tool) | form.style.guidance
         return AnswerForm(tuple(self._content.weave(lead)), schema, tuple(self._content.weave(trail)))
@@ -210,7 +220,7 @@ class ToolFormat:
             return _objects(text, at)
         calls, end = list[ToolCall](), at
         while (found := self._named.match(text, at)) and (stop := _object_end(text, found.end())):
-            calls.append(ToolCall(found[1], text[found.end() : stop]))
+            calls.append(ToolCall(found[1], text[found.end() : stop], found["id"] if ID in self._calls.middle else ""))
             end = stop
             at = more.end() if (more := self._next.match(text, end)) else len(text)
         return tuple(calls), end
@@ -258,11 +268,6 @@ def _around_json(calls: CallPieces) -> tuple[str, str, dict[str, Any]]:
     if not closed or without_names(lead + trail) != lead + trail or any(value != ID for value in more.values()):
         return "", "", {}
     return lead, trail, {key: {"type": "string", "pattern": "^[a-zA-Z0-9]{9}$"} for key in more}
-
-
-def _made_up(name: str) -> str:
-    """An id for the call of a function, where the template has one in front of the arguments."""
-    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=5).hexdigest()[:9]
 
 
 def _filled(own: str, id: str, name: str) -> list[str]:
@@ -329,7 +334,9 @@ def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
     if not isinstance(name, str) or not name or not _encodable(name):
         return None
     key = next((key for key in KEYS if isinstance(value.get(key), dict)), None)
-    return None if key is None else (ToolCall(name, dict(_members(text, at))[key]), end)
+    id = value.get("id")
+    known = id if isinstance(id, str) and _encodable(id) else ""
+    return None if key is None else (ToolCall(name, dict(_members(text, at))[key], known), end)
 
 
 def _object_end(text: str, at: int) -> int | None:
@@ -346,7 +353,7 @@ def _encodable(text: str) -> bool:
 
 def _flexible(own: str) -> str:
     """A pattern of a piece of the template's own, whatever white space stands around it, and whatever id in it."""
-    return rf"\s*{re.escape(own.strip()).replace(ID, '[^{[<]*?')}\s*"
+    return rf"\s*{re.escape(own.strip()).replace(ID, '(?P<id>[^{[<]*?)', 1).replace(ID, '[^{[<]*?')}\s*"
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, str]]:

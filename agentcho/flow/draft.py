@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agentcho.calls.call import EncodingId, FramePort
+from agentcho.calls.call import EncodingId, FramePort, Said
 from agentcho.flow.views import Act, ReadSet
 from agentcho.message import Audience, Message, Metadata
 
@@ -36,7 +36,8 @@ class Draft:
     """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
     are said where they are not; `text` of what is to be said is its header. `engine` is the model that says it, and
     `tokenizer` that of its ids: see `Spelling`. `human`: a person says it; `typed`: its
-    words, where the person was asked for them now. `begun` is there until it is encoded."""
+    words, where the person was asked for them now. `begun` is there until it is encoded. `said`: what a chat template
+    is given of it, where its text is not that: functions, a call of one, a result (None: its role and its text)."""
 
     metadata: Metadata
     text: str
@@ -49,6 +50,7 @@ class Draft:
     human: bool = False
     typed: str | None = None
     begun: Begun | None = None
+    said: Said | None = None
 
     @property
     def own(self) -> Audience:

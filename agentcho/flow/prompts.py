@@ -67,7 +67,8 @@ def conversation(turns: Sequence[Turn], framing: FramingPort) -> Prompt:
 
 
 def _written(turns: Sequence[Turn], framing: FramingPort) -> Prompt | None:
-    """These messages as the template writes them together; None: it cannot, or functions are called in them."""
+    """These messages as the template writes them together; None: it cannot, or what they say of functions is known as
+    text alone."""
     if any(_of_tools(turn, framing) or turn.said.role not in get_args(Role) for turn in turns):
         return None
     try:
@@ -85,7 +86,10 @@ def _written(turns: Sequence[Turn], framing: FramingPort) -> Prompt | None:
 
 
 def _of_tools(turn: Turn, framing: FramingPort) -> bool:
-    """Whether a message lists functions, calls one, or is a result, in tokens that its text does not give."""
+    """Whether a message lists functions, calls one, or is a result, in tokens that what a template is given of it does
+    not give."""
+    if turn.said.tools or turn.said.calls or turn.said.call_id:
+        return False
     thinking, ids = framing.thinking, turn.framed[slice(*turn.content)]
     thoughts = () if thinking is None else (*thinking.begins, *thinking.ends, *thinking.behind)
     return turn.said.role == "tool" or framing.content.marked([id for id in ids if id not in thoughts])
@@ -142,4 +146,5 @@ class Prompts:
         words = draft.message.words if self._spells(draft) else frames.frame(role, name, whole)
         if draft.framed is not None and self._spells(draft):  # a thought, and what was said after it
             whole = frames.framing.content.decode(words.tokens[slice(*words.content)])
-        return Turn(id, Said(role, whole, name), words.tokens, words.content)
+        said = Said(role, whole, name) if draft.said is None else draft.said._replace(name=draft.said.name or name)
+        return Turn(id, said, words.tokens, words.content)

@@ -251,6 +251,7 @@ class Messages:
         if known == "system" and not told.first:
             words = _behind_others(words, model.frames.framing)
         draft = model.draft(metadata, text, name, reads)
+        draft.said = told.said
         end = model.resolver.end_position(draft, len(words.tokens))
         if end > model.frames.context:
             raise ContextOverflow(end, model.frames.context, model.choreographer.name)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agentcho.backends.text import TextEngine
-from agentcho.calls.call import EnginePort, FramePort
+from agentcho.calls.call import EnginePort, FramePort, Said
 from agentcho.calls.texts import TextPort
 from agentcho.calls.values import kind
 from agentcho.choreography.choreographer import Choreographer
@@ -130,7 +130,7 @@ class Telling(NamedTuple):
     """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
     is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets. `id`,
     where it is not the author's next one. `called`: of a result, the call, its tool, and whether it was let run
-    whatever it was made from. `first`: it is a system prompt, which stands before all else."""
+    whatever it was made from. `first`: it is a system prompt, which stands before all else. `said`: see `Draft`."""
 
     author: str
     role: str
@@ -145,6 +145,7 @@ class Telling(NamedTuple):
     id: str | None = None
     called: tuple[str | None, ToolUse | None, bool] = (None, None, False)
     first: bool = False
+    said: Said | None = None
 
 
 class GameModels:

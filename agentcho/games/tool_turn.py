@@ -16,7 +16,8 @@ import anyio
 
 from agentcho.agent import Agent, ToolWish, Utterance
 from agentcho.calls import values
-from agentcho.calls.tools import AnswerForm, ToolCall, ToolsPort
+from agentcho.calls.call import Said
+from agentcho.calls.tools import AnswerForm, ToolCall, ToolsPort, made_up_id
 from agentcho.errors import AnswerInvalid, ContextOverflow, RequestError, shown
 from agentcho.flow.views import Charge, Read, ReadSet, ToolUse
 from agentcho.games.messages import Messages
@@ -96,8 +97,9 @@ class ToolTurns:
             told = [tool.declared.audience for tool in tools.values()]
             to = EVERYONE if EVERYONE in told else self._all(author, told)
             id = f"{author}.tools{sum(each[0] == author for each in self.listed)}"
+            said = Said("system", text, tools=tuple(tool.form for tool in tools.values())) if writer.auto else None
             self.listed[key] = self.messages.put(
-                Telling(SCENARIO, "system", to, text, UNREAD, speech.model, ids, id=id)
+                Telling(SCENARIO, "system", to, text, UNREAD, speech.model, ids, id=id, said=said)
             )
             self.messages.roster.hide(id)
         return Offer(tools, writer, self.listed[key])
@@ -194,7 +196,9 @@ class _Talk:
             said = await self._private(forms, hidden=False, max_tokens=most)
         else:
             said = await self._private(hidden=False, json_schema=_plain(forms[0].schema or {}), max_tokens=most)
-        call = self._read(said)
+        before, calls, call = self._read(said)
+        if self._offer.writer.auto:
+            self._game.messages.drafts[said.id].said = Said("assistant", before, calls=calls)
         tool = self._offer.tools[call.name]
         declared = tool.declared
         use = ToolUse(tool.name, declared.audience, declared.effect, declared.trusted, tool.client)
@@ -205,12 +209,16 @@ class _Talk:
         self._follow(said.id)
         self._follow(await self._result(tool, call, Come(said.id, use, to, charge)))
 
-    def _read(self, said: Message) -> ToolCall:
-        _, calls = self._offer.writer.read(said.text)
+    def _read(self, said: Message) -> tuple[str, tuple[ToolCall, ...], ToolCall]:
+        """What was said before the calls, all of them, and the one that is made. Each has an id."""
+        before, written = self._offer.writer.read(said.text)
+        calls = tuple(
+            call._replace(id=call.id or made_up_id(f"{said.id} {place}")) for place, call in enumerate(written)
+        )
         known = next((call for call in calls if call.name in self._offer.tools), None)
         if known is None:
             raise AnswerInvalid(f"{self._author} was made to say what is no call of its tools ({said.id})")
-        return known
+        return before, calls, known
 
     def _follow(self, id: str) -> None:
         """What the agent says from now on is made over that message too."""
@@ -223,26 +231,34 @@ class _Talk:
         agent reads a result that says so before it next reads the call."""
         messages, writer, of = self._game.messages, self._offer.writer, f"{come.call}.result"
         release, text = self._speech.asked.release, failed("cancelled", CANCELLED).text
-        cancelled, ids = writer.result(text, name=tool.name)
+        cancelled, ids = writer.result(text, call.id, tool.name)
         told = Telling(SCENARIO, "tool", self._own, cancelled, UNREAD, self._speech.model, ids, id=of)
         told = told._replace(called=(come.call, come.use, release), charge=come.charge)
+        said = Said("tool", text, tool.name, call_id=call.id) if writer.auto else None
+        told = told._replace(said=said)
         written = messages.recorded.result(of)
         try:
             if written is None:
                 making = Making(tool, call.arguments, come.call, self._author, come.use, release)
                 returned = await self._game.calls.make(making)
-                written = writer.result(returned.text, name=tool.name)
+                written = writer.result(returned.text, call.id, tool.name)
             elif written[0] == cancelled:
                 await self._game.calls.wait(self._author)
         except anyio.get_cancelled_exc_class():
             messages.unanswered.setdefault(self._author, []).append(told)
             raise
-        told = told._replace(to=come.to, text=written[0], ids=written[1])
         try:
-            return messages.put(told)
+            return messages.put(self._saying(told, come.to, written))
         except ContextOverflow as error:
-            text, ids = writer.result(failed("large", str(error)).text, name=tool.name)
-            return messages.put(told._replace(text=text, ids=ids))
+            text = failed("large", str(error)).text
+            return messages.put(self._saying(told, come.to, writer.result(text, call.id, tool.name)))
+
+    def _saying(self, told: Telling, to: Audience, written: tuple[str, tuple[int, ...] | None]) -> Telling:
+        """A result that is told with these words."""
+        text, ids, said = *written, told.said
+        if said is not None:
+            said = said._replace(text=self._offer.writer.returned(text, said.call_id, said.name or ""))
+        return told._replace(to=to, text=text, ids=ids, said=said)
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:

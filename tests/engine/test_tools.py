@@ -32,6 +32,7 @@ MORE = [pytest.param(each, marks=pytest.mark.slow) for each in (*FORMATS, "chatm
 PARAMETERS = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 WEATHER = Tool("weather", "How is the weather?", PARAMETERS)
 TIME = Tool("time", "What time is it?")
+OFFER = Said("system", "", tools=(WEATHER,))
 FORGERIES = sorted({text for style in (styles() | calling()).values() for text in style.added} | {'"}', "\\", "{", "]"})
 SPOKEN = st.lists(
     st.sampled_from(FORGERIES) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5
@@ -204,6 +205,7 @@ def test_what_is_written_as_calls_is_read_as_the_same_calls(
     assert said == before
     assert [call.name for call in calls] == names
     assert [json.loads(call.arguments) for call in calls] == [arguments] * len(names)
+    assert {call.id for call in calls} == {ID if style in ("listed", "marked") else ""}
 
 
 @pytest.mark.parametrize("style", [*FORMATS, *PLAIN, "fake"])
@@ -244,7 +246,7 @@ def test_a_call_between_marks_is_read_as_far_as_it_is_whole(text: str) -> None:
     form = tools("marked")
     said = f"Now: [TOOL_CALLS]{text.replace('[ARGS]', '[CALL_ID]abc[ARGS]')}"
     whole = text.startswith("f[ARGS]{}")
-    assert form.read(said) == (("Now:", (ToolCall("f", "{}"),)) if whole else (said, ()))
+    assert form.read(said) == (("Now:", (ToolCall("f", "{}", "abc"),)) if whole else (said, ()))
 
 
 def test_a_call_is_read_after_a_broken_one_and_after_text() -> None:
@@ -420,6 +422,13 @@ def test_roles_without_a_frame_of_their_own_are_framed_as_the_users() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["rain", ' "heavy" \n', "", '{"content": 1}', "\\"])
+@pytest.mark.parametrize("style", [*FORMATS, *PLAIN, "fake"])
+def test_what_is_written_as_a_result_is_read_as_the_same_result(style: str, text: str) -> None:
+    written, _ = tools(style).result(text, ID, "weather")
+    assert tools(style).returned(written, ID, "weather") == text
+
+
 @pytest.mark.parametrize("system", [(), (Said("system", "Be brief."),)])
 @pytest.mark.parametrize("style", FORMATS)
 def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(style: str, system: tuple[Said, ...]) -> None:
@@ -440,25 +449,55 @@ def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(style:
     functions = [{"type": "function", "function": WEATHER._asdict()}]
     more: Any = {"tools": functions, "add_generation_prompt": True, "return_dict": False}
     for count in (len(talk) - 2, len(talk)):
-        found, bos = framing(style).prompt(talk[:count], [WEATHER]), framing(style).bos
+        found, bos = framing(style).prompt([*talk[:count], OFFER]), framing(style).bos
         assert found is not None
         ids = [*([] if bos is None else [bos]), *(id for piece in found.pieces for id in piece.tokens), *found.opening]
         assert ids == tokenizer(style).apply_chat_template(turns[:count], **more)
         if not system:  # which some of these templates leave out
-            assert [place for piece in found.pieces for place in piece.messages] == list(range(count))
+            of = [place for piece in found.pieces for place in piece.messages]
+            assert [place for place in of if place < count] == list(range(count))
+            assert (count in of) == (style not in ("marked", "fenced")), "these list no functions"
     spelt = Tool("weather", f"{tokenizer(style).eos_token}?", PARAMETERS)
-    assert framing(style).prompt(talk, [spelt]) is None, "no word of a function becomes a control token"
+    offer = Said("system", "", tools=(spelt,))
+    assert framing(style).prompt([*talk, offer]) is None, "no word of a function becomes a control token"
 
 
 @pytest.mark.parametrize("style", ["hermes", "marked"])
 def test_a_call_in_a_whole_conversation_is_a_piece_that_ends_where_its_message_does(style: str) -> None:
     talk = [Said("user", "Well?"), Said("assistant", "", calls=(ToolCall("weather", "{}", ID),))]
     talk += [Said("tool", "rain", "weather", call_id=ID)]
-    found = framing(style).prompt(talk, [WEATHER])
+    found = framing(style).prompt([OFFER, *talk])
     assert found is not None
-    assert [piece.messages for piece in found.pieces] == [(0,), (1,), (2,)]
+    listed = [(0,)] if style == "hermes" else []
+    assert [piece.messages for piece in found.pieces] == [*listed, (1,), (2,), (3,)]
     closing = framing(style).closing("assistant")
-    assert found.pieces[1].tokens[-len(closing) :] == closing
+    assert found.pieces[-2].tokens[-len(closing) :] == closing
+
+
+UNCLOSED = (
+    "{% if tools %}{{ '<|im_start|>system\n' + tools | tojson + '<|im_end|>\n' }}{% endif %}"
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + (m.content or '') }}"
+    "{% for call in m.tool_calls or [] %}{{ '<tool_call>' + call.function.name }}{% endfor %}"
+    "{% if not m.tool_calls %}{{ '<|im_end|>\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""A call is not closed: what its tool returned follows in the same message."""
+
+
+@pytest.mark.parametrize("before", ["", "I look."])
+def test_a_call_whose_end_is_not_found_is_one_piece_with_what_follows(before: str) -> None:
+    known = tokenizer("hermes")
+    known.chat_template = UNCLOSED
+    call = ToolCall("weather", "{}", ID)
+    called = [Said("assistant", before, calls=(call,)), Said("tool", "rain", "weather", call_id=ID)]
+    framing = derive(known, "unclosed")
+    found = framing.prompt([Said("user", "Well?"), OFFER, *called, Said("user", "So?")])
+    assert found is not None
+    assert [piece.messages for piece in found.pieces] == [(1,), (0,), (3, 2), (4,)]
+    assert [known.decode(list(piece.tokens)).count("<tool_call>weather") for piece in found.pieces] == [0, 0, 1, 0]
+    early = framing.prompt([OFFER, *called, Said("user", "So?")])
+    assert early is not None
+    assert [piece.messages for piece in early.pieces] == [(0, 1), (2,), (3,)], "it may stand before the functions"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_prompts_are_those_of_stock_with_the_same_variables(style: str, given: d
         turns = [{"role": said.role, "content": said.text} for said in talk]
         how: Any = {"add_generation_prompt": True, "return_dict": False}
         stock, plain = (list(tokenizer.apply_chat_template(turns, **more, **how)) for more in (given, {}))
-        found = framing.prompt(talk, (), given if late else {})
+        found = framing.prompt(talk, given if late else {})
         assert found is not None
         begin = () if found.begins else framing.begin
         assert [*begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening] == stock
@@ -80,7 +80,7 @@ def test_messages_that_are_framed_one_by_one_have_them_too() -> None:
 def test_whether_a_model_thinks_follows_them(style: str, given: dict[str, Any], before: bool, after: bool) -> None:
     tokenizer = templates.tokenizer(style)
     framing, talk = derive(tokenizer, style), [Said("user", "Hello")]
-    whole, other = framing.prompt(talk), framing.prompt(talk, (), given)
+    whole, other = framing.prompt(talk), framing.prompt(talk, given)
     assert whole is not None
     assert other is not None
     assert (whole.thinking is not None, other.thinking is not None) == (before, after)
@@ -92,14 +92,14 @@ def test_a_template_that_thinks_when_told_to_opens_a_thought() -> None:
     tokenizer = templates.tokenizer("chatml")
     tokenizer.chat_template = THINKS
     framing, talk = derive(tokenizer, "v3.1"), [Said("user", "Hello")]
-    told = framing.prompt(talk, (), of_effort("high", {}))
+    told = framing.prompt(talk, of_effort("high", {}))
     plain = framing.prompt(talk)
     assert plain is not None
     assert told is not None
     assert (plain.thinking, framing.opens_thought) == (None, False)
     assert told.thinking is not None
     assert tokenizer.decode(list(told.opening)) == "<|im_start|>assistant\n<think>"
-    assert framing.prompt(talk, (), of_effort("none", {})) == plain
+    assert framing.prompt(talk, of_effort("none", {})) == plain
 
 
 def test_a_value_that_a_template_refuses_is_no_prompt() -> None:
@@ -108,8 +108,8 @@ def test_a_value_that_a_template_refuses_is_no_prompt() -> None:
         tokenizer.chat_template
     )
     framing, talk = derive(tokenizer, "strict"), [Said("user", "Hello")]
-    assert framing.prompt(talk, (), {"reasoning_effort": "high"}) is None
-    assert framing.prompt(talk, (), {"reasoning_effort": "low"}) == framing.prompt(talk)
+    assert framing.prompt(talk, {"reasoning_effort": "high"}) is None
+    assert framing.prompt(talk, {"reasoning_effort": "low"}) == framing.prompt(talk)
 
 
 def test_what_a_template_reads_is_known() -> None:

@@ -113,7 +113,8 @@ def _alike(known: PreTrainedTokenizerFast, framing: Framing, talk: Talk) -> Alik
 
 def _whole(framing: Framing, talk: Talk, functions: tuple[Tool, ...] = ()) -> list[int] | None:
     """The ids of a conversation, as `agentcho serve` has them; None: its messages are framed one by one."""
-    if (found := framing.prompt(talk, functions)) is None:
+    offered = [Said("system", "", tools=functions)] if functions else []
+    if (found := framing.prompt([*talk, *offered])) is None:
         return None
     return [*framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
 

@@ -85,10 +85,11 @@ def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
     message."""
     tools = () if request.tools is None or request.tools.choice == "none" else request.tools.tools
     calls = tools or any(quoted.calls or quoted.role == "tool" for quoted in request.messages)
-    known, said = frames.framing.tools.auto or not calls, _conversation(request)
-    found = frames.framing.prompt(said, tools, request.variables) if known else None
+    offered = [Said("system", "", tools=tuple(tools))] if tools else []
+    known, said = frames.framing.tools.auto or not calls, [*_conversation(request), *offered]
+    found = frames.framing.prompt(said, request.variables) if known else None
     if found is None:
-        if known and request.variables and frames.framing.prompt(said, tools) is not None:
+        if known and request.variables and frames.framing.prompt(said) is not None:
             told = "the chat template refuses this chat with these values; give others, or leave them out"
             raise _unusable(request, told)
         check_framed(request, frames, FRAMED)
@@ -98,9 +99,9 @@ def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
     apart = tuple((framed, framed.words(frames)) for framed in prompt_of(without, frames))
     messages = list[tuple[Framed, Words]]()
     for tokens, places in found.pieces:
-        framed, words = apart[places[0]]
-        if len(places) > 1 or words.tokens != tokens:
-            framed = Framed("user", "", whole=tokens)
+        framed = Framed("user", "", whole=tokens)
+        if len(places) == 1 and places[0] < len(apart) and apart[places[0]][1].tokens == tokens:
+            framed = apart[places[0]][0]
         messages.append((framed, framed.words(frames)))
     usual = frames.framing.opening("assistant", None, answer=True)
     own = not request.variables and found.opening == usual
@@ -110,7 +111,7 @@ def chat_of(request: ChatRequest, frames: FramePort) -> Chat:
 def changes(variables: Variables, frames: FramePort) -> bool:
     """Whether these variables make another prompt of a chat of one message, or let the model think in another way."""
     probe = [Said("user", "Hello")]
-    return bool(variables) and frames.framing.prompt(probe, (), variables) != frames.framing.prompt(probe)
+    return bool(variables) and frames.framing.prompt(probe, variables) != frames.framing.prompt(probe)
 
 
 def check_framed(request: ChatRequest, frames: FramePort, why: str) -> None:
@@ -180,7 +181,8 @@ def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tu
     if tools is None or tools.choice == "none":
         return text, ()
     known = frames.framing.tools
-    before, calls = known.read(text)
+    before, written = known.read(text)
+    calls = tuple(call._replace(id="") for call in written)  # clients get ids of the server's own
     offered = {tool.name: tool for tool in tools.tools}
     mine = [call for call in calls if call.name in offered]
     good = mine if known.auto else [call for call in mine if fits(offered[call.name], call.arguments)]
