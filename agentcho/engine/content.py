@@ -65,7 +65,10 @@ class ContentTokenizer:
         self._whole: Tokenizer = backend
         self._ids = {str(token): id for token, id in tokenizer.added_tokens_encoder.items()}
         self._added = any_of(self._ids)
-        marked = {id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
+        added = tokenizer.added_tokens_decoder.items()
+        marked = {id for id, token in added if token.special}
+        self._takes_before = {id for id, token in added if token.lstrip}
+        self._takes_behind = {id for id, token in added if token.rstrip}
         framing = {self._ids[token] for piece in frames for token in self._added.findall(piece)}
         source = template_source(tokenizer)
         written = {id for text, id in self._ids.items() if text.strip() and text in source}
@@ -151,23 +154,35 @@ class ContentTokenizer:
         return [id for id, _, _ in self.woven(pieces)]
 
     def woven(self, pieces: Sequence[str]) -> list[Placed]:
-        """The same, each id with the (start, stop) of its letters in the whole text."""
-        placed, words, lead, begin = list[Placed](), "", self._lead, 0
+        """The same, each id with the (start, stop) of its letters in the whole text. Added tokens take the blanks
+        beside them as they do in the tokenizer."""
+        placed, words, lead, begin, takes = list[Placed](), "", self._lead, 0, False
 
         def said() -> list[Placed]:
             cut = len(lead)
-            return [(id, begin + max(0, a - cut), begin + max(0, b - cut)) for id, a, b in self._placed(lead + words)]
+            first = min(1, len(words))  # a blank of the tokenizer's own is part of the first letter, as it says itself
+            return [
+                (id, begin + max(0, a - cut), begin + max(first, b - cut)) for id, a, b in self._placed(lead + words)
+            ]
+
+        def left(text: str) -> str:
+            """Of what comes next what the token before it does not take."""
+            nonlocal begin
+            kept = text.lstrip() if takes and not words else text
+            begin += len(text) - len(kept)
+            return kept
 
         for place, piece in enumerate(pieces):
             at = 0
             for found in self._structural.finditer(piece if place % 2 == 0 else ""):
-                words += piece[at : found.start()]
+                words += left(piece[at : found.start()])
+                id = self._ids[found[0]]
+                stop = begin + len(words) + len(found[0])
+                words = words.rstrip() if id in self._takes_before else words
                 placed += said() if words else []
-                start = begin + len(words)
-                begin = start + len(found[0])
-                placed.append((self._ids[found[0]], start, begin))
-                words, at, lead = "", found.end(), self._between
-            words += piece[at:]
+                placed.append((id, begin + len(words), stop))
+                words, at, lead, begin, takes = "", found.end(), self._between, stop, id in self._takes_behind
+            words += left(piece[at:])
         return placed + (said() if words else [])
 
     def spells_control(self, text: str) -> bool:

@@ -1,8 +1,8 @@
 """Tiny tokenizers of the SentencePiece kinds, with the traits of real ones, and templates in the shape of theirs.
 
-Llama 2, Mistral 7B v0.1 and Mixtral put a blank before every text (`legacy`); Mistral 7B v0.3 before the first one
-alone (`first`); Gemma before none, and has line breaks among its added tokens (`never`). All fall back to bytes. Knows
-nothing of agentcho.
+Llama 2, Mistral 7B v0.1 and Mixtral put a blank before every text (`legacy`), as Phi-3 does, whose control tokens take
+the blanks behind them; Mistral 7B v0.3 before the first one alone (`first`); Gemma before none, and has line breaks
+among its added tokens (`never`). All fall back to bytes. Knows nothing of agentcho.
 """
 
 from __future__ import annotations
@@ -34,12 +34,18 @@ TURNS = (
     "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
 )
 """Gemma."""
+TAKING = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+)
+"""Phi-3."""
 KINDS = {
     "llama-2": ("legacy", INST),
     "mistral-v1": ("legacy", BARE),
     "mistral-v3": ("first", BARE),
     "zephyr": ("legacy", LINES),
     "gemma": ("never", TURNS),
+    "phi-3": ("legacy", TAKING),
 }
 
 
@@ -56,6 +62,9 @@ def tokenizer(kind: str) -> PreTrainedTokenizerFast:
     core.decoder = decoders.Sequence(steps if prefix == "never" else [*steps, decoders.Strip(" ", 1, 0)])
     marks = ("<start_of_turn>", "<end_of_turn>") if kind == "gemma" else ()
     core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in ("<s>", "</s>", *marks)])
+    if kind == "phi-3":
+        taking = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+        core.add_special_tokens([AddedToken(text, special=True, normalized=False, rstrip=True) for text in taking])
     if kind == "gemma":
         core.add_tokens([AddedToken(text, special=False, normalized=False) for text in ("\n", "\n\n", "<table>")])
     make: Any = PreTrainedTokenizerFast

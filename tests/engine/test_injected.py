@@ -30,6 +30,7 @@ DIFFERENT: dict[str, set[int]] = {
     **dict.fromkeys(("inst", "folded"), ALL),  # so it does; and a decode begins with the blank before answers
     # an encoded answer ends in a token; the template closes none
     **dict.fromkeys(("unclosed", "prefixed", "worded", "blanks"), ANSWERS),
+    "sp phi-3": BLANKS,  # a control token takes the blanks that a content begins with
     "sp zephyr": ALL,  # a mark of letters, at the very beginning of a text, has a blank before it
 }
 """The conversations in which agents' prompts are not those of stock transformers; in all others they are, to the id."""
