@@ -47,6 +47,15 @@ ORDERS: tuple[tuple[str, ...], ...] = (
 )
 """Roles of messages in agents' prompts, in the orders that are tried: others' messages and one's own are both of the
 assistant."""
+REORDERED: tuple[tuple[str, ...], ...] = (
+    *ORDERS,
+    ("user", "system", "assistant", "user"),
+    ("assistant", "user"),
+    ("user", "assistant", "assistant"),
+    ("user", "user", "assistant"),
+)
+"""Orders in which messages stand where no plain chat has them: first, behind others, last. Those of agents' prompts,
+and such as reordering makes."""
 FEW = 3
 """So many tokens are shown where other tokens have the same text."""
 SHOWN = 48
@@ -97,12 +106,14 @@ class Reuse(NamedTuple):
 class Fidelity(NamedTuple):
     """`plain`: chats of `agentcho serve` without a society, and baseline prompts. `apart`: messages that are framed one
     by one, as those of agents are. `reuse`: of whole prompts. `refused`: the orders of roles in agents' prompts that
-    the template cannot write as a whole, of all that were tried."""
+    the template cannot write as a whole, of all that were tried. `moved`: messages framed one by one, in those orders
+    of `REORDERED` that the template writes."""
 
     plain: Outcome
     apart: Outcome
     reuse: Reuse
     refused: tuple[tuple[str, ...], ...] = ()
+    moved: Outcome | None = None
 
     @property
     def cost(self) -> str:
@@ -113,6 +124,25 @@ class Fidelity(NamedTuple):
         how = "more" if more > 0 else "fewer"
         each = f"{abs(more) / count:.1f} a message"
         return f"{abs(more)} tokens {how} than stock's {self.apart.tokens} in {self.apart.of} conversations, {each}"
+
+    @property
+    def reordered(self) -> str:
+        """How messages are framed where reordering puts them: each in the frame of its role, which is the nearest that
+        there is for places that the template frames otherwise, or not at all."""
+        moved, tried = self.moved or Outcome(0, 0), len(REORDERED)
+        if not moved.of:
+            return (
+                f"the template writes none of {tried} orders of roles: each message has the nearest frame, its role's"
+            )
+        same = (
+            f"of {tried} orders of roles the template writes {moved.of}, {moved.equal} as agents' messages are framed"
+        )
+        if moved.equal == moved.of == tried:
+            return same
+        rest = "elsewhere each message has the nearest frame, its role's"
+        if moved.equal == moved.of:
+            return f"{same}; {rest}"
+        return f"{same}; {rest}; first difference, at token {moved.at}: stock {moved.stock!r} | here {moved.ours!r}"
 
     @property
     def written(self) -> str:
@@ -172,7 +202,15 @@ def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequen
             plain.append((stock, one_by_one if found is None else _whole(framing, found)))
             apart.append((stock, one_by_one))
     refused = tuple(order for order in ORDERS if framing.prompt([Said(role, ANSWER) for role in order]) is None)
-    return Fidelity(_outcome(tokenizer, plain), _outcome(tokenizer, apart), _reuse(prompts), refused)
+    orders = [tuple(Said(role, ANSWER) for role in order) for order in REORDERED]
+    moved = [(known, _apart(framing, talk)) for talk in orders if (known := _stock(tokenizer, talk)) is not None]
+    return Fidelity(
+        plain=_outcome(tokenizer, plain),
+        apart=_outcome(tokenizer, apart),
+        reuse=_reuse(prompts),
+        refused=refused,
+        moved=_outcome(tokenizer, moved),
+    )
 
 
 def _stock(tokenizer: PreTrainedTokenizerBase, talk: Talk, variables: Variables) -> list[int] | None:
@@ -191,8 +229,12 @@ def _whole(framing: Framing, found: WholePrompt) -> list[int]:
 def _apart(framing: Framing, talk: Talk) -> list[int]:
     if framing.default is not None and talk[0].role != "system":
         talk = (Said("system", framing.default.text), *talk)
-    messages = (encoded(framing, said.role, None, said.text).tokens for said in talk)
-    return [*framing.begin, *(id for tokens in messages for id in tokens), *framing.prompted]
+    later = framing.later
+    ids = list(framing.begin)
+    for place, said in enumerate(talk):
+        opening = later if place and said.role == "system" else None
+        ids += encoded(framing, said.role, None, said.text, opening=opening).tokens
+    return [*ids, *framing.prompted]
 
 
 def _reuse(prompts: dict[Talk, WholePrompt]) -> Reuse:

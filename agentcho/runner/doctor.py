@@ -160,7 +160,7 @@ def _prompts(engine: Prompted) -> Iterator[Row]:
     """How far prompts are those of stock transformers, and what the difference costs."""
     found = engine.fidelity or fidelity(engine.tokenizer, engine.framing)
     told = {"plain chats": str(found.plain), "reuse of them": str(found.reuse), "agents": str(found.apart)}
-    told |= {"agents' tokens": found.cost}
+    told |= {"reordered": found.reordered, "agents' tokens": found.cost}
     if engine.framing.apart:
         told["baseline"] = "message by message: the model was trained on messages that were tokenised one by one"
     else:

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from agentcho import Decode, Prefill, Sampling
 from agentcho.calls.call import Said
-from agentcho.engine.fidelity import TALKS, Talk, _outcome
+from agentcho.engine.fidelity import ANSWER, REORDERED, TALKS, Talk, _outcome, fidelity
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
 from agentcho.runner.doctor import doctor
@@ -200,6 +200,43 @@ def test_a_prompt_of_messages_is_read_as_the_stock_one(style: str, engines: Engi
     rows = engine.logits(engine.decode([said_first])[0])
     torch.testing.assert_close(rows[0].log_softmax(-1), logits.log_softmax(-1), atol=1e-3, rtol=1e-3)
     assert {engine.receipt(id).bos for id in parents} == {len(engine.framing.begin)}
+
+
+@pytest.mark.parametrize(
+    ("style", "told"),
+    [
+        ("llama3", "of 10 orders of roles the template writes 10, 10 as agents' messages are framed"),
+        ("gemma", "the template writes none of 10 orders of roles: each message has the nearest frame, its role's"),
+        (
+            "tulu",
+            "writes 10, 7 as agents' messages are framed; elsewhere each message has the nearest frame, its role's",
+        ),
+        (
+            "folded",
+            "writes 2, 0 as agents' messages are framed; elsewhere each message has the nearest frame, its role's",
+        ),
+    ],
+)
+def test_the_doctor_tells_where_a_message_has_the_nearest_frame(style: str, told: str) -> None:
+    """A message has the frame of its role wherever it ends up: first, behind others, or last."""
+    tokenizer, framing = known(style)
+    found = fidelity(tokenizer, framing)
+    assert told in found.reordered
+    differing = 0
+    for order in REORDERED:
+        talk = tuple(Said(role, ANSWER) for role in order)
+        if (expected := stock(tokenizer, talk)) is None:
+            continue
+        ours = joined(framing, talk)
+        differing += ours != expected
+        if framing.later is None:
+            frames = [(*framing.opening(r, None), *framing.content.encode(ANSWER), *framing.closing(r)) for r in order]
+            assert ours[len(ours) - len(framing.prompted) - sum(map(len, frames)) :] == [
+                *(id for frame in frames for id in frame),
+                *framing.prompted,
+            ]
+    assert found.moved is not None
+    assert differing == found.moved.of - found.moved.equal or framing.later is not None
 
 
 @pytest.mark.parametrize("style", ["emptied", "responding"])
