@@ -203,7 +203,8 @@ def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequen
             apart.append((stock, one_by_one))
     refused = tuple(order for order in ORDERS if framing.prompt([Said(role, ANSWER) for role in order]) is None)
     orders = [tuple(Said(role, ANSWER) for role in order) for order in REORDERED]
-    moved = [(known, _apart(framing, talk)) for talk in orders if (known := _stock(tokenizer, talk)) is not None]
+    stocks = ((talk, _stock(tokenizer, talk, framing.conversations.variables)) for talk in orders)
+    moved = [(known, _apart(framing, talk)) for talk, known in stocks if known is not None]
     return Fidelity(
         plain=_outcome(tokenizer, plain),
         apart=_outcome(tokenizer, apart),

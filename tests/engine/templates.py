@@ -15,6 +15,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+CHAT = Path(__file__).parent / "chat"
 WORDS = ("user", "assistant", "system", "model", " the", " and", " to")
 LLAMA3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -74,7 +75,7 @@ class Style:
     @property
     def jinja(self) -> str | None:
         """The template's source."""
-        return (Path(__file__).parent / "chat" / f"{self.template}.jinja").read_text() if self.template else None
+        return (CHAT / f"{self.template}.jinja").read_text() if self.template else None
 
     def frame(self, role: str) -> tuple[str, str]:
         """The text before and after the content of a message of that role."""

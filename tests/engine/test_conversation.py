@@ -111,6 +111,15 @@ def test_a_prompt_is_cut_where_messages_end_and_begins_as_the_shorter_one_did(ki
         assert long.pieces[0] == short.pieces[0]
 
 
+def test_a_template_that_demands_functions_is_given_an_empty_list() -> None:
+    tokenizer, talk = templates.tokenizer("named"), TALKS["long"]
+    tokenizer.chat_template = (templates.CHAT / "demanding.jinja").read_text()
+    assert stock(tokenizer, talk) is None
+    found = derive(tokenizer, "demanding").prompt([Said(role, text) for role, text in talk])
+    assert found is not None
+    assert [*(id for piece in found.pieces for id in piece.tokens), *found.opening] == stock(known("named")[0], talk)
+
+
 def test_a_system_message_stands_where_the_template_has_it() -> None:
     found = prompt("folded", TALKS["long"])
     assert found is not None

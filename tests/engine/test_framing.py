@@ -16,7 +16,7 @@ from agentcho.errors import RequestError, UnsupportedModel
 from ..engines import Engines
 from . import pieces
 from .families import Family
-from .templates import Style, styles, tokenizer
+from .templates import CHAT, Style, styles, tokenizer
 
 Load = Callable[[str], Engine]
 ROLES = ("system", "user", "assistant")
@@ -51,6 +51,11 @@ def parts(engine: Engine, id: int) -> tuple[str, str, str]:
 def added(engine: Engine) -> set[int]:
     """The ids that only framing may hold."""
     return set(engine.tokenizer.added_tokens_decoder)
+
+
+def test_every_template_here_says_which_families_have_its_shape() -> None:
+    heads = {file.stem: file.read_text().partition("\n")[0] for file in CHAT.glob("*.jinja")}
+    assert {name for name, head in heads.items() if not (head.startswith("{#- ") and head.endswith(" -#}"))} == set()
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -22,7 +22,7 @@ from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
 from agentcho.runner.known import place_of
 from tools.templates.families import Family, family
-from tools.templates.measured import CONVERSATIONS, THOUGHTFUL, framed
+from tools.templates.measured import CALL, CONVERSATIONS, FUNCTIONS, RESULT, THOUGHTFUL, framed, of_functions
 from tools.templates.sources import Template, carried, found
 from tools.templates.vocabularies import is_there
 
@@ -183,6 +183,22 @@ def test_answers_end_at_tokens_that_end_answers(real: Real) -> None:
     assert ends >= {str(known.eos_token)}
     assert all(id in framing.content.special for id in framing.stops), ends
     assert framing.stops.intersection(framing.closing("assistant")), "the closing of an answer ends one"
+
+
+def test_functions_calls_and_results_are_those_of_the_template(real: Real) -> None:
+    """Where a format is derived: a call is written and read as there, and whole conversations have stock's ids."""
+    told = of_functions(real.tokenizer, real.framing)
+    assert (told.tools == "derived") == real.framing.tools.auto
+    if real.framing.tools.auto:
+        assert told[1:] == (True, True, True)
+        said = [
+            Said("user", "Well?"),
+            Said("assistant", "", calls=(CALL,)),
+            Said("tool", RESULT, CALL.name, (), CALL.id),
+        ]
+        found = real.framing.prompt([Said("system", "", tools=FUNCTIONS), *said])
+        assert found is not None
+        assert [place for piece in found.pieces for place in piece.messages if place] == [1, 2, 3]
 
 
 def test_the_doctor_shows_the_first_difference_of_agents_messages(real: Real) -> None:

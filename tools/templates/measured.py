@@ -77,7 +77,7 @@ def measured(template: Template, of: Family | None = None) -> Row:
         spelt=_alike(known, framing, spelling := _spelling(known)),
         forged=_forges(framing, spelling),
         stops=tuple(map(str, known.convert_ids_to_tokens(sorted(framing.stops)))),
-        **_of_functions(known, framing)._asdict(),
+        **of_functions(known, framing)._asdict(),
     )
 
 
@@ -135,7 +135,7 @@ class _Functions(NamedTuple):
     tools_listed: bool | None = None
 
 
-def _of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Functions:
+def of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Functions:
     """How a template writes functions, and whether they are written and read here as there."""
     listed = rendered(known, [{"role": "user", "content": QUESTION}])
     knows = listed is not None and FUNCTIONS[0].name in listed
