@@ -20,29 +20,43 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.layout import Segment
-from agentcho.runner.attention import flex
-from agentcho.runner.attention.dense import Locality, Scoring, attend, causal, causal_at
-from agentcho.runner.attention.shared_prefix import InPlace
+from agentcho.runner.attention.base import (
+    DecodeRows,
+    DecodeStep,
+    Gathering,
+    Locality,
+    Scoring,
+    Setting,
+)
+from agentcho.runner.attention.dense import causal, causal_at
+from agentcho.runner.attention.registry import Backends, Rows
 from agentcho.runner.attention.tempered import tempered
-from agentcho.runner.attention.triton_paged import Asked, Lanes, Store, attend_stored
 from agentcho.runner.blend import still_anew
 from agentcho.runner.gradients import GradPart, Made
+from agentcho.runner.kv.decode_kv import Reads, Slot, SlotPool, padded
 from agentcho.runner.kv.gather import Gather, Gathered, Source
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation, Workspace
-from agentcho.runner.slots import SlotPool
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
 
 
 class Layers:
-    """What forwards run over: a pool of pages, and the rotation of each layer's keys. Token ids and logits are on
-    `device`, each layer where its pages are; `others` are the devices of layers that are not on `device`."""
+    """What forwards run over: a pool of pages, the rotation of each layer's keys, and the attention backends. Token ids
+    and logits are on `device`, each layer where its pages are; `others` are the devices of layers that are not on
+    `device`."""
 
-    def __init__(self, pages: PagePool, rotations: Sequence[Rotation], device: torch.device) -> None:
+    def __init__(
+        self,
+        pages: PagePool,
+        rotations: Sequence[Rotation],
+        device: torch.device,
+        backends: Backends | None = None,
+    ) -> None:
         self.pages, self.rotations, self.device = pages, rotations, device
         self.others = set(pages.devices) - {device}
+        self.backends = backends or Backends(Setting(device, frozenset(pages.devices)))
 
 
 class _Columns(NamedTuple):
@@ -128,7 +142,7 @@ class Batch:
 
 def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, list[Segment]]]:
     """The segments that attend each by itself; and, pool by pool, those of running rows, which attend together: single
-    tokens, and where no kernel is asked for one token a row, those that were guessed to follow."""
+    tokens, and where the backend of the pool can take them, those that were guessed to follow."""
     spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
     for segment in segments:
         slot = segment.slot
@@ -140,7 +154,7 @@ def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, li
 
 
 def _together(segment: Segment, pool: SlotPool) -> bool:
-    return len(segment.ids) == 1 or (segment.row and (not pool.kernels or pool.tables is not None))
+    return len(segment.ids) == 1 or (segment.row and pool.several)
 
 
 def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
@@ -158,12 +172,15 @@ class DecodeGroup:
     ones included. `most`: the number of tokens of the row that has most. `plain`: no row weighs keys otherwise."""
 
     def __init__(self, pool: SlotPool, segments: list[Segment], columns: _Columns, wanted: list[int]) -> None:
-        self.pool, self.first, self.width, self.plain = pool, len(columns.ids), 0, True
+        self.pool, self.plain = pool, True
+        self.first, self.width = len(columns.ids), 0
+        self.slots = list[Slot]()
         self.segments = sorted(segments, key=attrgetter("slot.index"))
         self.most = max(len(segment.ids) for segment in self.segments)
         for segment in self.segments:
             slot, segment.first, count = segment.slot, len(columns.ids), len(segment.ids)
-            assert slot is not None
+            assert isinstance(slot, Slot)
+            self.slots.append(slot)
             slot.touched = max(slot.touched, slot.length + count)  # the forward is about to write there
             self.plain = self.plain and slot.parallel is None
             self.width = max(self.width, slot.length + count)
@@ -176,7 +193,7 @@ class DecodeGroup:
 
     def reach(self, fixed: bool) -> int:
         """How many tokens of each slot are read. `fixed`: a number that also serves later steps."""
-        return flex.rounded(self.width, self.pool.capacity) if fixed else self.width
+        return padded(self.width, self.pool.capacity) if fixed else self.width
 
 
 def grouped(pools: dict[SlotPool, list[Segment]]) -> tuple[list[DecodeGroup], list[list[int]]]:
@@ -201,9 +218,12 @@ class _Part:
 
     def __init__(self, forward: _Forward, table: Tensor) -> None:
         self._layers, self._spans, self._spare = forward.layers, forward.spans, forward.spare
-        self._rows = list[DecodeAttention]()
+        self._decoding = list[tuple[DecodeRows, slice, DecodeStep]]()
         for group in forward.groups:
-            self._rows.append(DecodeAttention(group, table, forward.fixed, self._layers))
+            serving = self._layers.backends.serving[Rows(group.pool.reads, table.device, group.plain)]
+            rows = _decode_rows(group, table, forward, serving.can.padded)
+            step = serving.backend.prepare_decode(rows)
+            self._decoding.append((rows, slice(group.first, group.stop), step))
         if self._spans:
             self._begin_spans(table.device)
 
@@ -215,7 +235,8 @@ class _Part:
         triples = zip(self._spans, stored, lengths, strict=True)
         lending = [(s.slot is not None and not more) or length <= LENT for s, more, length in triples]
         pairs = zip(self._spans, lending, strict=True)
-        self._contexts = [_Context(segment, device, gathered, lend) for segment, lend in pairs]
+        backends = self._layers.backends
+        self._contexts = [_Context(each, Gathering(device, gathered, lend), backends) for each, lend in pairs]
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
@@ -227,118 +248,71 @@ class _Part:
             source = Source(self._layers.pages, layer, rotation, keys[0], values[0], {}, self._workspace)
             for context in self._contexts:
                 parts.append(context.attend(source, queries, locality, scoring))
-        for rows in self._rows:
-            parts.append(rows.attend(layer, queries, keys, values, locality, scoring))
+        for rows, span, step in self._decoding:
+            pool = rows.pool
+            pool.keys[layer][rows.rows, :, rows.ends] = keys[0, :, span].transpose(0, 1)
+            pool.values[layer][rows.rows, :, rows.ends] = values[0, :, span].transpose(0, 1)
+            asked = queries[0, :, span].transpose(0, 1)
+            parts.append(step.decode(layer, asked, locality, scoring).unsqueeze(0))
         if self._spare:
             parts.append(values.new_zeros(1, self._spare, queries.shape[1], values.shape[3]))
         return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-class DecodeAttention:
-    """The attention of the rows of a group in one forward. On devices where each row reads only its own blocks of keys,
-    all rows of the pool take part, because their number seldom changes (see `attention.flex`). Of rows that read
-    their contexts where they are stored those take part that have a query (see `attention.triton_paged`)."""
-
-    def __init__(self, group: DecodeGroup, table: Tensor, fixed: bool, layers: Layers) -> None:
-        pool = self._pool = group.pool
-        self._rotations, self._pages = layers.rotations, layers.pages
-        self._span, self._most = slice(group.first, group.stop), group.most
-        _, self._at, self._rows, self._ends = table[:, self._span]
-        slots = [segment.slot for segment in group.segments if segment.slot is not None]
-        self._blocks = group.plain and table.device in pool.kernels and flex.has_kernels(table.device)
-        self._width = group.reach(True) if fixed or self._blocks or pool.tables is not None else group.width
-        self._count = len(pool.positions) if self._blocks else len(pool.slots)
-        self._all = self._count == len(group.segments) and group.most == 1
-        nth = [i for segment in group.segments for i in range(len(segment.ids))]
-        self._nth: Tensor | int = torch.tensor(nth, device=table.device) if group.most > 1 else 0
-        home = pool.positions.device
-        pool.positions[self._rows.to(home), self._ends.to(home)] = self._at.to(home)
-        rows = ((slot.index, slot.parallel) for slot in slots)
-        self._tempered = None if group.plain else tempered(rows, self._count, self._width, table.device)
-        readings = ((slot.index, slot.readings) for slot in slots)
-        self._beside = InPlace(readings, self._count, table.device) if pool.kind.beside else None
-        self._seen: dict[Locality, Tensor] = {}
-        self._seen_blocks: dict[Locality, flex.Seen] = {}
-
-    def attend(
-        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
-    ) -> Tensor:
-        """Append the keys and values of this step, then attend: packed `[1, heads, tokens, dim]` in, `[1, tokens,
-        heads, value_dim]` out."""
-        pool, asked = self._pool, queries[0, :, self._span].transpose(0, 1)
-        pool.keys[layer][self._rows, :, self._ends] = keys[0, :, self._span].transpose(0, 1)
-        pool.values[layer][self._rows, :, self._ends] = values[0, :, self._span].transpose(0, 1)
-        if pool.tables is not None:
-            queried = Asked(asked, self._rows, self._at, self._ends)
-            store = Store(*self._pages.pools(layer), self._rotations[layer], pool.tables.columns)
-            lanes = Lanes(pool.keys[layer], pool.values[layer], pool.positions, self._width)
-            return attend_stored(queried, store, lanes, locality, scoring).unsqueeze(0)
-        k, v = pool.keys[layer][: self._count, :, : self._width], pool.values[layer][: self._count, :, : self._width]
-        if locality not in self._seen:
-            self._seen[locality] = self._visible(locality)
-        if self._all:
-            asked = asked.unsqueeze(2)
-        else:  # slots without a query get zeros, so that keys need no copy
-            spread = asked.new_zeros(self._count, asked.shape[1], self._most, asked.shape[2])
-            spread[self._rows, :, self._nth] = asked
-            asked = spread
-        if self._beside is not None:
-            mask, rotation = self._seen[locality], self._rotations[layer]
-            out = self._beside.attend(layer, rotation, asked, (k, v), mask, scoring.scale)
-        elif self._blocks:
-            out = self._attend_blocks(asked, k, v, locality, scoring)
-        else:
-            out = attend(asked, k, v, self._seen[locality], scoring, self._tempered)
-        own: Tensor = out.squeeze(2) if self._all else out[self._rows, :, self._nth]
-        return own.unsqueeze(0)
-
-    def _attend_blocks(self, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, how: Scoring) -> Tensor:
-        if locality not in self._seen_blocks:
-            self._seen_blocks[locality] = flex.Seen(self._seen[locality])
-        return flex.attend_blocks(queries, keys, values, self._seen_blocks[locality], how)
-
-    def _visible(self, locality: Locality) -> Tensor:
-        """Bool `[slots, 1, tokens, width]`; what is no query sees the first, zero key of its slot alone."""
-        at, ends = self._at.unsqueeze(1), self._ends.unsqueeze(1)
-        if not self._all:
-            at, ends = at.new_zeros(self._count, self._most), at.new_zeros(self._count, self._most)
-            at[self._rows, self._nth], ends[self._rows, self._nth] = self._at, self._ends
-        places = torch.arange(self._width, device=ends.device)
-        mask: Tensor = places <= ends.unsqueeze(2)
-        if locality.kind != "full":
-            positions = self._pool.positions[: self._count, : self._width].to(at.device)
-            local = locality.visible(at, positions)
-            assert local is not None
-            mask = mask & (local | (places == ends.unsqueeze(2)))  # a token always sees itself
-        return mask[:, None]
+def _decode_rows(group: DecodeGroup, table: Tensor, forward: _Forward, pad: bool) -> DecodeRows:
+    """The tokens of a group for a backend, and their positions written where those of their rows are kept. `table` has
+    the columns of the forward. `pad`: see `Capabilities.padded`."""
+    pool, layers = group.pool, forward.layers
+    _, positions, rows, ends = table[:, group.first : group.stop]
+    count = len(pool.positions) if pad else len(pool.slots)
+    nth: Tensor | int = 0
+    if group.most > 1:
+        nth = torch.tensor([i for segment in group.segments for i in range(len(segment.ids))], device=table.device)
+    home = pool.positions.device
+    pool.positions[rows.to(home), ends.to(home)] = positions.to(home)
+    return DecodeRows(
+        pool=pool,
+        slots=group.slots,
+        rows=rows,
+        positions=positions,
+        ends=ends,
+        nth=nth,
+        most=group.most,
+        width=group.reach(forward.fixed or pad),
+        count=count,
+        whole=count == len(group.segments) and group.most == 1,
+        plain=group.plain,
+        pages=layers.pages,
+        rotations=layers.rotations,
+    )
 
 
 class _Context:
     """What one segment attends to by itself: how its keys and values are gathered, their logical positions, and its
     masks, which are made once a forward and locality. `_base` and `_places` are those of a message that is repaired."""
 
-    def __init__(self, segment: Segment, device: torch.device, gathered: Gathered, lend: bool) -> None:
+    def __init__(self, segment: Segment, gathering: Gathering, backends: Backends) -> None:
+        device, gathered, lend = gathering
         self._segment, self._queries = segment, torch.tensor(segment.positions, device=device)
         self._gather = Gather(segment.pieces, device, segment.written, gathered, lend)
         self._base = None if segment.base is None else Gather([segment.base], device)
         self._places = torch.tensor(segment.places, device=device)
         whole = [self._queries] if self._base is None else self._base.positions()
         self._length = len(whole[0])
-        self._claims = [(run, Gather(run.pieces, device, None, gathered, lend)) for run in segment.claims]
-        for run, gather in self._claims:
-            run.slot.place(0, torch.cat(gather.positions()))
-        slot, new = segment.slot, torch.cat([*self._gather.positions(), *whole])
-        self._beside = self._stored = None
+        self._slot = slot = segment.slot
+        assert slot is None or isinstance(slot, Slot)
+        new = torch.cat([*self._gather.positions(), *whole])
+        reads: Reads = "copy"
+        parallel = segment.parallel
         if slot is not None:
             filled = slot.length
             slot.place(filled, new)
             new = slot.positions(filled + len(new)).to(device)
-            self._beside = InPlace([(0, slot.readings)], 1, device) if slot.readings else None
-            if slot.stored:
-                self._stored = Gather(slot.stored, device, None, gathered, lend)
-                new = torch.cat([*self._stored.positions(), new])
             slot.parallel = segment.parallel if segment.pieces else slot.parallel
-        self._keys, parallel = new, segment.parallel if slot is None else slot.parallel
+            reads, parallel = slot.pool.reads, slot.parallel
+        serving = backends.serving[Rows(reads, device, parallel is None)]
+        self._step = serving.backend.prepare_prefill(segment, gathering)
+        self._keys = new = torch.cat([*self._step.before, new])
         self._tempered = None if parallel is None else tempered([(0, parallel)], 1, len(new), device)
         self._masks: dict[Locality, Tensor | None] = {}
 
@@ -349,13 +323,7 @@ class _Context:
             self._masks[locality] = self._mask(locality)
         k, v = self._keys_and_values(source)
         mask, asked = self._masks[locality], queries[:, :, segment.span()]
-        if self._beside is None:
-            out = attend(asked, k[None], v[None], mask, scoring, self._tempered)
-        else:
-            for run, gather in self._claims:
-                gather.write(source, *run.slot.get(source.layer, 0, run.tokens))
-            own = (k[None], v[None])
-            out = self._beside.attend(source.layer, source.rotation, asked, own, mask, scoring.scale)
+        out = self._step.prefill(source, asked, k, v, mask=mask, scoring=scoring, tempered=self._tempered)
         return out.transpose(1, 2)
 
     def _mask(self, locality: Locality) -> Tensor | None:
@@ -365,8 +333,7 @@ class _Context:
         return causal(self._queries, self._keys, len(self._queries), locality)
 
     def _keys_and_values(self, source: Source) -> tuple[Tensor, Tensor]:
-        """All keys and values `[heads, length, dim]` that it attends to, its own last; without what it reads in
-        place."""
+        """All keys and values `[heads, length, dim]` that are gathered for it, its own last."""
         segment, (own_k, own_v) = self._segment, self._own(source)
         if segment.entry is not None:
             source.pages.write(segment.entry.block, source.layer, own_k, own_v, segment.done)
@@ -381,7 +348,7 @@ class _Context:
         k[:, before:], v[:, before:] = own_k, own_v
         if segment.slot is not None:
             k, v = segment.slot.get(source.layer, 0, segment.slot.length + before + own)
-        return (k, v) if self._stored is None else self._stored.before(source, k, v)
+        return k, v
 
     def _own(self, source: Source) -> tuple[Tensor, Tensor]:
         """The keys and values of the segment's message: the new ones, put among those of its base where it has one."""

@@ -13,7 +13,8 @@ import torch
 from agentcho.calls.costs import Costs
 from agentcho.engine.layout import Segment
 from agentcho.engine.runner_port import Runner
-from agentcho.runner.slots import Slot, Slots
+from agentcho.runner.kv.decode_kv import Slot
+from agentcho.runner.slots import Slots
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64)
 ROWS = 8

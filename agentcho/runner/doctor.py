@@ -18,9 +18,8 @@ from agentcho.engine.template import derive
 from agentcho.engine.thinking import Thinking
 from agentcho.errors import ModelError
 from agentcho.progress import Tell, unheard
-from agentcho.runner.attention import flex
-from agentcho.runner.attention.dense import Locality
-from agentcho.runner.attention.triton_paged import obstacle
+from agentcho.runner.attention.base import Locality
+from agentcho.runner.attention.registry import Backends, Reported
 from agentcho.runner.engine import Engine
 from agentcho.runner.known import place_of
 from agentcho.runner.kv.kv_pool import token_bytes
@@ -105,7 +104,7 @@ def doctor(
     rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
     if engine.store.devices[0].type == "cpu":
         rows.append(Row("threads", None, str(engine.threads[0]), engine.threads[1]))
-    rows.append(Row("decode steps", None, *_steps(engine)))
+    rows += attention_rows(engine.backends)
     rows.append(Row("exact", None, *_together(engine)))
     if lighter := lightened(engine.network):
         rows.append(Row("weights", None, engine.fingerprint["bits"], lighter))
@@ -173,15 +172,13 @@ def _numbers(engine: Engine) -> str:
     return f"{len(engine.proofs)} layers, {engine.context} positions, {print_['dtype']} on {print_['device']}"
 
 
-def _steps(engine: Engine) -> tuple[str, str]:
-    """By what the tokens of running decodes attend, and why by nothing better."""
-    device = engine.store.devices[0]
-    why = obstacle(device, engine.store.devices, engine.store.rounding)
-    if why is None:
-        return "Triton", "contexts are read where they are stored, and keys are turned by the kernel that reads them"
-    if (slow := flex.without(device)) is None:
-        return "FlexAttention", f"over copies of contexts: {why}"
-    return "plain", f"over copies of contexts: {why}, and {slow}"
+def attention_rows(backends: Backends) -> list[Row]:
+    """By what rows attend, the best first, and why by none that is better: every backend that is registered."""
+    return [Row("attention", None, each.name, _used(each)) for each in backends.report()]
+
+
+def _used(backend: Reported) -> str:
+    return backend.does if backend.missing is None else f"not used: {backend.missing}"
 
 
 def _together(engine: Engine) -> tuple[str, str]:

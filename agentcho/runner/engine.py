@@ -30,8 +30,8 @@ from agentcho.engine.framing import Framing
 from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
-from agentcho.runner.attention.flex import has_kernels
-from agentcho.runner.attention.triton_paged import obstacle
+from agentcho.runner.attention.base import Setting
+from agentcho.runner.attention.registry import Backends
 from agentcho.runner.batch import Batch
 from agentcho.runner.gradients import Made
 from agentcho.runner.kv.kv_pool import PagePool, token_bytes
@@ -40,7 +40,7 @@ from agentcho.runner.model.device import DeviceMap, Place
 from agentcho.runner.model.fingerprints import kept_files
 from agentcho.runner.model.lora import Adapters
 from agentcho.runner.model.model import Model
-from agentcho.runner.reuse_check import LayerProof, can_share
+from agentcho.runner.reuse_check import LayerProof
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
 from agentcho.runner.threads import Wish
@@ -74,9 +74,9 @@ class Engine(EngineCore):
         rounding = model.kv_dtype is not None
         pages = PagePool(shapes, store_tokens, model.device, model.dtype, rounding=rounding)
         smaller = token_bytes(shapes, model.dtype, rounding) / token_bytes(shapes, model.dtype)
-        idle, may_share = int(IDLE * store_tokens * smaller), can_share(proofs)
-        in_place = obstacle(model.device, pages.devices, rounding) is None
-        slots = Slots(shapes, model.device, model.dtype, idle=idle, may_share=may_share, in_place=in_place)
+        idle, plain = int(IDLE * store_tokens * smaller), all(proof.plain for proof in proofs)
+        self.backends = Backends(Setting(model.device, frozenset(pages.devices), rounding, plain))
+        slots = Slots(shapes, model.device, model.dtype, idle=idle, backends=self.backends)
         runner = TorchRunner(model, pages, slots, [proof.rotation for proof in proofs], framing)
         self._kept = kept
         files = None if kept is None else kept_files(Path(kept), model, context)
@@ -163,7 +163,7 @@ class Engine(EngineCore):
         """Compile kernels for steps of one row and of two now, on devices that need it; returns the engine."""
         words = tuple(self.framing.content.encode("to be or not"))
         with suppress(ContextOverflow, StoreFull):  # the engine may be too small for it
-            for rows in (1, 2) if has_kernels(self._model.device) or self._runner.slots.in_place else ():
+            for rows in (1, 2) if self.backends.compiled else ():
                 self.release(self.decode([Decode(forced=words)] * rows))
         return self
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.layout import KVEntry, Piece, Segment
-from agentcho.runner.attention.dense import Locality, Scoring, attend, causal
+from agentcho.runner.attention.base import Locality, Scoring
+from agentcho.runner.attention.dense import attend, causal
 from agentcho.runner.kv.rope import Rotation
 
 Made = dict[KVEntry, list[tuple[Tensor, Tensor]]]

@@ -21,8 +21,8 @@ from torch import Tensor
 from agentcho.engine.layout import Segment
 from agentcho.errors import EngineFailed
 from agentcho.runner.batch import Batch, DecodeGroup, Layers, grouped
+from agentcho.runner.kv.decode_kv import SlotPool
 from agentcho.runner.model.model import Model
-from agentcho.runner.slots import SlotPool
 
 MOST = 16
 """How many graphs are kept. The one that was not used for longest goes first."""

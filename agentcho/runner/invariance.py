@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentcho.engine.layout import Segment
-from agentcho.runner.slots import Slot, Slots
+from agentcho.runner.kv.decode_kv import Slot
+from agentcho.runner.slots import Slots
 
 SIZES = (8, 1, 4, 16, 32)
 """Tokens of a forward that are tried. All must give what the first gives."""

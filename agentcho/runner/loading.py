@@ -21,7 +21,7 @@ from agentcho.engine.template import derive
 from agentcho.errors import ModelBroken, ModelError, of_model
 from agentcho.flow.markers import check_markers
 from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.attention.dense import Locality, Scoring
+from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.kv.kv_pool import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.kv.kv_quant import check_kv_dtype
 from agentcho.runner.model.device import Place, dtype_of

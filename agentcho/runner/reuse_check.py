@@ -15,7 +15,8 @@ from torch import Tensor
 
 from agentcho.engine.layout import KVEntry, Piece, Segment
 from agentcho.errors import ModelError, UnsupportedModel
-from agentcho.runner.attention.dense import Locality, Scoring, attend, causal, is_plain
+from agentcho.runner.attention.base import Locality, Scoring, is_plain
+from agentcho.runner.attention.dense import attend, causal
 from agentcho.runner.batch import Batch, Layers
 from agentcho.runner.kv.kv_pool import LayerShape, PagePool
 from agentcho.runner.kv.rope import Rotation, candidates, infer
@@ -46,12 +47,6 @@ class LayerProof(NamedTuple):
     neighbour_error: float
     plain: bool
     rounded_error: float | None = None
-
-
-def can_share(proofs: Sequence[LayerProof]) -> bool:
-    """Whether rows may share contexts. That needs every layer to weigh all keys by a plain softmax, so that two parts
-    of them can be weighed apart; and that torch gives the sum of the weights of each part, which it does on a CPU."""
-    return all(proof.plain and proof.shape.device is not None and proof.shape.device.type == "cpu" for proof in proofs)
 
 
 def plain_attention(queries: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:

@@ -30,12 +30,13 @@ from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError
 from agentcho.runner.anchored import distances, put_together
-from agentcho.runner.attention.dense import Locality, Scoring
+from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
 from agentcho.runner.blend import COMPARED, most_deviating
 from agentcho.runner.costs import measure
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.invariance import proved
+from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation
 from agentcho.runner.model.device import synchronize
@@ -43,7 +44,7 @@ from agentcho.runner.model.mixed_lora import OF_ITS_OWN, Share, poisoned
 from agentcho.runner.model.model import Attending, Model
 from agentcho.runner.sampling.constraint import Constraints
 from agentcho.runner.sampling.sampler import choose, likely
-from agentcho.runner.slots import Slot, Slots
+from agentcho.runner.slots import Slots
 
 PROBE = (1, 2, 3)
 """Tokens by which an adapter is tried."""
@@ -65,7 +66,7 @@ class TorchRunner:
         self._banned[template.unsayable(model.vocabulary, len(model.tokenizer))] = True
         self._devices = [device for device in model.devices if device.type == "cuda"]
         self.asynchronous = bool(self._devices)
-        self.layers = Layers(pages, rotations, model.device)
+        self.layers = Layers(pages, rotations, model.device, slots.backends)
         captured = not self.layers.others and model.device.type == "cuda"
         self.graphs = Graphs(model, self.layers) if captured else None
         self.costs: Costs | None = None

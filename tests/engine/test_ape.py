@@ -13,7 +13,7 @@ from agentcho.calls.reuse import Ape
 from agentcho.engine.layout import Segment
 from agentcho.errors import RequestError
 from agentcho.runner.graphs import Graphs
-from agentcho.runner.slots import SlotPool
+from agentcho.runner.kv.decode_kv import SlotPool
 
 from ..engines import Engines
 from .families import Family, families

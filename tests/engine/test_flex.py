@@ -16,7 +16,8 @@ from torch.nn.attention.flex_attention import BlockMask
 from agentcho import Decode, Engine
 from agentcho.errors import StoreFull
 from agentcho.runner.attention import flex
-from agentcho.runner.attention.dense import Scoring, attend
+from agentcho.runner.attention.base import Scoring
+from agentcho.runner.attention.dense import attend
 from agentcho.runner.attention.flex import BLOCK, Seen, attend_blocks
 from agentcho.runner.graphs import Graphs
 
@@ -45,13 +46,12 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
 
     monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     monkeypatch.setattr(flex, "_compiled", noted)
-    monkeypatch.setattr("agentcho.runner.attention.flex.has_kernels", lambda device: True)
-    monkeypatch.setattr(flex, "_refused", {})
-    for each in (flex._kernel, flex._works):
-        each.cache_clear()
+    monkeypatch.setattr(flex, "without", lambda device: None)
+    flex.TRIAL.forget()
+    flex._kernel.cache_clear()
     yield asked
-    for each in (flex._kernel, flex._works):
-        each.cache_clear()
+    flex.TRIAL.forget()
+    flex._kernel.cache_clear()
 
 
 def drawn(rows: int, length: int, heads: int = 8, key_heads: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -90,7 +90,7 @@ def test_rows_say_the_same_words(kind: Family, engines: Engines, monkeypatch: py
     rows.debug.slots.may_share = False
     with warnings.catch_warnings(action="error"):
         said = [each.tokens for each in talk(rows, 0)]
-    monkeypatch.setattr("agentcho.runner.attention.flex.has_kernels", lambda device: False)
+    monkeypatch.setattr(flex, "without", lambda device: "not here")
     assert said == [each.tokens for each in talk(plain, 0)]
 
 
@@ -144,9 +144,9 @@ def test_a_full_memory_says_nothing_of_kernels(when: str, monkeypatch: pytest.Mo
     torch.testing.assert_close(found, attend(*tensors, seen.mask, SCORINGS["plain"]), rtol=1e-4, atol=1e-5)
 
 
-def test_an_engine_that_is_too_small_for_a_warm_up_loads_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.runner.engine.has_kernels", lambda device: True)
+def test_an_engine_that_is_too_small_for_a_warm_up_loads_without() -> None:
     engine = Engine.load(store_tokens=8)
+    assert engine.backends.compiled
     with pytest.raises(StoreFull):
         engine.decode([Decode(forced=tuple(engine.framing.content.encode("to be or not")))])
     engine.check_integrity()
@@ -195,9 +195,10 @@ def _is_tensor(node: torch.fx.Node) -> bool:
 
 @pytest.mark.slow
 def test_kernels_are_compiled_when_a_model_is_loaded(uncompiled: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Engine.load()
+    with monkeypatch.context() as patch:
+        patch.setattr(flex, "without", lambda device: "not here")
+        plain = Engine.load()
     assert not uncompiled
-    monkeypatch.setattr("agentcho.runner.engine.has_kernels", lambda device: True)
     engine = Engine.load()
     assert uncompiled
     assert engine.fullness.used == plain.fullness.used
@@ -225,9 +226,9 @@ def forgetful(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) 
 
 REFUSALS = [
     (broken, r"fails here \(no compiler was found\)"),
-    (wrong, "values are off by 1 of"),
-    (nothing, "values are off by nan"),
-    (forgetful, "values are off by"),
+    (wrong, "gives values that are off by 1 of"),
+    (nothing, "gives values that are off by nan"),
+    (forgetful, "gives values that are off by"),
 ]
 
 
@@ -237,7 +238,7 @@ def test_what_fails_or_is_off_is_left_for_plain_attention(
 ) -> None:
     monkeypatch.setattr(flex, "_compiled", lambda _: kernel)
     tensors, mask = drawn(2, BLOCK), torch.ones(2, 1, 1, BLOCK, dtype=torch.bool)
-    with pytest.warns(UserWarning, match=f"without FlexAttention.*{why}"):
+    with pytest.warns(UserWarning, match=f"without it.*FlexAttention {why}"):
         found = attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
     assert torch.equal(found, attend(*tensors, mask, SCORINGS["plain"]))
     with warnings.catch_warnings(action="error"):

@@ -18,13 +18,13 @@ from agentcho.calls.reuse import First
 from agentcho.engine.cache import DiskRoom
 from agentcho.engine.layout import KVEntry, Segment
 from agentcho.errors import ConfigError, ModelError
-from agentcho.runner import batch
+from agentcho.runner.attention import dense
 from agentcho.runner.attention.dense import attend
 from agentcho.runner.doctor import doctor
 from agentcho.runner.kv import kv_quant
+from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.kv_pool import Kind, LayerShape, PagePool, shared_host_tokens, shared_tokens, token_bytes
 from agentcho.runner.runner import TorchRunner
-from agentcho.runner.slots import Slot
 
 from ..engines import Engines
 from .families import Family, each, families
@@ -223,11 +223,11 @@ def test_what_is_encoded_anew_in_part_is_attended_to_as_it_is_stored(
     engine, seen = fresh(), list[tuple[Tensor, Tensor]]()
     far, message = run(engine, Prefill("the quick brown fox jumps"), Prefill("oaks and foxes are red"))
 
-    def watched(queries: Tensor, keys: Tensor, values: Tensor, *more: Any) -> Tensor:
+    def watched(queries: Tensor, keys: Tensor, values: Tensor, *more: Any, **named: Any) -> Tensor:
         seen.append((keys[0].clone(), values[0].clone()))
-        return attend(queries, keys, values, *more)
+        return attend(queries, keys, values, *more, **named)
 
-    monkeypatch.setattr(batch, "attend", watched)
+    monkeypatch.setattr(dense, "attend", watched)
     (anew,) = run(engine, Repair(message, First(3), [far]))
     entry, length = engine.debug.entry(anew), len(engine.message(anew).tokens)
     assert entry.position != engine.debug.entry(message).position

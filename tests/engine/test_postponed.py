@@ -17,7 +17,7 @@ from agentcho.calls.call import Call, EncodingId, Repair, Shadow, StepResult, Tu
 from agentcho.calls.reuse import First, Most
 from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, LeakageError, RequestError, StoreFull
-from agentcho.runner.slots import SlotPool
+from agentcho.runner.kv.decode_kv import SlotPool
 
 from .broken import dead
 

@@ -17,12 +17,12 @@ from agentcho.calls.call import Call, EncodingId, Shadow
 from agentcho.engine.layout import Context, KVEntry, Piece
 from agentcho.errors import EngineFailed
 from agentcho.runner import slots
-from agentcho.runner.attention.shared_prefix import InPlace
+from agentcho.runner.attention.shared_prefix import SharedRuns
 from agentcho.runner.kv import shared_runs
+from agentcho.runner.kv.decode_kv import Reading, SharedRun, tokens
 from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.kv.rope import Rotation
-from agentcho.runner.reuse_check import can_share
-from agentcho.runner.slots import Reading, SharedRun, Slots
+from agentcho.runner.slots import Slots
 
 from ..engines import Engines
 from .broken import dead
@@ -64,7 +64,7 @@ def test_runs_that_are_read_in_place_weigh_as_their_keys_turned_and_copied(
 
     readings = [[drawn(run) for run in runs if dice.random() < 0.7] for _ in range(rows)]
     readings[0] = [Reading(run, 0, run.tokens, 5 - 3 * nth) for nth, run in enumerate(runs)]
-    place = InPlace(enumerate(readings), rows, torch.device("cpu"))
+    place = SharedRuns(enumerate(readings), rows, torch.device("cpu"))
     found = place.attend(0, ROTATION, queries, (own[0], own[1]), mask, 0.5)
     for row, each in enumerate(readings):
         read = [(*run.slot.get(0, start, stop), shift) for run, start, stop, shift in each]
@@ -116,7 +116,7 @@ def test_runs_are_parts_of_every_context_that_has_any_of_them(drawn: list[list[t
         contexts.append(context(*((entries[n], end + gap) for (n, gap), end in zip(each, ends, strict=False))))
     seen = list[KVEntry]()
     for run in shared_runs.runs(contexts):
-        assert shared_runs.tokens(run) >= shared_runs.LEAST
+        assert tokens(run) >= shared_runs.LEAST
         seen += [piece.entry for piece in run]
         having = [each.pieces for each in contexts if {p.entry for p in each.pieces} & {p.entry for p in run}]
         assert len(having) > 1
@@ -156,7 +156,7 @@ def test_what_rows_say_over_one_context_is_what_each_says_alone(family: Family, 
         return [*(engine.logits(id) for id in ids[:4]), *keys], most
 
     (found, shared), (expected, never) = (said(engine) for engine in both)
-    assert (shared > 1, never) == (can_share(both[0].proofs), 0)
+    assert (shared > 1, never) == (both[0].backends.reading("shared"), 0)
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, atol=2e-4)
 

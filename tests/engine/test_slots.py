@@ -7,8 +7,9 @@ import random
 import pytest
 import torch
 
+from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.kv_pool import LayerShape
-from agentcho.runner.slots import Slot, Slots
+from agentcho.runner.slots import Slots
 
 
 def fill(slot: Slot, tokens: int, value: float) -> None:

@@ -51,7 +51,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
     """The devices that were waited for."""
     devices: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", devices.append)
-    monkeypatch.setattr(flex, "_refused", {ONE: "", OTHER: ""})  # there are no kernels for what is pretended
+    monkeypatch.setattr(flex, "without", lambda device: "pretended")  # there are no kernels for what is pretended
     return devices
 
 

@@ -11,7 +11,9 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.calls.call import Shadow
 from agentcho.errors import EngineFailed
 from agentcho.runner.attention import flex, triton_paged
-from agentcho.runner.doctor import doctor
+from agentcho.runner.attention.base import Setting
+from agentcho.runner.attention.registry import BACKENDS, Backends
+from agentcho.runner.doctor import attention_rows, doctor
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.kv.page_tables import widths
 
@@ -26,7 +28,7 @@ TOLD = ("the quick brown fox jumps over a lazy dog", "what does it dream of at n
 @pytest.fixture
 def by_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the kernel, which is slow here, what stands in for it where it fails."""
-    monkeypatch.setattr(triton_paged, "_works", lambda kind: False)
+    monkeypatch.setattr(triton_paged.TRIAL, "works", lambda kind: False)
 
 
 def stored(engine: Engine) -> Engine:
@@ -59,7 +61,7 @@ def test_they_say_the_same(kind: Family, engines: Engines) -> None:
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
     for one, other in zip(said(stored(engines(kind)), 3), said(engines(kind), 3), strict=True):
         assert torch.allclose(one, other, atol=2e-4)
-    assert not triton_paged.refused(torch.device("cpu"))
+    assert not triton_paged.TRIAL.refused
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,7 +125,7 @@ def test_a_row_that_guesses_reads_all_of_its_context(
     llama: Engine, kernels: bool, monkeypatch: pytest.MonkeyPatch, by_copies: None
 ) -> None:
     """Several tokens of a row in one forward, each of which sees those before it."""
-    monkeypatch.setattr("agentcho.runner.attention.flex.has_kernels", lambda device: kernels)
+    monkeypatch.setattr(flex, "without", lambda device: None if kernels else "not here")
     monkeypatch.setattr("agentcho.engine.scheduler.worthwhile", lambda guesses, *_: [len(g.tokens) for g in guesses])
 
     def words(engine: Engine) -> list[Any]:
@@ -148,7 +150,6 @@ def test_nothing_stays_pinned_after_a_step_that_failed(
     with monkeypatch.context() as patch:
         dead(patch)
         patch.setattr(triton_paged, "attend_stored", lambda *_: 1 / 0)
-        patch.setattr("agentcho.runner.batch.attend_stored", lambda *_: 1 / 0)
         with pytest.raises(EngineFailed):
             engine.step()
     engine.check_integrity()
@@ -170,7 +171,7 @@ def test_the_deterministic_profile_and_shadows_have_copies(llama: Engine) -> Non
 
 
 def test_after_a_refusal_new_rows_have_copies(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_paged, "_refused", {torch.device("cpu"): "pretended"})
+    monkeypatch.setattr(triton_paged.TRIAL, "refused", {torch.device("cpu"): "pretended"})
     engine = stored(llama.adapted(None))
     engine.submit([Decode(parents=engine.prefill([Prefill(TOLD[0])]), forced=(40,) * 5)])
     engine.step()
@@ -178,35 +179,28 @@ def test_after_a_refusal_new_rows_have_copies(llama: Engine, monkeypatch: pytest
     engine.cancel(row.id for row in engine.debug.calls)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("refused", "result", "detail"),
-    [
-        ((), "Triton", "where they are stored"),
-        (("triton",), "FlexAttention", "over copies of contexts: Triton's kernel fails here"),
-        (("triton", "flex"), "plain", "Triton's kernel fails here, and FlexAttention: its values are off"),
-    ],
-)
-def test_doctor_names_what_decode_steps_attend_by(
-    refused: tuple[str, ...], result: str, detail: str, monkeypatch: pytest.MonkeyPatch
+CUDA = Setting(torch.device("cuda"), frozenset([torch.device("cuda")]), plain=True)
+
+
+@pytest.mark.parametrize("refused", [(), ("triton-paged",), ("triton-paged", "flex")], ids=len)
+def test_doctor_names_every_backend_and_why_it_is_not_used(
+    refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    why = {"triton": "Triton's kernel fails here", "flex": "FlexAttention: its values are off"}
-    monkeypatch.setattr(triton_paged, "without", lambda device: why["triton"] if "triton" in refused else None)
-    monkeypatch.setattr(flex, "without", lambda device: why["flex"] if "flex" in refused else None)
-    monkeypatch.setattr("agentcho.runner.engine.obstacle", lambda *_: "not here")
-    monkeypatch.setattr("agentcho.runner.engine.has_kernels", lambda device: False)
-    monkeypatch.setattr("agentcho.runner.slots.flex.has_kernels", lambda device: False)
-    (row,) = (each for each in doctor().rows if each.check == "decode steps")
-    assert row.result == result
-    assert detail in row.detail
+    monkeypatch.setattr(triton_paged, "find_spec", lambda name: name)
+    for trial, name in ((triton_paged.TRIAL, "triton-paged"), (flex.TRIAL, "flex")):
+        monkeypatch.setattr(trial, "refused", {CUDA.device: "it fails here"} if name in refused else {})
+    found = {row.result: row.detail for row in attention_rows(Backends(CUDA))}
+    assert list(found) == [each.name for each in BACKENDS] == ["triton-paged", "shared-prefix", "flex", "dense"]
+    assert {name for name, detail in found.items() if detail == "not used: it fails here"} == {*refused}
+    assert found["shared-prefix"] == "not used: torch gives no sums of weights on cuda"
 
 
-@pytest.mark.slow
 def test_doctor_says_why_on_a_processor() -> None:
-    (row,) = (each for each in doctor(device="cpu", kv_dtype="int8").rows if each.check == "decode steps")
-    assert row.result == "plain"
-    assert "8 bits" in row.detail
-    assert "FlexAttention is no faster on cpu" in row.detail
+    found = {row.result: row.detail for row in doctor(device="cpu", kv_dtype="int8").rows if row.check == "attention"}
+    assert "8 bits" in found["triton-paged"]
+    assert "FlexAttention is no faster on cpu" in found["flex"]
+    assert not found["shared-prefix"].startswith("not used")
+    assert not found["dense"].startswith("not used")
 
 
 def test_tables_are_of_few_widths() -> None:

@@ -222,7 +222,7 @@ SHARED = (
     Mutant(
         "hand a row out as it was left",
         "numbers of the row before would stand behind a mask, and what is not a number goes through a mask",
-        "agentcho/runner/slots.py",
+        "agentcho/runner/kv/decode_kv.py",
         "            tensor[last.index, ..., : last.touched] = 0\n",
         "",
         (SLOTS,),
@@ -230,7 +230,7 @@ SHARED = (
     Mutant(
         "move a row without what it was longer by before",
         "where the last row takes the place of a longer one, the end of that one would stay behind it",
-        "agentcho/runner/slots.py",
+        "agentcho/runner/kv/decode_kv.py",
         "dirty = max(slot.touched, last.touched)",
         "dirty = last.touched",
         (f"{SLOTS}::test_of_a_longer_slot_nothing_stays_behind_a_shorter_one_that_takes_its_place",),
@@ -517,9 +517,9 @@ KERNELS = (
     Mutant(
         "trust a kernel untried",
         "another GPU, or another Triton, may compute something else",
-        "agentcho/runner/attention/triton_paged.py",
-        "    return gap <= close(kind.dtype)\n\n\ndef _refuse",
-        "    return True\n\n\ndef _refuse",
+        "agentcho/runner/attention/trial.py",
+        "wrong = [gap for gap in gaps if not gap <= close(kind.dtype)]",
+        "wrong = list[float]()",
         (f"{PAGED}::test_a_kernel_that_fails_or_is_off_is_not_used",),
     ),
     Mutant(

@@ -1,69 +1,144 @@
-"""The attention of one layer: the queries of a segment over the keys of its context and its own.
+"""Dense attention by torch: every query over the keys that it is given, and the backend that attends so.
 
-Only the keys that a segment may attend to are handed in. Masks express causality and locality (sliding windows and
-chunks, by logical position) and nothing else. Does not know: where keys come from, rotations, the store.
+The backend serves rows that have a copy of their context. What every kernel is compared with is `attend`. Does not
+know: where keys come from, rotations, the store.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from agentcho.engine.layout import Segment
+from agentcho.runner.attention.base import (
+    AttentionBackend,
+    Capabilities,
+    DecodeRows,
+    DecodeStep,
+    Gathering,
+    Locality,
+    PrefillStep,
+    Scoring,
+    Setting,
+    Tempered,
+)
+from agentcho.runner.attention.tempered import tempered
+from agentcho.runner.kv.decode_kv import Reads
+from agentcho.runner.kv.gather import Source
+
 FEW = 64
 """Queries up to which reading the keys is most of the work."""
 
 
-class Locality(NamedTuple):
-    """Which keys a layer can see by logical position.
+class Dense(AttentionBackend):
+    """torch's scaled dot product over copies of contexts; plain products where weights are no plain softmax."""
 
-    "sliding": key > query - size. "chunked": key // size == query // size. Keys of a context may stand at
-    later positions than the query; they are seen.
-    """
+    name = "dense"
+    does = "torch attends to a copy of each row's context"
+    reads: ClassVar[Reads] = "copy"
 
-    kind: Literal["full", "sliding", "chunked"] = "full"
-    size: int = 0
+    def capabilities(self, setting: Setting) -> Capabilities:
+        """It takes everything, everywhere."""
+        return Capabilities(tempered=True)
 
-    def visible(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """Bool `[..., queries, keys]` for positions `[..., queries]` and `[..., keys]`; None: all are."""
-        if self.kind == "full":
-            return None
-        q, k = queries.unsqueeze(-1), keys.unsqueeze(-2)
-        return k > q - self.size if self.kind == "sliding" else k // self.size == q // self.size
+    def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
+        """See `AttentionBackend.prepare_decode`."""
+        return _DenseDecode(rows)
 
-
-class Scoring(NamedTuple):
-    """How a layer turns queries and keys into weights: scale, `softcap` (gemma2), `sinks` `[heads]` (gpt_oss)."""
-
-    scale: float
-    softcap: float | None = None
-    sinks: Tensor | None = None
+    def prepare_prefill(self, segment: Segment, gathering: Gathering) -> PrefillStep:
+        """See `AttentionBackend.prepare_prefill`."""
+        return DensePrefill()
 
 
-class Tempered(NamedTuple):
-    """Keys of rows that were encoded beside each other, `marks` `[rows, 1, 1, length]` bool, and how they are weighed
-    `[rows, 1, 1, 1]`: see `Ape`."""
+class DensePrefill(PrefillStep):
+    """A segment over what was gathered for it."""
 
-    marks: Tensor
-    temperature: Tensor
-    scale: Tensor
+    def prefill(
+        self,
+        source: Source,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        scoring: Scoring,
+        tempered: Tempered | None,
+    ) -> Tensor:
+        """See `PrefillStep.prefill`."""
+        return attend(queries, keys[None], values[None], mask, scoring=scoring, tempered=tempered)
 
-    def weigh(self, scores: Tensor) -> Tensor:
-        """Scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, as the softmax over all keys
-        takes them."""
-        scores = torch.where(self.marks, scores / self.temperature, scores)
-        total = scores.masked_fill(~self.marks, float("-inf")).logsumexp(-1, keepdim=True)
-        more = ((self.scale - 1) * total).masked_fill(total.isneginf(), 0.0)
-        return torch.where(self.marks, scores + more, scores)
+
+class SlotStep(DecodeStep):
+    """Rows of a pool over their slots, as one rectangle of queries: `count` rows of `most` tokens. Rows without a query
+    get zeros, so that keys need no copy. `masks` has for each locality bool `[count, 1, most, width]`, True where a key
+    is seen."""
+
+    def __init__(self, rows: DecodeRows) -> None:
+        self.rows = rows
+        self.masks: dict[Locality, Tensor] = {}
+
+    @abstractmethod
+    def weigh(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """Weighted values `[count, heads, most, value_dim]` for queries `[count, heads, most, dim]` over keys and
+        values `[count, kv_heads, width, dim]`."""
+
+    def decode(self, layer: int, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
+        """See `DecodeStep.decode`."""
+        rows = self.rows
+        pool, count, width = rows.pool, rows.count, rows.width
+        keys, values = pool.keys[layer][:count, :, :width], pool.values[layer][:count, :, :width]
+        if locality not in self.masks:
+            self.masks[locality] = self._visible(locality)
+        if rows.whole:
+            return self.weigh(layer, queries.unsqueeze(2), keys, values, locality=locality, scoring=scoring).squeeze(2)
+        spread = queries.new_zeros(count, queries.shape[1], rows.most, queries.shape[2])
+        spread[rows.rows, :, rows.nth] = queries
+        out = self.weigh(layer, spread, keys, values, locality=locality, scoring=scoring)
+        own: Tensor = out[rows.rows, :, rows.nth]
+        return own
+
+    def _visible(self, locality: Locality) -> Tensor:
+        """The mask of a locality; what is no query sees the first, zero key of its slot alone."""
+        rows = self.rows
+        at, ends = rows.positions.unsqueeze(1), rows.ends.unsqueeze(1)
+        if not rows.whole:
+            at, ends = at.new_zeros(rows.count, rows.most), at.new_zeros(rows.count, rows.most)
+            at[rows.rows, rows.nth], ends[rows.rows, rows.nth] = rows.positions, rows.ends
+        places = torch.arange(rows.width, device=ends.device)
+        mask: Tensor = places <= ends.unsqueeze(2)
+        if locality.kind != "full":
+            positions = rows.pool.positions[: rows.count, : rows.width].to(at.device)
+            local = locality.visible(at, positions)
+            assert local is not None
+            mask = mask & (local | (places == ends.unsqueeze(2)))  # a token always sees itself
+        return mask[:, None]
+
+
+class _DenseDecode(SlotStep):
+    """Rows over their slots by `attend`."""
+
+    def __init__(self, rows: DecodeRows) -> None:
+        super().__init__(rows)
+        parallel = ((slot.index, slot.parallel) for slot in rows.slots)
+        self._tempered = None if rows.plain else tempered(parallel, rows.count, rows.width, rows.rows.device)
+
+    def weigh(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `SlotStep.weigh`."""
+        return attend(queries, keys, values, self.masks[locality], scoring=scoring, tempered=self._tempered)
 
 
 def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tensor | None:
     """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions), True where
     seen: all keys of the context within the locality, and own keys up to the query's own token. None: nothing is
     hidden."""
-    visible = locality.visible(queries, keys)
+    visible = None if locality.kind == "full" else locality.visible(queries, keys)
     if own == 1:
         return visible
     seen = torch.ones(own, len(keys), dtype=torch.bool, device=keys.device).tril(len(keys) - own)
@@ -104,16 +179,6 @@ def attend(
     return scaled_dot_product_attention(
         queries, keys, values, attn_mask=mask, scale=scoring.scale, enable_gqa=heads != kv_heads
     )
-
-
-def close(dtype: torch.dtype) -> float:
-    """How far values of a kernel may be from those of `attend`, as a share of the largest: both round in this type."""
-    return 1e-3 if dtype == torch.float32 else 1 / 32
-
-
-def is_plain(locality: Locality, scoring: Scoring) -> bool:
-    """Whether every key is seen, and weighed by a plain softmax."""
-    return locality.kind == "full" and scoring.softcap is None and scoring.sinks is None
 
 
 def weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:

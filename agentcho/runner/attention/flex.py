@@ -2,14 +2,12 @@
 processors of a GPU share a long row.
 
 There are kernels for each number of rows, compiled when they are first needed, because torch divides the keys of a row
-only where it knows how many rows there are. Their results are then compared with plain attention. A device where they
-cannot be compiled, or give other results, goes on with plain attention. Does not know: slots, where keys come from.
+only where it knows how many rows there are. They are tried first (see `trial`). Does not know: where keys come from.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,34 +17,56 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 from torch.nn.functional import pad
 
-from agentcho.runner.attention.dense import Scoring, attend, close
+from agentcho.runner.attention.base import Capabilities, DecodeRows, DecodeStep, Locality, Scoring, Setting
+from agentcho.runner.attention.dense import Dense, SlotStep, attend
+from agentcho.runner.attention.trial import Trial
 
 BLOCK = 128
 """Keys that are read or left together."""
-WIDTH = 2 * BLOCK
-"""A multiple of this many tokens of a slot is handed over, or all of it."""
 LOOKS = ((1, 1), (2, 2), (4, 8))
 """Over how many blocks kernels are tried, and for how many there is room. One block of a longer slot would be another
 kernel."""
-_refused = dict[torch.device, str]()
 _numbers = count()
 
 
-def has_kernels(device: torch.device) -> bool:
-    """Whether FlexAttention has kernels for this device that are faster than plain attention, as far as is known."""
-    return without(device) is None
+class Flex(Dense):
+    """Each row reads only the blocks of keys that it sees, of its copy of its context."""
+
+    name = "flex"
+    does = "FlexAttention reads the blocks that a row sees of a copy of its context"
+
+    def capabilities(self, setting: Setting) -> Capabilities:
+        """On CUDA alone: elsewhere FlexAttention is no faster than dense attention, as far as is known."""
+        return Capabilities(without(setting.device), several=False, padded=True, compiled=True)
+
+    def refused(self, device: torch.device) -> str | None:
+        """See `AttentionBackend.refused`."""
+        return TRIAL.refused.get(device)
+
+    def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
+        """See `AttentionBackend.prepare_decode`."""
+        return super().prepare_decode(rows) if self.refused(rows.rows.device) else _FlexDecode(rows)
+
+
+class _FlexDecode(SlotStep):
+    """Rows over the blocks of their slots."""
+
+    def __init__(self, rows: DecodeRows) -> None:
+        super().__init__(rows)
+        self._blocks: dict[Locality, Seen] = {}
+
+    def weigh(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `SlotStep.weigh`."""
+        if locality not in self._blocks:
+            self._blocks[locality] = Seen(self.masks[locality])
+        return attend_blocks(queries, keys, values, seen=self._blocks[locality], scoring=scoring)
 
 
 def without(device: torch.device) -> str | None:
-    """Why there are none; None: as far as is known there are."""
-    if device.type != "cuda":
-        return f"FlexAttention is no faster on {device.type}"
-    return _refused.get(device)
-
-
-def rounded(width: int, capacity: int) -> int:
-    """How many tokens of slots with room for `capacity` are handed over, where `width` tokens are needed."""
-    return min(capacity, -(-width // WIDTH) * WIDTH)
+    """Why FlexAttention is not used on a device; None: it is."""
+    return None if device.type == "cuda" else f"FlexAttention is no faster on {device.type}"
 
 
 class Seen:
@@ -83,18 +103,11 @@ def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, sco
     """`attend` for one token a row: `[rows, heads, 1, value_dim]`. To be called with few numbers of rows."""
     rows, heads, _, dim = queries.shape
     shapes = rows, keys.shape[1], heads // keys.shape[1], dim, values.shape[3]
-    kind = _Kind(queries.device, queries.dtype, *shapes, scoring.scale, scoring.softcap)
-    if kind.device not in _refused and _works(kind):
-        try:
-            return _flexed(kind, queries, keys, values, seen, scoring)
-        except torch.OutOfMemoryError:  # not the fault of the kernel
-            raise
-        except Exception as error:
-            _refuse(kind.device, _failed(error))
-    return attend(queries, keys, values, seen.mask, scoring)
+    kind = FlexKind(queries.device, queries.dtype, *shapes, scoring.scale, scoring.softcap)
+    return TRIAL.run(kind, queries, keys, values, seen, scoring)
 
 
-class _Kind(NamedTuple):
+class FlexKind(NamedTuple):
     """What has a kernel of its own: `groups` heads share each of the `heads` keys have."""
 
     device: torch.device
@@ -108,7 +121,7 @@ class _Kind(NamedTuple):
     softcap: float | None
 
 
-def _flexed(kind: _Kind, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
+def _flexed(kind: FlexKind, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
     """The heads that share keys stand one after another as one sequence: whatever their number, keys are read once."""
     grouped = queries.reshape(kind.rows, kind.heads, kind.groups, kind.dim)
     out, sums = _kernel(kind)(grouped, keys, values, seen.blocks(kind.groups))
@@ -120,7 +133,7 @@ def _flexed(kind: _Kind, queries: Tensor, keys: Tensor, values: Tensor, seen: Se
 
 
 @cache
-def _kernel(kind: _Kind) -> Callable[..., tuple[Tensor, Tensor]]:
+def _kernel(kind: FlexKind) -> Callable[..., tuple[Tensor, Tensor]]:
     """Weighted values, and the logarithms of the sums of their weights `[rows, heads, groups]`. Its name is its own,
     for torch counts by that what it compiled, and what changed between calls."""
 
@@ -145,33 +158,13 @@ def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(kernel, fullgraph=True)
 
 
-@cache
-def _works(kind: _Kind) -> bool:
-    """Whether a kernel can be had, and weighs as plain attention does, over all of a slot's blocks or some: torch
-    compiles for one block, for the first number beyond, and then for all."""
-    try:
-        gaps = [_gap(kind, *blocks) for blocks in LOOKS]
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:
-        _refuse(kind.device, _failed(error))
-        return False
-    wrong = [gap for gap in gaps if not gap <= close(kind.dtype)]
-    if wrong:
-        _refuse(kind.device, f"its values are off by {wrong[0]:.2g} of the largest")
-    return not wrong
+def _gaps(kind: FlexKind) -> Iterator[float]:
+    """Over all of a slot's blocks and over some: torch compiles for one block, for the first number beyond, and then
+    for all."""
+    return (_gap(kind, *blocks) for blocks in LOOKS)
 
 
-def _refuse(device: torch.device, why: str) -> None:
-    _refused[device] = f"FlexAttention: {why}"
-    warnings.warn(f"decode steps go without FlexAttention, and are slower: {why}", stacklevel=3)
-
-
-def _failed(error: Exception) -> str:
-    return f"it fails here ({(str(error).strip() or type(error).__name__).splitlines()[0]})"
-
-
-def _gap(kind: _Kind, blocks: int, capacity: int) -> float:
+def _gap(kind: FlexKind, blocks: int, capacity: int) -> float:
     """How far the kernel is from plain attention, as a share of the largest value, over so many blocks of slots that
     have room for `capacity`. Some keys are not seen; of several blocks the first row sees none of the first one or the
     third, and the last row few of all."""
@@ -192,3 +185,16 @@ def _gap(kind: _Kind, blocks: int, capacity: int) -> float:
     tensors = drawn(kind.rows, kind.heads * kind.groups, 1, kind.dim), keys[:, :, :length], values[:, :, :length]
     expected = attend(*tensors, seen.mask, scoring).float()
     return float((_flexed(kind, *tensors, seen, scoring).float() - expected).abs().max() / expected.abs().max())
+
+
+def _plain(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
+    return attend(queries, keys, values, mask=seen.mask, scoring=scoring)
+
+
+TRIAL = Trial(
+    name="FlexAttention",
+    without="go without it",
+    kernel=_flexed,
+    dense=_plain,
+    gaps=_gaps,
+)

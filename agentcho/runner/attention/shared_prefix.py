@@ -9,19 +9,106 @@ from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from agentcho.runner.attention.dense import weighed
+from agentcho.engine.layout import Segment
+from agentcho.runner.attention.base import (
+    AttentionBackend,
+    Capabilities,
+    DecodeRows,
+    DecodeStep,
+    Gathering,
+    Locality,
+    PrefillStep,
+    Scoring,
+    Setting,
+    Tempered,
+)
+from agentcho.runner.attention.dense import SlotStep, weighed
+from agentcho.runner.kv.decode_kv import Reading, Reads, SharedRun, Slot
+from agentcho.runner.kv.gather import Gather, Source
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
-from agentcho.runner.slots import Reading, SharedRun
 
 Pair = tuple[Tensor, Tensor]
 Span = tuple[SharedRun, int, int]
 
 
-class InPlace:
+class SharedPrefix(AttentionBackend):
+    """What several rows have in common is gathered once, and attended to once a layer for all of them."""
+
+    name = "shared-prefix"
+    does = "what several rows have in common is read once for all of them"
+    reads: ClassVar[Reads] = "shared"
+
+    def capabilities(self, setting: Setting) -> Capabilities:
+        """It needs layers that weigh all keys by a plain softmax, so that two parts of them can be weighed apart; and
+        the sum of the weights of each part, which torch gives on a CPU."""
+        elsewhere = next((device.type for device in setting.devices if device.type != "cpu"), None)
+        if elsewhere is not None:
+            return Capabilities(f"torch gives no sums of weights on {elsewhere}")
+        return Capabilities(None if setting.plain else "there are layers with a window, a soft cap or sinks")
+
+    def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
+        """See `AttentionBackend.prepare_decode`."""
+        return _SharedDecode(rows)
+
+    def prepare_prefill(self, segment: Segment, gathering: Gathering) -> PrefillStep:
+        """See `AttentionBackend.prepare_prefill`."""
+        return _SharedPrefill(segment, gathering)
+
+
+class _SharedDecode(SlotStep):
+    """Rows over their slots and over what each reads in place."""
+
+    def __init__(self, rows: DecodeRows) -> None:
+        super().__init__(rows)
+        readings = ((slot.index, slot.readings) for slot in rows.slots)
+        self._runs = SharedRuns(readings, rows.count, rows.rows.device)
+
+    def weigh(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `SlotStep.weigh`."""
+        rotation, mask = self.rows.rotations[layer], self.masks[locality]
+        return self._runs.attend(layer, rotation, queries, own=(keys, values), mask=mask, scale=scoring.scale)
+
+
+class _SharedPrefill(PrefillStep):
+    """A segment over its slot and over what that reads in place; the runs that it claims are gathered first."""
+
+    def __init__(self, segment: Segment, gathering: Gathering) -> None:
+        slot = segment.slot
+        assert isinstance(slot, Slot)
+        self._claims = list[tuple[SharedRun, Gather]]()
+        for run in segment.claims:
+            assert isinstance(run, SharedRun)
+            gather = gathering.of(run.pieces)
+            run.slot.place(0, torch.cat(gather.positions()))
+            self._claims.append((run, gather))
+        self._runs = SharedRuns([(0, slot.readings)], 1, gathering.device)
+
+    def prefill(
+        self,
+        source: Source,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        scoring: Scoring,
+        tempered: Tempered | None,
+    ) -> Tensor:
+        """See `PrefillStep.prefill`."""
+        for run, gather in self._claims:
+            gather.write(source, *run.slot.get(source.layer, 0, run.tokens))
+        own = (keys[None], values[None])
+        layer, rotation = source.layer, source.rotation
+        return self._runs.attend(layer, rotation, queries, own=own, mask=mask, scale=scoring.scale)
+
+
+class SharedRuns:
     """What some rows of one forward read in place. `readings`: of each of them, all rows in order."""
 
     def __init__(self, readings: Iterable[tuple[int, Sequence[Reading]]], count: int, device: torch.device) -> None:

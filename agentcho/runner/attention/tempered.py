@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import torch
 
 from agentcho.engine.layout import Parallel
-from agentcho.runner.attention.dense import Tempered
+from agentcho.runner.attention.base import Tempered
 
 
 def tempered(rows: Iterable[tuple[int, Parallel | None]], count: int, width: int, device: torch.device) -> Tempered:

@@ -2,28 +2,42 @@
 turns keys as it reads them, so that no row has a copy of its context.
 
 A row's own tokens are in its lane, and the same kernel reads them. What its programs find is put together by the sums
-of the weights, in float32. A kernel is compared with plain attention over turned copies before it is used. A device
-where it cannot be compiled, or gives other results, goes without: rows that run go on with such copies, and later ones
-have their contexts gathered. torch's own `varlen_attn` over a `block_table` cannot serve here: it takes pages of a
-fixed size, filled from their first token on and with keys that are turned already, one table for all heads, and no soft
-cap; here each message begins in a page of its own, and its keys are kept for wherever it is read. Does not know: rows,
-slots, which contexts are read so.
+of the weights, in float32. A kernel is compared with dense attention over turned copies before it is used (see
+`trial`). Where it is refused, rows that run go on with such copies, and later ones have their contexts gathered.
+torch's own `varlen_attn` over a `block_table` cannot serve here: it takes pages of a fixed size, filled from their
+first token on and with keys that are turned already, one table for all heads, and no soft cap; here each message begins
+in a page of its own, and its keys are kept for wherever it is read. Does not know: which contexts are read so.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from agentcho.runner.attention.dense import Locality, Scoring, attend, close
+from agentcho.engine.layout import Segment
+from agentcho.runner.attention.base import (
+    AttentionBackend,
+    Capabilities,
+    DecodeRows,
+    DecodeStep,
+    Gathering,
+    Locality,
+    PrefillStep,
+    Scoring,
+    Setting,
+    Tempered,
+)
+from agentcho.runner.attention.dense import DensePrefill, attend
+from agentcho.runner.attention.trial import Trial
+from agentcho.runner.kv.decode_kv import Reads, Slot
+from agentcho.runner.kv.gather import Source
 from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 
@@ -35,10 +49,9 @@ LEAST = 16
 """The smallest matrix that Triton multiplies."""
 WINDOWS = {"full": 0, "sliding": 1, "chunked": 2}
 Pair = tuple[Tensor, Tensor]
-_refused = dict[torch.device, str]()
 
 
-class Asked(NamedTuple):
+class TokenQueries(NamedTuple):
     """Queries `[n, heads, dim]`, and of each the index of its row in tables and lanes, its position, and its place in
     the lane, all `[n]`."""
 
@@ -48,7 +61,7 @@ class Asked(NamedTuple):
     ends: Tensor
 
 
-class Lanes(NamedTuple):
+class DecodeKV(NamedTuple):
     """Keys and values `[rows, kv_heads, width, dim]` of rows' own tokens, and their positions `[rows, width]`. No query
     stands beyond the first `reach`."""
 
@@ -58,7 +71,7 @@ class Lanes(NamedTuple):
     reach: int
 
 
-class Store(NamedTuple):
+class PagedKV(NamedTuple):
     """Pools `[token rows, kv_heads, dim]` of one layer, how its keys turn, and what each row reads there."""
 
     keys: Tensor
@@ -67,43 +80,103 @@ class Store(NamedTuple):
     columns: Columns
 
 
-def refused(device: torch.device) -> bool:
-    """Whether kernels for this device failed, or gave other results."""
-    return device in _refused
+class TritonPaged(AttentionBackend):
+    """No row has a copy of its context: a kernel reads it from the pages of the store, and turns keys as it reads."""
+
+    name = "triton-paged"
+    does = "a Triton kernel reads contexts where they are stored, and turns keys as it reads them"
+    reads: ClassVar[Reads] = "pages"
+
+    def capabilities(self, setting: Setting) -> Capabilities:
+        """It reads whole numbers, and the pages of one device."""
+        missing = without(setting.device)
+        if not setting.devices <= {setting.device}:
+            missing = "layers are on several devices"
+        if setting.rounded:
+            missing = "keys and values in 8 bits are made whole as they are copied"
+        return Capabilities(missing, padded=True, compiled=True)
+
+    def refused(self, device: torch.device) -> str | None:
+        """See `AttentionBackend.refused`."""
+        return TRIAL.refused.get(device)
+
+    def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
+        """See `AttentionBackend.prepare_decode`."""
+        return _PagedDecode(rows)
+
+    def prepare_prefill(self, segment: Segment, gathering: Gathering) -> PrefillStep:
+        """See `AttentionBackend.prepare_prefill`."""
+        return _PagedPrefill(segment, gathering)
 
 
-def obstacle(device: torch.device, devices: Sequence[torch.device], rounding: bool) -> str | None:
-    """Why pages on `devices` of a model on `device` are not read in place, rounded or not; None: as far as is known
-    they can be."""
-    if rounding:
-        return "keys and values in 8 bits are made whole as they are copied"
-    return without(device) if {*devices} <= {device} else "layers are on several devices"
+class _PagedDecode(DecodeStep):
+    """Rows over the pages that the tables of their pool name, and over their own tokens."""
+
+    def __init__(self, rows: DecodeRows) -> None:
+        tables = rows.pool.tables
+        assert tables is not None
+        self._rows, self._columns = rows, tables.columns
+
+    def decode(self, layer: int, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
+        """See `DecodeStep.decode`."""
+        rows, pool = self._rows, self._rows.pool
+        asked = TokenQueries(queries, rows.rows, rows.positions, rows.ends)
+        store = PagedKV(*rows.pages.pools(layer), rows.rotations[layer], self._columns)
+        lanes = DecodeKV(pool.keys[layer], pool.values[layer], pool.positions, rows.width)
+        return attend_stored(asked, store, lanes, locality=locality, scoring=scoring)
+
+
+class _PagedPrefill(DensePrefill):
+    """A segment of several tokens: what its row reads where it is stored is copied in front of its own."""
+
+    def __init__(self, segment: Segment, gathering: Gathering) -> None:
+        slot = segment.slot
+        assert isinstance(slot, Slot)
+        self._stored = gathering.of(slot.stored)
+        self.before = self._stored.positions()
+
+    def prefill(
+        self,
+        source: Source,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        scoring: Scoring,
+        tempered: Tempered | None,
+    ) -> Tensor:
+        """See `PrefillStep.prefill`."""
+        keys, values = self._stored.before(source, keys, values)
+        return super().prefill(source, queries, keys, values, mask=mask, scoring=scoring, tempered=tempered)
 
 
 def without(device: torch.device) -> str | None:
-    """Why there are none; None: as far as is known there are."""
+    """Why there is no kernel for a device; None: as far as is known there is."""
     if device.type != "cuda":
         return f"Triton has no kernels for {device.type}"
-    return _refused.get(device) if find_spec("triton") else "Triton is not installed"
+    return None if find_spec("triton") else "Triton is not installed"
 
 
-def attend_stored(asked: Asked, store: Store, lanes: Lanes, locality: Locality, scoring: Scoring) -> Tensor:
+def attend_stored(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
     """`[n, heads, value_dim]`: each query over what its row reads in the pools, all of it, and over its lane up to the
     query's own token; both within the locality, but that a token always sees itself."""
     _, heads, dim = asked.queries.shape
-    shapes = lanes.keys.shape[1], heads // lanes.keys.shape[1], dim, lanes.values.shape[3]
-    kind = Kind(asked.queries.device, asked.queries.dtype, *shapes, store.rotation, locality, *scoring[:2])
-    if kind.device not in _refused and _works(kind):
-        try:
-            return merged(*weighed(kind, asked, store, lanes), scoring.sinks).to(kind.dtype)
-        except torch.OutOfMemoryError:  # not the fault of the kernel
-            raise
-        except Exception as error:
-            _refuse(kind.device, _failed(error))
-    return copied(asked, store, lanes, locality, scoring)
+    kind = PagedKind(
+        device=asked.queries.device,
+        dtype=asked.queries.dtype,
+        heads=lanes.keys.shape[1],
+        groups=heads // lanes.keys.shape[1],
+        dim=dim,
+        value_dim=lanes.values.shape[3],
+        rotation=store.rotation,
+        locality=locality,
+        scale=scoring.scale,
+        softcap=scoring.softcap,
+    )
+    return TRIAL.run(kind, asked, store, lanes, locality, scoring)
 
 
-class Kind(NamedTuple):
+class PagedKind(NamedTuple):
     """What has a kernel of its own: `groups` heads share each of the `heads` keys have."""
 
     device: torch.device
@@ -153,7 +226,7 @@ def _phases(rotation: Rotation, device: torch.device) -> Tensor:
     return torch.tensor([turn - 2**64 if turn >= 2**63 else turn for turn in turns], device=device)
 
 
-def weighed(kind: Kind, asked: Asked, store: Store, lanes: Lanes) -> Pair:
+def weighed(kind: PagedKind, asked: TokenQueries, store: PagedKV, lanes: DecodeKV) -> Pair:
     """What is found in each part of what is read: weighted values `[n, kv_heads, parts, groups, value_dim]`, zeros
     where nothing is seen, and the logarithms of the sums of their weights, `[n, kv_heads, parts, groups]`, float32."""
     stored, width = -(-store.columns.table.shape[2] // SPAN), lanes.positions.shape[1]
@@ -190,7 +263,7 @@ def merged(out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
     return (out * shares.unsqueeze(-1)).sum(2).view(count, heads * groups, -1)
 
 
-def copied(asked: Asked, store: Store, lanes: Lanes, locality: Locality, scoring: Scoring) -> Tensor:
+def copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
     """`attend_stored` by plain attention over copies, with keys turned as they are where contexts are gathered."""
     (queries, rows, positions, ends), reach = asked, lanes.reach
     table, counts = store.columns.table[rows], store.columns.counts[rows]
@@ -220,32 +293,8 @@ def _turned(rotation: Rotation, keys: Tensor, shifts: Tensor) -> Tensor:
     return out
 
 
-@cache
-def _works(kind: Kind) -> bool:
-    """Whether a kernel can be had, and weighs as plain attention does."""
-    try:
-        gap = _gap(kind)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:
-        _refuse(kind.device, _failed(error))
-        return False
-    if not gap <= close(kind.dtype):
-        _refuse(kind.device, f"its values are off by {gap:.2g} of the largest")
-    return gap <= close(kind.dtype)
-
-
-def _refuse(device: torch.device, why: str) -> None:
-    _refused[device] = f"Triton's kernel {why}"
-    warnings.warn(f"decode steps read copies of their contexts, and are slower: Triton's kernel {why}", stacklevel=3)
-
-
-def _failed(error: Exception) -> str:
-    return f"fails here ({(str(error).strip() or type(error).__name__).splitlines()[0]})"
-
-
-def _gap(kind: Kind) -> float:
-    """How far the kernel is from plain attention, as a share of the largest value: over rows that read several parts of
+def _gaps(kind: PagedKind) -> Iterator[float]:
+    """How far the kernel is from dense attention, as a share of the largest value: over rows that read several parts of
     their tables, one token, and nothing, moved far and near, with and without sinks."""
     dice, width, rows = torch.Generator(kind.device).manual_seed(0), 2 * SPAN, 4
 
@@ -262,11 +311,31 @@ def _gap(kind: Kind) -> float:
     table = torch.stack([picked(0, 3 * SPAN, rows, width), picked(-(1 << 16), 1 << 16, rows, width), near], 1)
     counts = torch.tensor([width - 3, SPAN + 1, 1, 0], device=kind.device, dtype=torch.int32)
     ends = torch.tensor([0, SPAN + 3, 5, SPAN - 1], device=kind.device)
-    store = Store(*pools, kind.rotation, Columns(table.int(), counts))
-    asked = Asked(drawn(rows, kind.heads * kind.groups, kind.dim), torch.arange(rows, device=kind.device), at, ends)
-    own, gaps = Lanes(*lanes, near.flip(1).contiguous(), width), list[float]()
+    store = PagedKV(*pools, kind.rotation, Columns(table.int(), counts))
+    queries = drawn(rows, kind.heads * kind.groups, kind.dim)
+    asked = TokenQueries(queries, torch.arange(rows, device=kind.device), at, ends)
+    own = DecodeKV(*lanes, near.flip(1).contiguous(), width)
     found = weighed(kind, asked, store, own)
     for sinks in (None, drawn(kind.heads * kind.groups)):
         expected = copied(asked, store, own, kind.locality, Scoring(kind.scale, kind.softcap, sinks)).float()
-        gaps.append(float((merged(*found, sinks) - expected).abs().max() / expected.abs().max()))
-    return max(gaps, key=lambda gap: math.inf if math.isnan(gap) else gap)
+        yield float((merged(*found, sinks) - expected).abs().max() / expected.abs().max())
+
+
+def _by_kernel(
+    kind: PagedKind,
+    asked: TokenQueries,
+    store: PagedKV,
+    lanes: DecodeKV,
+    locality: Locality,
+    scoring: Scoring,
+) -> Tensor:
+    return merged(*weighed(kind, asked, store, lanes), scoring.sinks).to(kind.dtype)
+
+
+TRIAL = Trial(
+    name="Triton's kernel",
+    without="read copies of their contexts",
+    kernel=_by_kernel,
+    dense=copied,
+    gaps=_gaps,
+)

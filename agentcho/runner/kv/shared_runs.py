@@ -10,17 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentcho.engine.layout import Context, KVEntry, Piece
+from agentcho.runner.kv.decode_kv import Pieces, tokens
 
 LEAST = 64
 """A run of fewer tokens is not shared: to read it apart takes longer than to read it several times."""
-Pieces = tuple[Piece, ...]
 _Beside = tuple[KVEntry, int] | None
 """The neighbour of a piece, and how many positions further along it stands; None: it has none."""
-
-
-def tokens(pieces: Iterable[Piece]) -> int:
-    """The number of tokens of these pieces."""
-    return sum(piece.entry.length for piece in pieces)
 
 
 def runs(contexts: Iterable[Context], saved: int = 0) -> Iterator[Pieces]:

@@ -24,7 +24,7 @@ from agentcho.config import served
 from agentcho.engine.adapter import Adapter
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.attention.dense import Locality, Scoring
+from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
 from agentcho.runner.gguf_file import WHOLE, GgufFile, alone, check_taken, is_gguf, named_files, read, take_factors
 from agentcho.runner.known import KNOWN, place_of

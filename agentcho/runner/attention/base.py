@@ -1,0 +1,241 @@
+"""The interface of an attention backend: one way in which the tokens of a forward attend to what they may see.
+
+A backend is a subclass of `AttentionBackend` in a file of its own, and a line in `registry.BACKENDS`:
+
+- `capabilities` says, once an engine, whether it can be used there, and for which rows.
+- `prepare_decode` is asked once a forward for the new tokens of running rows of one pool. The `DecodeStep` that it
+  returns is asked once a layer, with `decode`.
+- `prepare_prefill` is asked once a forward for each segment that attends by itself: the tokens of a message that is
+  encoded, or the first ones of a row. The `PrefillStep` that it returns is asked once a layer, with `prefill`.
+
+Only what a token may see is handed to a backend: masks express causality and locality (sliding windows and chunks, by
+logical position), never who may read what. Whoever calls has already appended the keys and values of new tokens. Does
+not know: which backends there are, the store, calls, sampling.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.layout import Segment
+from agentcho.runner.kv.decode_kv import Pieces, Reads, Slot, SlotPool
+from agentcho.runner.kv.gather import Gather, Gathered, Source
+from agentcho.runner.kv.kv_pool import PagePool
+from agentcho.runner.kv.rope import Rotation
+
+
+class Locality(NamedTuple):
+    """Which keys a layer can see by logical position.
+
+    "sliding": key > query - size. "chunked": key // size == query // size. Keys of a context may stand at
+    later positions than the query; they are seen.
+    """
+
+    kind: Literal["full", "sliding", "chunked"] = "full"
+    size: int = 0
+
+    def visible(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """Bool `[..., queries, keys]` for positions `[..., queries]` and `[..., keys]`; None: all are."""
+        if self.kind == "full":
+            return None
+        q, k = queries.unsqueeze(-1), keys.unsqueeze(-2)
+        return k > q - self.size if self.kind == "sliding" else k // self.size == q // self.size
+
+
+class Scoring(NamedTuple):
+    """How a layer turns queries and keys into weights: scale, `softcap` (gemma2), `sinks` `[heads]` (gpt_oss)."""
+
+    scale: float
+    softcap: float | None = None
+    sinks: Tensor | None = None
+
+
+class Tempered(NamedTuple):
+    """Keys of rows that were encoded beside each other, `marks` `[rows, 1, 1, length]` bool, and how they are weighed
+    `[rows, 1, 1, 1]`: see `Ape`."""
+
+    marks: Tensor
+    temperature: Tensor
+    scale: Tensor
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        """Scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, as the softmax over all keys
+        takes them."""
+        scores = torch.where(self.marks, scores / self.temperature, scores)
+        total = scores.masked_fill(~self.marks, float("-inf")).logsumexp(-1, keepdim=True)
+        more = ((self.scale - 1) * total).masked_fill(total.isneginf(), 0.0)
+        return torch.where(self.marks, scores + more, scores)
+
+
+def is_plain(locality: Locality, scoring: Scoring) -> bool:
+    """Whether every key is seen, and weighed by a plain softmax."""
+    return locality.kind == "full" and scoring.softcap is None and scoring.sinks is None
+
+
+class Setting(NamedTuple):
+    """What an engine gives its backends to work on.
+
+    Attributes:
+        device: Where token ids and logits are.
+        devices: Where the layers are.
+        rounded: Whether keys and values are kept in 8 bits.
+        plain: Whether every layer weighs all keys by a plain softmax: no window, no soft cap, no sinks.
+    """
+
+    device: torch.device
+    devices: frozenset[torch.device]
+    rounded: bool = False
+    plain: bool = False
+
+
+class Capabilities(NamedTuple):
+    """What a backend can do in a setting.
+
+    Attributes:
+        missing: Why it is not used there; None: as far as is known it can be.
+        several: Whether one step can take several tokens of a row (those that were guessed to follow).
+        tempered: Whether it takes keys that are not weighed as they are (see `Tempered`).
+        padded: Whether it wants shapes that change seldom: all rows that a pool has room for, and widths that are
+            padded (`decode_kv.padded`).
+        compiled: Whether kernels are compiled in the first step, which is then made when a model is loaded.
+    """
+
+    missing: str | None = None
+    several: bool = True
+    tempered: bool = False
+    padded: bool = False
+    compiled: bool = False
+
+
+@dataclass(eq=False)
+class DecodeRows:
+    """The `n` new tokens of running rows of one pool, in one forward, on one device, in the order of their slots.
+
+    Attributes:
+        pool: Keys and values of the rows: `pool.keys[layer]` is `[rows, kv_heads, capacity, dim]`, `pool.tables` says
+            what rows read where it is stored.
+        slots: The slots that have new tokens.
+        rows: `[n]`, of each token the index of its row in the pool.
+        positions: `[n]`, of each token its logical position.
+        ends: `[n]`, of each token its place in its row: keys behind that are not seen.
+        nth: `[n]`, of each token how many of its row stand before it in this forward; 0 where each row has one token.
+        most: How many tokens the row has that has most.
+        width: How many tokens of each row are read at most.
+        count: How many rows of the pool take part.
+        whole: Whether all of these rows have one token each.
+        plain: Whether every key is weighed as it is.
+        pages: The store that `pool.tables` speaks of.
+        rotations: How the keys of each layer turn.
+    """
+
+    pool: SlotPool
+    slots: Sequence[Slot]
+    rows: Tensor
+    positions: Tensor
+    ends: Tensor
+    nth: Tensor | int
+    most: int
+    width: int
+    count: int
+    whole: bool
+    plain: bool
+    pages: PagePool
+    rotations: Sequence[Rotation]
+
+
+class Gathering(NamedTuple):
+    """How the contexts of a forward are gathered on one device: what others of the forward have `gathered` is copied
+    from there, and what is new can be lent to them."""
+
+    device: torch.device
+    gathered: Gathered
+    lend: bool
+
+    def of(self, pieces: Pieces) -> Gather:
+        """A gather of these pieces."""
+        return Gather(pieces, self.device, made=self.gathered, lend=self.lend)
+
+
+class DecodeStep(ABC):
+    """What a backend prepared for new tokens of running rows in one forward."""
+
+    @abstractmethod
+    def decode(self, layer: int, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
+        """Attend in one layer, whose new keys and values are in the pool.
+
+        Args:
+            layer: Its number.
+            queries: `[n, heads, dim]`.
+            locality: Which keys it sees by position; a token always sees itself.
+            scoring: How it weighs them.
+
+        Returns:
+            `[n, heads, value_dim]`.
+        """
+
+
+class PrefillStep(ABC):
+    """What a backend prepared for a segment that attends by itself in one forward."""
+
+    before: Sequence[Tensor] = ()
+    """The logical positions of keys that it puts in front of those that it is given."""
+
+    @abstractmethod
+    def prefill(
+        self,
+        source: Source,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        scoring: Scoring,
+        tempered: Tempered | None,
+    ) -> Tensor:
+        """Attend in one layer.
+
+        Args:
+            source: The tensors of the layer from which contexts are copied.
+            queries: `[1, heads, n, dim]`.
+            keys: `[kv_heads, length, dim]`: what was gathered for the segment, its own tokens last.
+            values: `[kv_heads, length, value_dim]`.
+            mask: Bool `[n, before + length]`, True where a key is seen; None: all are.
+            scoring: How keys are weighed.
+            tempered: The keys that are not weighed as they are; None: all are.
+
+        Returns:
+            `[1, heads, n, value_dim]`.
+        """
+
+
+class AttentionBackend(ABC):
+    """One way of attending. It keeps nothing of a forward: what it prepares does."""
+
+    name: ClassVar[str]
+    """By which people know it."""
+    does: ClassVar[str]
+    """What it does, in a few words, for `agentcho doctor`."""
+    reads: ClassVar[Reads]
+    """Where the rows that it serves have their contexts."""
+
+    @abstractmethod
+    def capabilities(self, setting: Setting) -> Capabilities:
+        """What it can do there, before anything is computed."""
+
+    def refused(self, device: torch.device) -> str | None:
+        """Why it is no longer used on a device, though it could be: a kernel failed, or gave other values. None: it
+        is."""
+        return None
+
+    @abstractmethod
+    def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
+        """Prepare one forward of new tokens of running rows."""
+
+    @abstractmethod
+    def prepare_prefill(self, segment: Segment, gathering: Gathering) -> PrefillStep:
+        """Prepare one forward of a segment that attends by itself. Its own context is gathered by whoever calls."""
