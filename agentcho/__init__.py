@@ -12,22 +12,19 @@ from warnings import warn
 
 if TYPE_CHECKING:
     from agentcho.agent import Agent
+    from agentcho.api import arun, compare, load, run, sweep
     from agentcho.calls.call import Decode, Prefill, Repair, Sampling
     from agentcho.calls.corpus import Corpus
     from agentcho.calls.reuse import Ape, Blend, Ends, First, Most
     from agentcho.choreography.choreographer import Choreographer
-    from agentcho.cli.script import arun, run
     from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError, PersonLeft
     from agentcho.flow.views import After, Read, View
     from agentcho.games.game import Game
     from agentcho.games.human import Asked, Person
     from agentcho.games.replay import replay
-    from agentcho.lab.compare.api import compare
-    from agentcho.lab.sweep.api import sweep
     from agentcho.message import EVERYONE, Audience, Message, Metadata
     from agentcho.records.canonical import canonical_transcript
-    from agentcho.results.loading import load
     from agentcho.results.played import Played, PlayedGame
     from agentcho.results.table import Table
     from agentcho.runner.engine import Engine
@@ -94,9 +91,7 @@ HOMES = {
     "calls.reuse": ["Ape", "Blend", "Ends", "First", "Most"],
     "calls.corpus": ["Corpus"],
     "choreography.choreographer": ["Choreographer"],
-    "lab.compare.api": ["compare"],
-    "cli.script": ["arun", "run"],
-    "lab.sweep.api": ["sweep"],
+    "api": ["arun", "compare", "load", "run", "sweep"],
     "config": ["Limits", "ModelConfig", "RunConfig"],
     "errors": ["AgentchoError", "PersonLeft"],
     "flow.views": ["After", "Read", "View"],
@@ -105,7 +100,6 @@ HOMES = {
     "games.replay": ["replay"],
     "message": ["EVERYONE", "Audience", "Message", "Metadata"],
     "records.canonical": ["canonical_transcript"],
-    "results.loading": ["load"],
     "results.played": ["Played", "PlayedGame"],
     "results.table": ["Table"],
     "runner.engine": ["Engine"],

@@ -15,7 +15,8 @@ from agentcho.audit.planned import audit_traces
 from agentcho.config import Leakage
 from agentcho.display.saved import Replay
 from agentcho.games.replay import replay
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.lab.collect import collected
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
@@ -65,7 +66,7 @@ class Killed:
     def __init__(self, folder: Path, written: Written, leakage: Leakage) -> None:
         self._folder, self._written, self.leakage = folder, written, leakage
         config = RunConfig(model="fake", games=GAMES, max_tokens=3, leakage=leakage)
-        played = play(Cut(), config, engine=FakeEngine(), out=folder / "runs", at_once=2)
+        played = play(RunRequest(Cut(), config, engine=FakeEngine(), out=folder / "runs", at_once=2))
         assert played.record is not None
         self.whole = SavedRun(played.record)
         self.writes = len(written.writes)
@@ -215,7 +216,7 @@ def test_it_goes_on_to_what_it_would_have_been(killed: Killed) -> None:
     assert {words.stop_reason for entries in whole.values() for _, words, _ in entries} > {None}
     for count in range(1, killed.writes, 9):
         run = killed.left(count, torn=count % 2 == 0)
-        resume(run, Cut(), engine=FakeEngine())
+        play(RunRequest.resuming(run, Cut(), engine=FakeEngine()))
         after = SavedRun(run.path)
         assert (after.status, sorted(after.finished())) == ("done", list(range(GAMES)))
         assert said(after) == whole

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import agentcho
+from agentcho import api
 from tests import ratchets
 from tests.ratchets import graph, size, source
 
@@ -39,12 +40,13 @@ LAYERS = (
     ("testing",),
     ("audit",),
     ("viewer",),
-    ("export", "telemetry"),
+    ("telemetry",),
     ("serve",),
     ("display",),
     ("people",),
     ("cli",),
     ("lab",),
+    ("api",),
     ("__main__",),
 )
 
@@ -136,14 +138,14 @@ def test_the_rooms_of_the_server_know_no_more_than_they_need() -> None:
 
 
 def test_the_lab_is_reached_through_one_function_of_its_commands_and_by_the_public_names_alone() -> None:
-    door = PACKAGE / "cli" / "extension.py"
+    door, names = PACKAGE / "cli" / "extension.py", PACKAGE / "api.py"
     outside = [path for path in sources() if unit(path) != "lab"]
     assert [
         path for path in outside if re.search(r"agentcho\.lab|\bfrom agentcho import .*\blab\b", path.read_text())
-    ] == [door]
+    ] == [names, door]
     assert re.findall(r"agentcho\.lab[.\w]*", door.read_text()) == ["agentcho.lab.commands"]
-    homes = {module for module in agentcho.HOMES if module.startswith("lab.")}
-    assert homes == {"lab.compare.api", "lab.sweep.api"}
+    assert api.LAB == {"compare": "agentcho.lab.compare.api", "sweep": "agentcho.lab.sweep.api"}
+    assert not any(module.startswith("lab") for module in agentcho.HOMES)
 
 
 def test_what_the_lab_measures_with_knows_no_command_and_no_display_of_the_lab() -> None:

@@ -11,6 +11,7 @@ import pytest
 from agentcho import Agent, RunConfig
 from agentcho.audit import audit_run, audit_traces
 from agentcho.errors import AudienceError, RecordBroken
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.message import agent_name, audience, cast_name, natural
 from agentcho.records.record import SavedRun
@@ -103,7 +104,7 @@ def _rename(path: Path, old: str, new: str, files: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("word", NO_NAMES)
 @pytest.mark.parametrize("file", ["run.json", "transcript.jsonl"])
 def test_a_record_names_nobody_so(word: str, file: str, tmp_path: Path) -> None:
-    record = play(Scripted(_talk), RunConfig(model="fake"), out=tmp_path).record
+    record = play(RunRequest(Scripted(_talk), RunConfig(model="fake"), out=tmp_path)).record
     assert record is not None
     _rename(record, "bob", word, (file,))
     with pytest.raises(RecordBroken, match="name"):

@@ -12,6 +12,7 @@ import pytest
 from agentcho import After, Agent, Choreographer, Engine, Game, Metadata, Read, Scenario, View, replay
 from agentcho.config import ReuseOptions, ReusePolicy, RunConfig
 from agentcho.errors import ArgumentError, CallFailed, LeakageError, RecordBroken
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow
@@ -188,7 +189,7 @@ def exported(request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: p
     """A recorded game, greedy, in either mode, as a trace."""
     out = tmp_path_factory.mktemp("runs")
     config = RunConfig(mode=request.param, temperature=0, max_tokens=9, top_p=1)
-    play(Talk(), config, engine=engine, out=out)
+    play(RunRequest(Talk(), config, engine=engine, out=out))
     (workflow,) = find("last", out).export()
     return workflow
 
@@ -249,7 +250,7 @@ def test_logits_are_what_the_engine_scores(engine: Engine) -> None:
 
 
 def test_a_greedy_game_is_what_its_logits_say(engine: Engine, tmp_path: Path) -> None:
-    play(Talk(), RunConfig(temperature=0, max_tokens=9, top_p=1), engine=engine, out=tmp_path)
+    play(RunRequest(Talk(), RunConfig(temperature=0, max_tokens=9, top_p=1), engine=engine, out=tmp_path))
     (workflow,) = find("last", tmp_path).export()
     replayed = replay(workflow, engine, leakage="audit")
     for id in ("ada.2", "ben.2"):

@@ -14,6 +14,7 @@ from agentcho import Agent, Game, RunConfig, View
 from agentcho.audit import audit_run
 from agentcho.config import Leakage
 from agentcho.events import Ended, Event
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import LISTED, Entry
@@ -44,7 +45,7 @@ def chain(folder: Path, length: int, leakage: Leakage = "audit") -> tuple[SavedR
         await bob.say(view=View.of([last]))
 
     config = RunConfig(model="fake", leakage=leakage, max_tokens=1)
-    played = play(Scripted(script), config, engine=FakeEngine(), out=folder, sink=hear)
+    played = play(RunRequest(Scripted(script), config, engine=FakeEngine(), out=folder, sink=hear))
     assert played.record is not None
     return SavedRun(played.record), told
 
@@ -79,7 +80,9 @@ def test_what_stands_in_many_contexts_is_read_into_one_object(tmp_path: Path) ->
         for _ in range(6):
             await alice.say()
 
-    played = play(Scripted(script), RunConfig(model="fake", max_tokens=1), engine=FakeEngine(), out=tmp_path)
+    played = play(
+        RunRequest(Scripted(script), RunConfig(model="fake", max_tokens=1), engine=FakeEngine(), out=tmp_path)
+    )
     assert played.record is not None
     entries = SavedRun(played.record).entries()
     pieces = [piece for entry in entries for record in entry.made for piece in record.receipt.context]

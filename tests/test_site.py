@@ -26,7 +26,7 @@ from agentcho import errors
 from agentcho.cli import main
 from agentcho.cli.app import app
 from agentcho.config import RunConfig
-from agentcho.games.loading import Loaded
+from agentcho.games.models import Loaded
 from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 from tests.commands import commands as commands_of

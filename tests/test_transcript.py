@@ -16,6 +16,7 @@ from agentcho.audit import audit_run
 from agentcho.errors import RecordBroken
 from agentcho.events import Event
 from agentcho.flow.views import Act, ToolUse
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.message import EVERYONE, Audience
 from agentcho.records.record import Over, RunRecord, SavedRun
@@ -196,7 +197,9 @@ async def talk(game: Game) -> str:
 def test_games_side_by_side_and_one_by_one_have_the_same_transcript(tmp_path: Path, leakage: Any) -> None:
     config = RunConfig(games=4, max_tokens=6, leakage=leakage)
     runs = [
-        play(Scripted(talk), config, engine=FakeEngine(), out=tmp_path / str(at_once), at_once=at_once).record
+        play(
+            RunRequest(Scripted(talk), config, engine=FakeEngine(), out=tmp_path / str(at_once), at_once=at_once)
+        ).record
         for at_once in (1, 3, 4)
     ]
     one, *others = (canonical_transcript(run) for run in runs if run is not None)
@@ -325,7 +328,7 @@ def test_a_game_whose_order_depended_on_who_ended_first_is_raced(script: Script,
 
 
 def test_that_it_raced_is_in_its_outcome_line(tmp_path: Path) -> None:
-    run = play(Scripted(by_themselves), RunConfig(max_tokens=3), engine=FakeEngine(), out=tmp_path).record
+    run = play(RunRequest(Scripted(by_themselves), RunConfig(max_tokens=3), engine=FakeEngine(), out=tmp_path)).record
     assert run is not None
     assert SavedRun(run).finished()[0].raced
     assert json.loads((run / "outcomes.jsonl").read_text())["raced"] is True

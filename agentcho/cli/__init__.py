@@ -89,7 +89,8 @@ def _open() -> None:
 def _printed(out: TextIO, code: Any) -> Any:
     """Flush what was printed; the exit code after that. Where the reader has closed the pipe, as `head` does, nothing
     is said; typer has then put another stream in the place of standard output."""
-    from agentcho.cli.outputs import UNREAD, silence
+    from agentcho.cli.outputs import UNREAD
+    from agentcho.display.playing import silence
 
     try:
         out.flush()

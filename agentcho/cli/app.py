@@ -17,7 +17,6 @@ from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import Given, fields, spread
 from agentcho.cli.serving import key, serve
-from agentcho.cli.spans import Spans
 from agentcho.cli.words import (
     AGENTS,
     AUDITED,
@@ -54,6 +53,7 @@ from agentcho.cli.words import (
 from agentcho.config import LOCAL
 from agentcho.games.parts import Missing
 from agentcho.games.resume import Changed
+from agentcho.telemetry.traced import Spans
 
 
 def app() -> typer.Typer:
@@ -120,19 +120,27 @@ def run(
     Exit codes: 0 done, 1 errors ended games, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.cluster import cluster
-    from agentcho.cli.model_file import read_models
-    from agentcho.cli.play import Asked, play_scenario
-    from agentcho.games.run import OnFailure
+    from agentcho.cli.play import RunArguments, play_scenario
+    from agentcho.games.model_file import read_models
+    from agentcho.games.request import OnFailure
 
-    own, care, on = (
-        fields("--set", [*(set_ or []), *_set("agents", agents)]),
-        OnFailure(fail_fast, retries or 0),
-        cluster(where, retries),
-    )
     typed = how.typed if models is None else read_models(models, how.typed)
     typed |= {"people": tuple(dict.fromkeys(as_))} if as_ else {}
-    settled = tuple(redo or ()), tuple(skip or ())
-    asked = Asked(scenario, typed, own, display, out, at_once, care, resume, changed, *settled, on, telemetry)
+    asked = RunArguments(
+        scenario=scenario,
+        how=typed,
+        given=fields("--set", [*(set_ or []), *_set("agents", agents)]),
+        display=display,
+        out=out,
+        at_once=at_once,
+        on_failure=OnFailure(fail_fast, retries or 0),
+        resume=resume,
+        changed=changed,
+        redo=tuple(redo or ()),
+        skip=tuple(skip or ()),
+        on=cluster(where, retries),
+        telemetry=telemetry,
+    )
     raise typer.Exit(play_scenario(asked))
 
 
@@ -253,7 +261,7 @@ def show(
         if note := cut_short([one.id for one in found if one.unfinished], len(found)):
             typer.echo(f"note: {inline(note)}", err=True)
     if inspect is not None:
-        from agentcho.export.inspect_log import write_inspect
+        from agentcho.viewer.inspect_log import write_inspect
 
         write_inspect(saved, inspect)
     if svg is not None:

@@ -22,13 +22,14 @@ from agentcho.audit.judgement import Suppression
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.cli.extension import lab
 from agentcho.cli.options import run_config
-from agentcho.cli.outputs import UNREAD, Outputs, silence
-from agentcho.cli.play import chosen, play_recorded, telling
+from agentcho.cli.outputs import UNREAD, Outputs
+from agentcho.cli.play import play_recorded, telling
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.cli.words import AUDITED
 from agentcho.config import RunConfig, again, served
 from agentcho.display import Kind
 from agentcho.display.audit import show
+from agentcho.display.playing import silence
 from agentcho.display.progress import Progress
 from agentcho.display.safe import visible
 from agentcho.engine.adapter import find_adapter
@@ -36,6 +37,7 @@ from agentcho.errors import AdapterError, AgentchoError, ConfigError, RecordNotF
 from agentcho.extras import require
 from agentcho.games.discovery import find as on_shelf
 from agentcho.games.faults import words
+from agentcho.games.library import chosen
 from agentcho.games.runtime import tasks_of
 from agentcho.progress import Tell
 from agentcho.records.environment import sources

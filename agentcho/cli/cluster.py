@@ -1,36 +1,12 @@
-"""What commands share that play on a cluster: the options, and who plays instead of this process.
-
-Does not know: what is played.
-"""
+"""The options of commands that play on a cluster. Does not know: what is played."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
-
 import typer
 
-from agentcho import config as options
 from agentcho.cli.options import Given, checked
 from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.driver import Driver
-from agentcho.cluster.runs import Players
-from agentcho.cluster.work import Heard
-from agentcho.config import RunConfig
-from agentcho.display.safe import inline
-from agentcho.errors import ConfigError
-
-DEATHS = 2
-"""So often, where `--retries` says nothing, a game is dealt again whose worker died."""
-
-
-class Cluster(NamedTuple):
-    """A cluster that was asked for, and how often a game is dealt again there whose worker died."""
-
-    asked: ClusterConfig
-    deaths: int
+from agentcho.cluster.players import DEATHS, Cluster
 
 
 def cluster(given: Given, retries: int | None = None) -> Cluster | None:
@@ -41,29 +17,3 @@ def cluster(given: Given, retries: int | None = None) -> Cluster | None:
     for name in given.typed:
         raise typer.BadParameter("says nothing without --on", param_hint=f"--{name.replace('_', '-')}")
     return None
-
-
-def cluster_of(asked: Mapping[str, Any]) -> Cluster | None:
-    """The same of options of a function. `ConfigError` for those that say nothing without `on`."""
-    config = options.checked(ClusterConfig, **asked)
-    if config.on is None and any(value is not None for value in asked.values()):
-        raise ConfigError(f"{' and '.join(asked)} say nothing without on")
-    return None if config.on is None else Cluster(config, DEATHS)
-
-
-@contextmanager
-def players(on: Cluster, scenario: str, config: RunConfig, heard: Heard = "messages") -> Iterator[Players]:
-    """Workers of a cluster for games of a scenario, by its name or path. They are gone at the end. `ConfigError`: the
-    model is behind an API, whose bounds are those of one process."""
-    from agentcho.cluster.ray import workers
-
-    for model in (config.own, *config.models.values()):
-        if model.served:
-            raise ConfigError(f"--on with {model.model}: a model behind an API is asked by one process; leave --on out")
-    device = "cpu" if config.model == "fake" else config.device
-    with workers(on.asked, scenario, device) as (pool, count, name):
-        yield Players(Driver(pool, count, on.deaths, _warn), name, heard)
-
-
-def _warn(what: str) -> None:
-    print(f"warning: {inline(what)}", file=sys.stderr)

@@ -6,19 +6,17 @@ Does not know: what the options mean.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from agentcho import config
 from agentcho.config import RunConfig, served
 from agentcho.errors import ConfigError
-from agentcho.scenario import Scenario
 
 Checked = TypeVar("Checked", bound=BaseModel)
 PAIR = "KEY=VALUE"
@@ -171,25 +169,3 @@ def checked(kind: type[Checked], /, **options: Any) -> Checked:
     contradict each other."""
     with usage_errors():
         return config.checked(kind, **options)
-
-
-def configured(scenario: type[Scenario], given: Mapping[str, Any]) -> Scenario:
-    """The scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`, `null`).
-
-    `ConfigError` names the option and lists those there are.
-    """
-    try:
-        return scenario(**given)
-    except ConfigError as error:
-        read = {key: _json(value) if isinstance(value, str) else value for key, value in given.items()}
-        if not isinstance(error.__cause__, ValidationError) or read == given:
-            raise
-        wrong = {str(fault["loc"][0]) for fault in error.__cause__.errors() if fault["loc"]}
-        return scenario(**{key: read[key] if key in wrong else value for key, value in given.items()})
-
-
-def _json(word: str) -> Any:
-    try:
-        return json.loads(word)
-    except ValueError:
-        return word

@@ -5,13 +5,11 @@ Does not know: what is in a report, what was measured.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 from pydantic import BaseModel
@@ -107,13 +105,6 @@ def drawable(path: Path | None) -> Path | None:
         if path.suffix.removeprefix(".").lower() not in kinds:
             raise typer.BadParameter(f"{path} cannot be drawn: end it in one of {', '.join(f'.{k}' for k in kinds)}")
     return writable(path)
-
-
-def silence(stream: IO[str]) -> None:
-    """Send the rest of a stream that is no longer read to the null device: the interpreter, which flushes it at its
-    end, would complain."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def fault_of(path: Path) -> str | None:

@@ -8,43 +8,42 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 from pydantic import SecretBytes, SecretStr
 
-from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.leaks import leaks
-from agentcho.cli.options import configured, run_config
-from agentcho.cli.outputs import silence
-from agentcho.cli.people import seated
+from agentcho.cli.options import run_config
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.cli.spans import Spans, Traced, traced
 from agentcho.cluster import runs
+from agentcho.cluster.players import Cluster, players
+from agentcho.cluster.work import Heard
 from agentcho.config import RunConfig
-from agentcho.display import Kind, Screen, heading, screen
+from agentcho.display import Kind
+from agentcho.display.playing import play_shown, silence, unread
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import visible
-from agentcho.display.withheld import withheld
-from agentcho.errors import ConfigError, GamesFailed, RecordError
-from agentcho.events import Event, Sink
-from agentcho.games import library
+from agentcho.errors import ConfigError, GamesFailed
 from agentcho.games.discovery import from_anywhere, path_of
-from agentcho.games.human import People
+from agentcho.games.library import chosen
+from agentcho.games.request import OnFailure, RunRequest
 from agentcho.games.resume import Changed, mismatch
-from agentcho.games.run import OnFailure
-from agentcho.games.runtime import RunResult, play, resume
+from agentcho.games.runtime import RunResult, play
+from agentcho.people.seated import seated
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
+from agentcho.telemetry.traced import Spans, traced
 
-KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
 LATER = "not all games are over, and people play them: what leaked is told at the end of `agentcho run --resume last`"
+Play = Callable[[RunRequest], RunResult]
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True)
+class RunArguments:
     """The arguments of the command: `how` are the run options that were typed, `given` the scenario's own. With
     `resume` all others are those of that run, and `scenario` may be None."""
 
@@ -62,57 +61,52 @@ class Asked(NamedTuple):
     on: Cluster | None = None
     telemetry: Spans | None = None
 
+    def request(self) -> RunRequest:
+        """The run that they ask for."""
+        how: dict[str, Any] = {"at_once": self.at_once, "on_failure": self.on_failure}
+        if self.resume is None:
+            if self.scenario is None:
+                raise typer.BadParameter("give a scenario, or --resume", param_hint="SCENARIO")
+            config, scenario = run_config(**self.how), chosen(self.scenario, self.given)
+            return RunRequest(scenario, config, out=self.out, named=from_anywhere(self.scenario), **how)
+        saved = find(self.resume, self.out)
+        config = run_config(**{**saved.info.config.model_dump(), **self.how})
+        named = self.scenario or _named(saved)
+        scenario = chosen(named, {**saved.info.options, **self.given})
+        _check_secrets(scenario, self.given)
+        how |= {"named": named, "changed": self.changed, "redo": self.redo, "skip": self.skip}
+        return RunRequest.resuming(saved, scenario, config, **how)
 
-def play_scenario(asked: Asked) -> int:
+
+def play_scenario(asked: RunArguments) -> int:
     """Play a scenario, or go on with a run. Returns the exit code: 0, or 130 after Ctrl-C. `GamesFailed`: an error
     ended games."""
-    if asked.resume is None:
-        config = run_config(**asked.how)
-        scenario = _scenario(asked.scenario, asked.given)
-        named = from_anywhere(asked.scenario or "")
-        here = partial(play, scenario, config)
-        there = partial(runs.play, scenario=scenario, config=config)
-        with _where(asked, named, config, here, there) as playing:
-            played = _shown(partial(playing, out=asked.out, asked=named), scenario, config, asked)
-    else:
-        saved = find(asked.resume, asked.out)
-        config = run_config(**{**saved.info.config.model_dump(), **asked.how})
-        named = asked.scenario or _named(saved)
-        scenario = _scenario(named, {**saved.info.options, **asked.given})
-        _check_secrets(scenario, asked.given)
-        here = partial(resume, saved, scenario, config)
-        there = partial(runs.resume, saved=saved, scenario=scenario, config=config)
-        with _where(asked, named, config, here, there) as playing:
-            going_on = partial(playing, changed=asked.changed, redo=asked.redo, skip=asked.skip)
-            played = _shown(going_on, scenario, config, asked, saved)
-    kept_back = config.people and (played.interrupted or played.errors)
+    request = asked.request()
+    with _where(asked, request) as playing:
+        played = _shown(request, playing, asked)
+    games, kept_back = len(request.config.numbers), request.config.people and (played.interrupted or played.errors)
     if played.record is not None and asked.display != "none":
         _last_line(LATER if kept_back else leaks(played.record), played.record)
     if played.interrupted:
         return INTERRUPTED
     if kept_back:
-        raise GamesFailed(wordless(played), len(config.numbers), played.record)
-    played.check(len(config.numbers))
+        raise GamesFailed(wordless(played), games, played.record)
+    played.check(games)
     return 0
 
 
 @contextmanager
-def _where(
-    asked: Asked, scenario: str, config: RunConfig, here: Callable[..., RunResult], there: Callable[..., RunResult]
-) -> Iterator[Callable[..., RunResult]]:
-    """What plays: `here` in this process, or `there` with the workers of a cluster, which are gone at the end."""
+def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
+    """What plays: this process, or the workers of a cluster, which are gone at the end."""
     if asked.on is None:
-        yield here
+        yield play
         return
+    config = request.config
     if config.people:
         raise ConfigError(f"{config.people[0]} is played by a person, who sits here and at no worker; leave --on out")
-    with players(asked.on, scenario, config, "games" if asked.display == "none" else "messages") as workers:
-        yield partial(there, workers)
-
-
-def _unread(kept: str) -> RecordError:
-    """Whoever read standard output has closed it; `kept` says what there is all the same."""
-    return RecordError(f"whoever read the output has gone; {kept}", code=1)
+    heard: Heard = "games" if asked.display == "none" else "messages"
+    with players(asked.on, request.named or "", config, heard) as workers:
+        yield partial(runs.play, workers)
 
 
 def _last_line(line: str, record: Path) -> None:
@@ -120,21 +114,7 @@ def _last_line(line: str, record: Path) -> None:
         print(line, flush=True)
     except BrokenPipeError:
         silence(sys.stdout)
-        raise _unread(f"all games are over: {record}") from None
-
-
-def _scenario(name: str | None, given: Mapping[str, Any]) -> Scenario:
-    if name is None:
-        raise typer.BadParameter("give a scenario, or --resume", param_hint="SCENARIO")
-    return chosen(name, given)
-
-
-def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
-    """The scenario of that name with its options, once all agents that it casts by name are found."""
-    scenario = configured(library.scenario(name), given)
-    for agent in library.casts(scenario):
-        library.agent(agent)
-    return scenario
+        raise unread(f"all games are over: {record}") from None
 
 
 def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
@@ -152,17 +132,11 @@ def _named(saved: SavedRun) -> str:
     return asked
 
 
-def _shown(
-    playing: Callable[..., RunResult],
-    scenario: Scenario,
-    config: RunConfig,
-    asked: Asked,
-    saved: SavedRun | None = None,
-) -> RunResult:
-    with telling("run", asked.display) as told, traced(asked.telemetry, scenario.name, config, told=True) as spans:
-        people = seated(config, asked.display, told.clear)
-        playing = partial(playing, at_once=asked.at_once, on_failure=asked.on_failure, tell=told.tell)
-        played = play_shown(scenario, config, asked.display, playing, saved, told, people, spans)
+def _shown(request: RunRequest, playing: Play, asked: RunArguments) -> RunResult:
+    name, config = request.scenario.name, request.config
+    with telling("run", asked.display) as told, traced(asked.telemetry, name, config, told=True) as spans:
+        request = replace(request, tell=told.tell, people=seated(config, asked.display, told.clear))
+        played = play_shown(request, playing, asked.display, told, spans.sink)
         spans.audited(played.record)
         return played
 
@@ -172,64 +146,17 @@ def telling(command: str, display: Kind | None) -> Progress:
     return progress(command, sys.stderr, bars=display != "plain" or not sys.stdout.isatty())
 
 
-def play_shown(
-    scenario: Scenario,
-    config: RunConfig,
-    display: Kind | None,
-    playing: Callable[..., RunResult],
-    saved: SavedRun | None = None,
-    told: Progress | None = None,
-    people: People = MappingProxyType({}),
-    spans: Traced | None = None,
-) -> RunResult:
-    """Play with a screen that shows the events, those of a `saved` run first. `playing` takes the `sink`; `told` shows
-    how many games are over. Where `people` play, nothing else is shown before the end."""
-    kept, told, title = "nothing was begun", told or Progress(), heading(scenario.name, config)
-    try:
-        if people:
-            showing, playing = withheld(display, title, sys.stdout), partial(playing, people=people)
-        else:
-            showing = screen(display, title, len(config.numbers), sys.stdout)
-        with showing as shown:
-            kept = KEPT
-            if saved is not None:
-                shown.remember(saved)
-            heard = _both(shown, told, len(config.numbers))
-            played = playing(sink=heard if spans is None else spans.sink(heard))
-            told.clear()
-        kept = f"all games are over: {played.record}"
-        shown.close(played)
-    except BrokenPipeError:
-        silence(sys.stdout)
-        raise _unread(kept) from None
-    return played
-
-
 def wordless(played: RunResult) -> dict[int, str]:
     """How games ended that an error ended, in words that quote nobody: who plays them may see these, and go on."""
     return {game.game: str(game.ended).removeprefix("error: ") for game in played.games if game.failed}
-
-
-def _both(shown: Screen, told: Progress, games: int) -> Sink:
-    """A sink for the screen and for the progress, which shows nothing where the screen is live."""
-
-    def hear(event: Event) -> None:
-        if shown.moves:
-            told.clear()
-        shown.hear(event)
-        if not shown.moves:
-            told.tell("games", len(shown.games), games)
-
-    return hear
 
 
 def play_recorded(
     target: str, scenario: Scenario, config: RunConfig, engine: Any, out: Path, display: Kind | None, told: Progress
 ) -> SavedRun | None:
     """Play and record a scenario, and name the games that an error ended. None: it was interrupted."""
-    named = from_anywhere(target)
-    playing = partial(play, scenario, config, engine=engine, out=out, asked=named, tell=told.tell)
-    played = play_shown(scenario, config, display, playing, told=told)
+    request = RunRequest(scenario, config, engine=engine, out=out, named=from_anywhere(target), tell=told.tell)
+    played = play_shown(request, play, display, told)
     if played.interrupted:
         return None
     for game, failed in played.errors.items():

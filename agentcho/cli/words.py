@@ -10,7 +10,7 @@ import typer
 from agentcho.cli.options import PAIR, From, Given
 from agentcho.cli.outputs import drawable
 from agentcho.cluster.config import ClusterConfig
-from agentcho.config import LOCAL, RunConfig
+from agentcho.config import LOCAL, RunConfig, option_names
 from agentcho.display import Kind
 
 TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
@@ -29,7 +29,6 @@ JUDGE = "A model that compares texts of the columns, pair by pair, in both order
 REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,kvcomm,full; all: every one."
 WAYS = "Each choreographed column once more in each of these ways: in-place,ape:0.9,0.9."
 PLOT = "Draw fidelity against cost here, with the Pareto front."
-DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
 COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
 PROVES = "Whose secrets are swapped.  [default: each agent's in turn]"
 PROVED = "At most so many workflows of a file; how many games of a scenario.  [default: all; 4]"
@@ -66,25 +65,17 @@ Out = Annotated[Path, typer.Option(help="Folder of runs.")]
 Plot = Annotated[Path | None, typer.Option(metavar=FILE, help=PLOT, show_default=False, callback=drawable)]
 
 HERE = {"model": LOCAL}
-SERVED = ("base_url", "server", "key_env", "key_file", "allow_vendor")
-"""Options of a run whose model is behind an API."""
-LOADING = ("model", "chat_template_kwargs", "device", "device_map", "dtype", "threads", "weights", "kv_dtype")
-REUSE = ("mode", "leakage", "shadow", "deterministic", "reuse", "repair", "adapter", "merge")
-"""Options that say how messages are read."""
-UNHEARD = ("disk_tokens", "keep_cache", "prefill_budget")
-"""Options of a run that nothing which is said depends on."""
+SERVED = option_names("served")
+LOADING = option_names("loading", "inference")
+READING = option_names("reading")
+UPKEEP = option_names("upkeep")
 Where = Annotated[Given, From(ClusterConfig)]
 Playing = Annotated[Given, From(RunConfig)]
-Trained = Annotated[Given, From(RunConfig, only=(*LOADING[:-1], "template_differs"), helps=HERE)]
-Placing = Annotated[Given, From(RunConfig, only=LOADING[1:])]
-COLUMNS = From(
-    RunConfig,
-    without=("mode", "leakage", "reuse", "repair", "adapter", "merge", "limits", "games", "part", *SERVED),
-    helps=HERE,
-)
+Trained = Annotated[Given, From(RunConfig, only=("model", *option_names("loading"), "template_differs"), helps=HERE)]
+Placing = Annotated[Given, From(RunConfig, only=LOADING)]
 AUDITED = From(
     RunConfig,
-    without=(*LOADING[1:], "merge", *UNHEARD, "temperature", "top_p", "limits", "part"),
+    without=(*LOADING, "merge", *UPKEEP, "temperature", "top_p", "limits", "part"),
     helps={
         "games": "How many to play.",
         "leakage": "What choreographed mode does about leaks. Of a trace: audit.",
@@ -95,12 +86,12 @@ AUDITED = From(
 )
 TRACED = From(
     RunConfig,
-    without=(*REUSE, "limits", "plain_markers", "part", *SERVED),
+    without=(*READING, "limits", "plain_markers", "part", *SERVED),
     defaults={"seed": 1, "temperature": 1.0, "top_p": 1.0},
     helps=HERE | {"seed": "Of every coin and task. Compare on another one."},
 )
 PROVEN = From(
     RunConfig,
-    without=(*REUSE, *UNHEARD, "temperature", "top_p", "limits", "plain_markers", "part", *SERVED),
+    without=(*READING, *UPKEEP, "temperature", "top_p", "limits", "plain_markers", "part", *SERVED),
     helps=HERE,
 )

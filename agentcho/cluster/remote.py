@@ -6,11 +6,10 @@ Does not know: what is measured.
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentcho.calls.call import EnginePort
 from agentcho.cluster.runs import Players, named, play, work_of
 from agentcho.config import RunConfig
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult, load_engine
 from agentcho.progress import Tell
 from agentcho.scenario import Scenario
@@ -20,14 +19,16 @@ class RemoteEngine:
     """The engine that workers load for a scenario's games. Asking for its `fingerprint` waits for the first of them."""
 
     def __init__(self, players: Players, scenario: Scenario, config: RunConfig) -> None:
-        self._players, self._scenario, self._config = players, scenario, config
+        self._players = players
+        self._request = RunRequest(scenario, config)
+        self._config = config
         self._fingerprint: dict[str, str] | None = None
 
     @property
     def fingerprint(self) -> dict[str, str]:
         """As an engine's of one's own."""
         if self._fingerprint is None:
-            begun = self._players.driver.ready(work_of(self._players, self._scenario, self._config))
+            begun = self._players.driver.ready(work_of(self._players, self._request))
             self._fingerprint = named(begun, self._config).engine
         return self._fingerprint
 
@@ -40,9 +41,9 @@ class RemoteEngine:
         if self._config.model == "fake":
             self._players.met[header, text] = None
 
-    def play(self, scenario: Scenario, config: RunConfig, engine: Any = None, **how: Any) -> RunResult:
+    def play(self, request: RunRequest) -> RunResult:
         """Play games by the workers, as `games.runtime.play` does on an engine."""
-        return play(self._players, scenario, config, **how)
+        return play(self._players, request)
 
     def here(self, tell: Tell) -> EnginePort:
         """An engine of this process, once the workers have gone: games are over, and something is measured on it."""

@@ -7,9 +7,9 @@ Does not know: what keeps the workers, the terminal.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ from agentcho.cluster.luggage import all_models, unpacked
 from agentcho.cluster.work import Begun, Deal, Done, Heard, Note, Refused, Work
 from agentcho.config import RunConfig
 from agentcho.errors import WorkersLost
-from agentcho.events import Calling, Over, Sink
+from agentcho.events import Calling, Over
 from agentcho.games import library
 from agentcho.games.faults import Fault, told
 from agentcho.games.journal import BegunCalls
 from agentcho.games.recording import write
+from agentcho.games.request import GameSelection, Resumption, RunRequest
 from agentcho.games.resume import (
-    Changed,
     check_asked,
     check_engine,
     loading_config,
@@ -34,13 +34,12 @@ from agentcho.games.resume import (
     settled_calls,
     unfinished_games,
 )
-from agentcho.games.run import Failed, GameSelection, OnFailure, drawn
+from agentcho.games.run import Failed, drawn
 from agentcho.games.runtime import RunResult, tasks_of
 from agentcho.games.turn import Forced
-from agentcho.progress import Tell, unheard
 from agentcho.records import writer
 from agentcho.records.files import check_folder
-from agentcho.records.record import RunRecord, SavedRun
+from agentcho.records.record import RunRecord
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
 from agentcho.tasks import TaskSet
@@ -60,77 +59,71 @@ class Players:
     met: dict[tuple[str, str], None] = field(default_factory=dict)
 
 
-def play(
-    players: Players,
-    scenario: Scenario,
-    config: RunConfig,
-    *,
-    sink: Sink | None = None,
-    out: Path | None = None,
-    at_once: int | None = None,
-    selection: GameSelection | None = None,
-    on_failure: OnFailure | None = None,
-    asked: str | None = None,
-    tell: Tell = unheard,
-) -> RunResult:
-    """Play games of a scenario by workers, until all are over; see `games.runtime.play`. A game is told to `sink` when
+def play(players: Players, request: RunRequest) -> RunResult:
+    """Play the games of a run by workers, until all are over; see `games.runtime.play`. A game is told to the sink when
     it is over. Raises as `Driver.play` does."""
-    tasks, selection = tasks_of(scenario, config), selection or GameSelection()
-    numbers = config.numbers if selection.numbers is None else selection.numbers
+    if request.resume is not None:
+        return _go_on(players, request, request.resume)
+    scenario = request.scenario
+    config = request.config
+    out = request.out
+    tasks, numbers = tasks_of(scenario, config), request.selection.numbers
     if out is not None:
         check_folder(out)
 
     def opened(begun: Begun) -> RunRecord | None:
         if out is None:
             return None
-        options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
-        more = at_once, asked, games.sources, begun.others
-        return RunRecord.create(out, scenario.name, options, config, begun.engine, digest, *more)
+        return RunRecord.create(
+            out,
+            scenario.name,
+            scenario.options.model_dump(mode="json"),
+            config,
+            begun.engine,
+            None if tasks is None else tasks.digest,
+            request.at_once,
+            request.named,
+            games.sources,
+            begun.others,
+        )
 
-    games = Games(scenario, tasks, selection, on_failure or OnFailure(), sink, opened)
-    return _played(players, games, numbers, config, at_once)
+    games = Games(request, tasks, opened)
+    return _played(players, games, config.numbers if numbers is None else numbers)
 
 
-def resume(
-    players: Players,
-    saved: SavedRun,
-    scenario: Scenario,
-    config: RunConfig,
-    *,
-    sink: Sink | None = None,
-    at_once: int | None = None,
-    on_failure: OnFailure | None = None,
-    changed: Changed = "refuse",
-    redo: Iterable[str] = (),
-    skip: Iterable[str] = (),
-    tell: Tell = unheard,
-) -> RunResult:
-    """Play what a recorded run lacks by workers; see `games.runtime.resume`."""
+def _go_on(players: Players, request: RunRequest, resumption: Resumption) -> RunResult:
+    """Play what a recorded run lacks."""
+    saved = resumption.saved
+    scenario = request.scenario
+    config = request.config
     used, tasks = library.sources(scenario), tasks_of(scenario, config)
     options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
-    check_asked(saved, scenario.name, options, config, digest, used, changed)
+    check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
     before = recorded_entries(saved)
-    calls = settled_calls(saved, before, redo, skip)
-    selection = GameSelection(unfinished_games(saved), before=before, calls=calls)
+    calls = settled_calls(saved, before, resumption.redo, resumption.skip)
+    numbers = unfinished_games(saved)
+    going_on = replace(
+        request,
+        config=loading_config(saved, config),
+        selection=GameSelection(numbers, before=before, calls=calls),
+        at_once=request.at_once or saved.info.at_once,
+    )
 
     def opened(begun: Begun) -> RunRecord:
         check_engine(saved, *begun)
         return RunRecord.go_on(saved, used)
 
-    games = Games(scenario, tasks, selection, on_failure or OnFailure(), sink, opened)
-    if not selection.numbers:
+    if not numbers:
         return RunResult((), 0, False, {}, saved.path)
-    return _played(players, games, selection.numbers, loading_config(saved, config), at_once or saved.info.at_once)
+    return _played(players, Games(going_on, tasks, opened), numbers)
 
 
-def _played(
-    players: Players, games: Games, numbers: Sequence[int], config: RunConfig, at_once: int | None
-) -> RunResult:
-    scenario, driver = games.scenario, players.driver
-    games.config = config
-    work = work_of(players, scenario, config, at_once, games.on_failure.retries, games.heard)
+def _played(players: Players, games: Games, numbers: Sequence[int]) -> RunResult:
+    request, driver = games.request, players.driver
+    scenario, config = request.scenario, request.config
+    work = work_of(players, request, games.heard)
     LOG.info("%s begins on workers: %d games, %s, %s", scenario.name, len(numbers), config.mode, config.leakage)
     with games:
         try:
@@ -143,24 +136,17 @@ def _played(
     return RunResult(over, driver.steps, games.interrupted, games.errors, record)
 
 
-def work_of(
-    players: Players,
-    scenario: Scenario,
-    config: RunConfig,
-    at_once: int | None = None,
-    retries: int = 0,
-    heard: bool = True,
-) -> Work:
-    """What workers are to do for games of a scenario."""
+def work_of(players: Players, request: RunRequest, heard: bool = True) -> Work:
+    """What workers are to do for the games of a run. `heard`: somebody hears of more than the ends of games."""
     return Work(
-        players.scenario,
-        plain_options(scenario),
-        unpacked(config),
-        tuple(library.sources(scenario).values()),
-        at_once,
-        retries,
-        players.heard if heard else "games",
-        tuple(players.met),
+        scenario=players.scenario,
+        options=plain_options(request.scenario),
+        config=unpacked(request.config),
+        sources=tuple(library.sources(request.scenario).values()),
+        at_once=request.at_once,
+        retries=request.on_failure.retries,
+        heard=players.heard if heard else "games",
+        met=tuple(players.met),
     )
 
 
@@ -179,38 +165,30 @@ class Games:
     """The games of one run, as its driver deals and takes them in. A context manager, which closes the record that
     `opens` opens when the first worker is ready."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        tasks: TaskSet | None,
-        selection: GameSelection,
-        on_failure: OnFailure,
-        sink: Sink | None,
-        opens: Opens,
-    ) -> None:
-        self.sources = library.sources(scenario)
-        self.scenario, self._tasks, self._selection, self.on_failure = scenario, tasks, selection, on_failure
-        self._sink, self._opens = sink, opens
+    def __init__(self, request: RunRequest, tasks: TaskSet | None, opens: Opens) -> None:
+        self.request = request
+        self._tasks = tasks
+        self._opens = opens
+        self.sources = library.sources(request.scenario)
         self._record: RunRecord | None = None
-        self._noted, self._calls = dict[int, list[Entry]](), dict(selection.calls)
-        self.config = RunConfig()
+        self._noted, self._calls = dict[int, list[Entry]](), dict(request.selection.calls)
         self._stack = ExitStack()
-        self.heard = sink is not None
+        self.heard = request.sink is not None
         self.finished: dict[int, Over] = {}
         self.errors: dict[int, Failed] = {}
         self.interrupted = False
 
     def open(self, begun: Begun) -> None:
         """Open the record, in which models have the names that they were given here."""
-        if self._record is None and (record := self._opens(named(begun, self.config))) is not None:
+        if self._record is None and (record := self._opens(named(begun, self.request.config))) is not None:
             self._record = self._stack.enter_context(record)
 
     def deal(self, game: int) -> Deal:
         """A game with its tasks, its words to force, and those that it said before."""
-        tasks = () if self._tasks is None else drawn(self._tasks, game, self.scenario.draws())
-        before = *self._selection.before.get(game, ()), *self._noted.get(game, ())
+        tasks = () if self._tasks is None else drawn(self._tasks, game, self.request.scenario.draws())
+        before = *self.request.selection.before.get(game, ()), *self._noted.get(game, ())
         calls = self._calls.get(game, BegunCalls())
-        return Deal(game, tasks, _forced(self._selection.forced(game)), before, calls)
+        return Deal(game, tasks, _forced(self.request.selection.forced(game)), before, calls)
 
     def note(self, note: Note) -> None:
         """Put a call of a tool on record, with what was said until then, and keep that: where its worker dies, or this
@@ -231,12 +209,12 @@ class Games:
         if self._record is not None:
             self._record.played(done.cast, done.lines, done.over)
         self.finished[game] = done.over
-        if self._sink is not None:
+        if self.request.sink is not None:
             for event in (*done.events, done.over):
-                self._sink(event)
+                self.request.sink(event)
         if done.fault is not None:
             self.errors[game] = Failed(rebuilt(Refused(done.fault.kind, done.fault.what, 1)), done.fault)
-        return done.fault is None or not self.on_failure.fail_fast
+        return done.fault is None or not self.request.on_failure.fail_fast
 
     def lost(self, game: int, why: str) -> bool:
         """Write that a game was given up."""

@@ -27,10 +27,11 @@ from agentcho.events import Called, Calling
 from agentcho.games import library
 from agentcho.games.faults import words
 from agentcho.games.limiter import FIRST, GameLimiter
-from agentcho.games.loading import Loaded, fingerprints, give_up
-from agentcho.games.models import opened
+from agentcho.games.loading import fingerprints, give_up
+from agentcho.games.models import Loaded, opened
 from agentcho.games.recording import RecordingSink
-from agentcho.games.run import FindAgent, GameSelection, OnFailure, Run
+from agentcho.games.request import FindAgent, GameSelection, OnFailure, RunRequest
+from agentcho.games.run import Run
 from agentcho.games.runtime import checked_models, load_share
 from agentcho.records.environment import versions
 from agentcho.records.files import written
@@ -136,7 +137,7 @@ class Table:
         self._left, self._playing = 0, set[anyio.CancelScope]()
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal())
-            models = opened(*loaded, work.config.policy, prefill_budget=work.config.prefill_budget)
+            models = opened(loaded, work.config)
             self._models = stack.enter_context(self._portal.wrap_async_context_manager(models))
             self._limiter = GameLimiter(self._models.own.tasks, at_once)
             self._limiter.follow(self._models)
@@ -219,17 +220,14 @@ class Table:
         heard = GameHeard(self._work.heard, partial(self._note, deal.game))
         sink = RecordingSink(None, heard, self._confirmed)
         before, calls = {deal.game: deal.before}, {deal.game: deal.calls}
-        selection = GameSelection((deal.game,), lambda game: deal.forced, before, calls=calls)
-        run = Run(
+        request = RunRequest(
             self._scenario,
             self._work.config,
-            self._tasks(deal),
-            *self._loaded,
-            sink,
-            self._find,
-            selection,
-            OnFailure(retries=self._work.retries),
+            find_agent=self._find,
+            selection=GameSelection((deal.game,), lambda game: deal.forced, before, calls=calls),
+            on_failure=OnFailure(retries=self._work.retries),
         )
+        run = Run(request, self._tasks(deal), self._loaded, sink)
         await run.join(self._models, self._limiter)
         failed, over = run.errors.get(deal.game), run.finished[deal.game]
         fault = None if failed is None else failed.fault

@@ -11,34 +11,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import copy_context
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from agentcho.calls.call import EnginePort
-from agentcho.config import ReusePolicy, RunConfig
-from agentcho.events import Sink
-from agentcho.games import library
-from agentcho.games.human import People, with_people
+from agentcho.config import RunConfig
 from agentcho.games.limiter import GameLimiter
-from agentcho.games.models import Engines, Models
+from agentcho.games.models import Loaded, Models
+from agentcho.games.request import RunRequest
 from agentcho.games.run import reached
-from agentcho.games.runtime import (
-    Asked,
-    RunResult,
-    begun,
-    checked,
-    load_models,
-    recorded,
-    result,
-    tell_begins,
-)
-from agentcho.progress import unheard
-from agentcho.scenario import Scenario
+from agentcho.games.runtime import RunResult, begun, checked, models_of, recorded, result, tell_begins
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -56,8 +40,10 @@ class Hosted(NamedTuple):
 class Host:
     """Keeps the models of one set of engines open, for as long as anybody is in."""
 
-    def __init__(self, engine: EnginePort, others: Engines, reuse: ReusePolicy, forget: Callable[[], None]) -> None:
-        self._asked, self._forget = (engine, others, reuse), forget
+    def __init__(self, loaded: Loaded, config: RunConfig, forget: Callable[[], None]) -> None:
+        self._loaded = loaded
+        self._config = config
+        self._forget = forget
         self._hosted: Hosted | None = None
         self._guests, self._ready, self._empty, self.closed = 0, anyio.Event(), anyio.Event(), anyio.Event()
         self._error: BaseException | None = None
@@ -101,7 +87,7 @@ class Host:
             self.closed.set()
 
     async def _open(self) -> None:
-        async with reached(*self._asked) as models:
+        async with reached(self._loaded, self._config) as models:
             limiter = GameLimiter(models.own.tasks, None)
             limiter.follow(models)
             limiter.eager = True
@@ -115,18 +101,19 @@ HOSTS: RunVar[dict[Key, Host]] = RunVar("agentcho.hosts")
 
 
 @asynccontextmanager
-async def hosted(engine: EnginePort, others: Engines, reuse: ReusePolicy) -> AsyncIterator[Hosted]:
-    """A context in which these engines are open, with whoever plays on the very same ones in this event loop.
+async def hosted(loaded: Loaded, config: RunConfig) -> AsyncIterator[Hosted]:
+    """A context in which these engines are open, with whoever plays on the very same ones in this event loop: as the
+    options of the first run say.
 
     `EngineBusy`: somebody has one of them in another way: in another thread, directly, or beside other models.
     """
     hosts = HOSTS.get({})
     HOSTS.set(hosts)
-    key = id(engine), tuple((name, id(other)) for name, other in others.items())
+    key = id(loaded.engine), tuple((name, id(other)) for name, other in loaded.others.items())
     while (host := hosts.get(key)) is not None and host.closing:
         await host.closed.wait()
     if host is None:
-        host = hosts[key] = Host(engine, others, reuse, lambda: forget(hosts, key))
+        host = hosts[key] = Host(loaded, config, lambda: forget(hosts, key))
         host.task = _alone(host.keep)
     async with host.visit() as found:
         yield found
@@ -148,27 +135,16 @@ def _alone(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
     return loop.create_task(work())
 
 
-async def aplay(
-    scenario: Scenario,
-    config: RunConfig,
-    *,
-    engine: EnginePort | None = None,
-    others: Engines | None = None,
-    sink: Sink | None = None,
-    out: Path | None = None,
-    at_once: int | None = None,
-    asked: str | None = None,
-    people: People = MappingProxyType({}),
-) -> RunResult:
-    """As `games.runtime.play`, in the event loop that runs, beside other runs on the same `engine` and `others`. A
-    cancellation ends this run alone, and its record says that it was interrupted. Models are loaded in a thread."""
-    config = with_people(config, people, library.cast_names(scenario) if people else None)
-    tasks = await _in_thread(checked, scenario, config, out)
-    loaded = await _in_thread(load_models, config, engine, others, unheard)
-    with begun(scenario, config, tasks, loaded, Asked(sink, out, at_once, asked=asked, people=people)) as (run, record):
+async def aplay(request: RunRequest) -> RunResult:
+    """As `games.runtime.play`, in the event loop that runs, beside other runs on the same engines. A cancellation ends
+    this run alone, and its record says that it was interrupted. Models are loaded in a thread."""
+    request = request.checked()
+    tasks = await _in_thread(checked, request)
+    loaded = await _in_thread(models_of, request)
+    with begun(request, tasks, loaded) as (run, record):
         tell_begins(run)
-        async with hosted(*loaded, config.policy) as (models, limiter):
-            await run.visit(models, limiter, at_once)
+        async with hosted(loaded, request.config) as (models, limiter):
+            await run.visit(models, limiter)
         return recorded(record, run, result(run, run.interrupted))
 
 

@@ -10,18 +10,22 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from pydantic import ValidationError
 
 from agentcho.agent import Agent
 from agentcho.arena.names import is_arena
 from agentcho.calls.call_site import shown_path
-from agentcho.errors import AgentchoError
+from agentcho.errors import AgentchoError, ConfigError
 from agentcho.games.discovery import Found, broken, find, parsed
 from agentcho.games.faults import FILE, words
 from agentcho.scenario import Scenario
@@ -47,6 +51,36 @@ def agent(name: str) -> type[Agent]:
     if not issubclass(cls, Agent):
         raise broken(found.path, None, f"{found.cls} is no agentcho.Agent")
     return cls
+
+
+def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
+    """The scenario of that name with its options, once all agents that it casts by name are found."""
+    found = configured(scenario(name), given)
+    for each in casts(found):
+        agent(each)
+    return found
+
+
+def configured(cls: type[Scenario], given: Mapping[str, Any]) -> Scenario:
+    """The scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`, `null`).
+
+    `ConfigError` names the option and lists those there are.
+    """
+    try:
+        return cls(**given)
+    except ConfigError as error:
+        read = {key: _json(value) if isinstance(value, str) else value for key, value in given.items()}
+        if not isinstance(error.__cause__, ValidationError) or read == given:
+            raise
+        wrong = {str(fault["loc"][0]) for fault in error.__cause__.errors() if fault["loc"]}
+        return cls(**{key: read[key] if key in wrong else value for key, value in given.items()})
+
+
+def _json(word: str) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
 
 
 def load(found: Found) -> type:

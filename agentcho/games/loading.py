@@ -23,7 +23,7 @@ from agentcho.errors import ConfigError, of_model
 from agentcho.extras import importing
 from agentcho.flow.markers import required_markers
 from agentcho.games.adapted import Adapted, parted
-from agentcho.games.models import Engines
+from agentcho.games.models import Engines, Loaded
 from agentcho.progress import Tell
 from agentcho.records.models import ON
 
@@ -34,13 +34,6 @@ NOTES = logging.getLogger("agentcho.notes")
 
 CostsByModel = dict[str, Costs]
 """What the forwards of a run's models take, by name."""
-
-
-class Loaded(NamedTuple):
-    """The models of a run: the engine of its own, and those beside it by name."""
-
-    engine: EnginePort
-    others: Engines
 
 
 class Source(NamedTuple):

@@ -16,7 +16,7 @@ from agentcho.calls.call import EnginePort, FramePort, Said
 from agentcho.calls.texts import TextPort
 from agentcho.calls.values import kind
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.config import DEFAULT_MODEL, ReusePolicy
+from agentcho.config import DEFAULT_MODEL, RunConfig
 from agentcho.errors import RequestError, shown
 from agentcho.flow.draft import Begun, Draft, Spelling
 from agentcho.flow.resolver import Resolver
@@ -27,6 +27,13 @@ from agentcho.message import Audience, Metadata
 
 Engines = Mapping[str, EnginePort]
 """Models of a run beside its own, by name. Names may share one. One that is behind an API is a `TextEngine`."""
+
+
+class Loaded(NamedTuple):
+    """The engines of a run: that of its own model, and those beside it by name."""
+
+    engine: EnginePort
+    others: Engines = MappingProxyType({})
 
 
 class Voice(NamedTuple):
@@ -77,25 +84,19 @@ class Models(NamedTuple):
 
 
 @asynccontextmanager
-async def opened(
-    engine: EnginePort,
-    others: Engines,
-    reuse: ReusePolicy,
-    quiet_after: float = 60.0,
-    prefill_budget: int | None = None,
-) -> AsyncIterator[Models]:
-    """A context in which all engines of a run step by one clock, in one thread; `quiet_after` and `prefill_budget` as
-    in `Choreographer`. `EngineBusy`: somebody has one."""
-    open_one = partial(Choreographer, prefill_budget=prefill_budget)
-    base, adapter = parted(engine)
-    own = open_one(base, reuse, quiet_after=quiet_after)
+async def opened(loaded: Loaded, config: RunConfig, quiet_after: float = 60.0) -> AsyncIterator[Models]:
+    """A context in which all engines of a run step by one clock, in one thread; `quiet_after` as in `Choreographer`.
+    `EngineBusy`: somebody has one."""
+    open_one = partial(Choreographer, reuse=config.policy, prefill_budget=config.prefill_budget)
+    base, adapter = parted(loaded.engine)
+    own = open_one(base, quiet_after=quiet_after)
     found, voices = {id(base): own}, {(id(base), adapter): Voice(own, None, adapter)}
     named = {} if adapter is None else {DEFAULT_MODEL: voices[id(base), adapter]}
     async with AsyncExitStack() as stack:
-        for name, other in others.items():
+        for name, other in loaded.others.items():
             base, adapter = parted(other)
             if id(base) not in found:
-                found[id(base)] = open_one(base, reuse, name=name, place=len(found), beside=own)
+                found[id(base)] = open_one(base, name=name, place=len(found), beside=own)
             named[name] = voices.setdefault((id(base), adapter), Voice(found[id(base)], name, adapter))
         for each in [*found.values()][:0:-1]:
             await stack.enter_async_context(each)

@@ -9,22 +9,19 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from time import perf_counter
-from types import MappingProxyType
 from typing import NamedTuple, TypeVarTuple, Unpack
 
 import anyio
 
-from agentcho.agent import Agent
 from agentcho.backends.text import TextEngine
-from agentcho.calls.call import EnginePort
 from agentcho.calls.texts import TextPort
 from agentcho.choreography.quiescence import ended_from_outside
-from agentcho.config import ReusePolicy, RunConfig
+from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
 from agentcho.events import (
     Began,
@@ -38,13 +35,11 @@ from agentcho.events import (
 )
 from agentcho.games.faults import Fault, fault, told
 from agentcho.games.game import Game
-from agentcho.games.human import People
 from agentcho.games.journal import BegunCalls, Recorded
 from agentcho.games.limiter import GameLimiter
-from agentcho.games.models import Engines, Models, opened
+from agentcho.games.models import Loaded, Models, opened
 from agentcho.games.recording import GAME, RecordingSink, log
-from agentcho.games.turn import Forced
-from agentcho.records.transcript import Entry
+from agentcho.games.request import RunRequest
 from agentcho.scenario import Scenario
 from agentcho.tasks import Task, TaskSet
 
@@ -56,7 +51,6 @@ QUIET = 60.0
 CLOSING = 5.0
 """Seconds that an endpoint may take to give up its connections."""
 Args = TypeVarTuple("Args")
-FindAgent = Callable[[str], type[Agent]]
 
 
 class Failed(NamedTuple):
@@ -66,60 +60,30 @@ class Failed(NamedTuple):
     fault: Fault
 
 
-class GameSelection(NamedTuple):
-    """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message.
-    `before` has what was said in games that were begun already, `typed` what people gave for messages there, `calls`
-    the calls of tools that were begun there."""
-
-    numbers: tuple[int, ...] | None = None
-    forced: Callable[[int], Forced] = lambda game: {}
-    before: Mapping[int, Sequence[Entry]] = MappingProxyType({})
-    typed: Mapping[int, Mapping[str, str]] = MappingProxyType({})
-    calls: Mapping[int, BegunCalls] = MappingProxyType({})
-
-
-class OnFailure(NamedTuple):
-    """What is done about games that fail: `fail_fast` stops the run with the first, `retries` says how often a game is
-    played again that a transient error of the engine or of an endpoint ended. Any other would come again."""
-
-    fail_fast: bool = False
-    retries: int = 0
-
-
 def _transient(error: BaseException) -> bool:
     """Whether another attempt may end otherwise."""
     return error.transient if isinstance(error, AgentchoError) else isinstance(error, ConnectionError | TimeoutError)
 
 
 class Run:
-    """One run under way: what is to be played, on what, and who listens.
+    """One run under way: what is asked for, its tasks, the models that it is played on, and who listens.
 
-    What the sink raises (a full disk, a reader that went away) stops the run, and is no game's error. `people` play the
-    agents of these names.
+    What the sink raises (a full disk, a reader that went away) stops the run, and is no game's error.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        config: RunConfig,
-        tasks: TaskSet | None,
-        engine: EnginePort,
-        others: Engines,
-        sink: RecordingSink,
-        find_agent: FindAgent,
-        selection: GameSelection,
-        on_failure: OnFailure,
-        people: People = MappingProxyType({}),
-    ) -> None:
-        self._selection, self._on_failure = selection, on_failure
+    def __init__(self, request: RunRequest, tasks: TaskSet | None, loaded: Loaded, sink: RecordingSink) -> None:
+        self.request = request
+        self.scenario = request.scenario
+        self.config = request.config
+        self._tasks = tasks
+        self._loaded = loaded
+        self._sink = sink
+        selection = request.selection
         self._said = {game: [*entries] for game, entries in selection.before.items()}
         self._typed = {game: {**words} for game, words in selection.typed.items()}
-        self._people, self._cast = people, dict[int, dict[str, None]]()
-        self.met = set[str]()
         self._calls = dict(selection.calls)
-        self.scenario, self.config, self._tasks, self._engine = scenario, config, tasks, engine
-        self._others = others
-        self._sink, self._find = sink, find_agent
+        self._people, self._cast = request.people, dict[int, dict[str, None]]()
+        self.met = set[str]()
         self.finished: dict[int, Over] = {}
         self.errors: dict[int, Failed] = {}
         self.steps = self.most = 0
@@ -127,18 +91,18 @@ class Run:
         self._sink_error: Exception | None = None
         self._flush = partial(self._call_sink, sink.flush)
 
-    async def play(self, at_once: int | None) -> None:
-        """Play its games, `at_once` of them side by side (None: as `GameLimiter` lets them in)."""
-        await self._to_their_end(self._play, at_once)
+    async def play(self) -> None:
+        """Play its games, as many side by side as were asked for (None: as `GameLimiter` lets them in)."""
+        await self._to_their_end(self._play)
 
     async def join(self, models: Models, limiter: GameLimiter) -> None:
         """Play its games on models that other runs use too, as the limiter of all lets them in."""
         await self._to_their_end(self._together, models, limiter)
 
-    async def visit(self, models: Models, all: GameLimiter, at_once: int | None) -> None:
-        """Play its games, `at_once` of them side by side, on models that other runs use too, as the limiter of all lets
-        them in. `steps` are those that were made meanwhile, for whomever."""
-        await self._to_their_end(self._visit, models, all, at_once)
+    async def visit(self, models: Models, all: GameLimiter) -> None:
+        """Play its games, as many side by side as were asked for, on models that other runs use too, as the limiter of
+        all lets them in. `steps` are those that were made meanwhile, for whomever."""
+        await self._to_their_end(self._visit, models, all)
 
     async def _to_their_end(self, play: Callable[[Unpack[Args]], Awaitable[None]], *args: *Args) -> None:
         try:
@@ -158,23 +122,27 @@ class Run:
 
     @property
     def _numbers(self) -> Sequence[int]:
-        return self.config.numbers if self._selection.numbers is None else self._selection.numbers
+        numbers = self.request.selection.numbers
+        return self.config.numbers if numbers is None else numbers
 
-    async def _play(self, at_once: int | None) -> None:
+    async def _play(self) -> None:
         async with AsyncExitStack() as stack:
-            asked = self._engine, self._others, self.config.policy, inf if self._people else QUIET
-            models = await stack.enter_async_context(reached(*asked, self.config.prefill_budget))
-            limiter = GameLimiter(models.own.tasks, self._together_at(at_once))
+            quiet_after = inf if self._people else QUIET
+            models = await stack.enter_async_context(reached(self._loaded, self.config, quiet_after))
+            limiter = GameLimiter(models.own.tasks, self._together_at)
             limiter.follow(models)
             await self._together(models, limiter)
 
-    async def _visit(self, models: Models, all: GameLimiter, at_once: int | None) -> None:
-        most = self._together_at(at_once) or max(1, len(self._numbers))
+    async def _visit(self, models: Models, all: GameLimiter) -> None:
+        most = self._together_at or max(1, len(self._numbers))
         await self._together(models, GameLimiter(models.own.tasks, most, all))
 
-    def _together_at(self, at_once: int | None) -> int | None:
-        behind_api = isinstance(self._engine, TextEngine)
-        return BUSY * self.config.own.concurrency if behind_api and at_once is None else at_once
+    @property
+    def _together_at(self) -> int | None:
+        """How many games are side by side; None: as `GameLimiter` lets them in."""
+        if self.request.at_once is None and isinstance(self._loaded.engine, TextEngine):
+            return BUSY * self.config.own.concurrency
+        return self.request.at_once
 
     async def _together(self, models: Models, limiter: GameLimiter) -> None:
         before, self._limiter = models.steps, limiter
@@ -196,7 +164,7 @@ class Run:
 
     async def _game(self, models: Models, index: int, limiter: GameLimiter) -> None:
         async with limiter.slot():
-            began, left = perf_counter(), self._on_failure.retries
+            began, left = perf_counter(), self.request.on_failure.retries
             while (failed := await self._attempt(models, index)) is not None:
                 if left == 0 or not _transient(failed.error) or self._recorded(index).open_calls:
                     self._give_up(index, failed, perf_counter() - began)
@@ -227,9 +195,9 @@ class Run:
             seed,
             self.config,
             sink=self._emit,
-            find_agent=self._find,
+            find_agent=self.request.find_agent,
             tasks=tasks,
-            forced=self._selection.forced(index),
+            forced=self.request.selection.forced(index),
             recorded=self._recorded(index),
             reuse=self.config.policy,
             flush=self._flush,
@@ -248,7 +216,7 @@ class Run:
         ended = told(failed.error, failed.fault)
         fault = failed.fault
         self._emit(Over(index, None, {}, ended, seconds, fault.error, fault.traceback, where=fault.where))
-        if self._on_failure.fail_fast:
+        if self.request.on_failure.fail_fast:
             self._all.cancel()
 
     def _emit(self, event: Event) -> None:
@@ -290,21 +258,14 @@ class Run:
 
 
 @asynccontextmanager
-async def reached(
-    engine: EnginePort,
-    others: Engines,
-    reuse: ReusePolicy,
-    quiet_after: float = QUIET,
-    prefill_budget: int | None = None,
-) -> AsyncIterator[Models]:
+async def reached(loaded: Loaded, config: RunConfig, quiet_after: float = QUIET) -> AsyncIterator[Models]:
     """A context in which the models of a run are open, those behind APIs too. `EngineBusy`: somebody has one."""
-    engines = {id(each): each for each in (engine, *others.values())}.values()
+    engines = {id(each): each for each in (loaded.engine, *loaded.others.values())}.values()
     remote = [each.port for each in engines if isinstance(each, TextEngine)]
     async with AsyncExitStack() as stack:
         for port in remote:
             await stack.enter_async_context(closing(port))
-        quiet_after = inf if remote else quiet_after
-        yield await stack.enter_async_context(opened(engine, others, reuse, quiet_after, prefill_budget))
+        yield await stack.enter_async_context(opened(loaded, config, inf if remote else quiet_after))
 
 
 @asynccontextmanager

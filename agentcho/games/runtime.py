@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
@@ -24,14 +25,12 @@ from agentcho.calls.texts import TextPort
 from agentcho.calls.variables import of_option
 from agentcho.config import RunConfig
 from agentcho.errors import AudienceError, GamesFailed, TaskError
-from agentcho.events import Over, Sink
+from agentcho.events import Over
 from agentcho.extras import importing
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.games import library
 from agentcho.games.faults import fault
-from agentcho.games.human import People, with_people
 from agentcho.games.loading import (
-    Loaded,
     as_engines,
     fingerprints,
     load_together,
@@ -41,9 +40,10 @@ from agentcho.games.loading import (
     tell_unread,
     threads_of,
 )
+from agentcho.games.models import Loaded
 from agentcho.games.recording import RecordingSink
+from agentcho.games.request import GameSelection, Resumption, RunRequest
 from agentcho.games.resume import (
-    Changed,
     check_asked,
     check_engine,
     loading_config,
@@ -51,20 +51,11 @@ from agentcho.games.resume import (
     settled_calls,
     unfinished_games,
 )
-from agentcho.games.run import (
-    LOG,
-    Failed,
-    FindAgent,
-    GameSelection,
-    OnFailure,
-    Run,
-    package_of,
-    stopped,
-)
+from agentcho.games.run import LOG, Failed, Run, package_of, stopped
 from agentcho.progress import Tell, unheard
 from agentcho.records import writer
 from agentcho.records.files import check_folder
-from agentcho.records.record import RunRecord, SavedRun
+from agentcho.records.record import RunRecord
 from agentcho.records.transcript import Entry
 from agentcho.scenario import Scenario
 from agentcho.tasks import Problem, TaskSet, task_set
@@ -99,124 +90,79 @@ class RunResult(NamedTuple):
             raise GamesFailed({game: str(failed.fault) for game, failed in self.errors.items()}, of, self.record)
 
 
-def play(
-    scenario: Scenario,
-    config: RunConfig | None = None,
-    *,
-    engine: EnginePort | None = None,
-    others: Mapping[str, EnginePort | TextPort] | None = None,
-    sink: Sink | None = None,
-    out: Path | None = None,
-    at_once: int | None = None,
-    find_agent: FindAgent | None = None,
-    selection: GameSelection | None = None,
-    on_failure: OnFailure | None = None,
-    asked: str | None = None,
-    tell: Tell = unheard,
-    people: People = MappingProxyType({}),
-) -> RunResult:
-    """Play `config.games` games of a scenario, or a `selection` of them, from a plain thread, until all are over.
+def play(request: RunRequest) -> RunResult:
+    """Play the games of a run from a plain thread, until all are over.
 
-    `engine` and `others`, by the names that agents are given, are models to play on instead of loading those of the
-    config. `out` is the folder of runs to record in (None: no record), `asked` how the scenario was named, for the
-    record. `sink` hears every event, on the event loop; `tell` how far the loading of a model is. Ctrl-C stops the
-    run, with everything said so far in the record. An error of one game ends that game, is returned, and leaves the
-    others alone, unless `on_failure` says otherwise. What `sink` raises stops the run. `people` play the agents of
-    these names; `AudienceError`, at the end, where one of them was never cast.
+    Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game, is returned,
+    and leaves the others alone, unless `on_failure` says otherwise. Of a run that is to go on, the games are played
+    that are not over, or that an error ended, each begun anew with the words that it said before.
+
+    Raises `ResumeMismatch` where such a run was played otherwise, and `RecordInUse` where somebody writes it; a game
+    that departs from what it said ends by `ResumeMismatch`. `AudienceError`, at the end: a person was to play an agent
+    that no game has cast.
     """
-    config = with_people(config or RunConfig(), people, library.cast_names(scenario) if people else None)
-    tasks = checked(scenario, config, out)
-    loaded = load_models(config, engine, others, tell)
-    how = Asked(sink, out, at_once, find_agent or library.agent, selection, on_failure, asked, people)
-    with begun(scenario, config, tasks, loaded, how) as (run, record):
-        return recorded(record, run, _play(run, at_once))
+    request = request.checked()
+    if request.resume is not None:
+        return _go_on(request, request.resume)
+    tasks = checked(request)
+    loaded = models_of(request)
+    with begun(request, tasks, loaded) as (run, record):
+        return recorded(record, run, _play(run))
 
 
-class Asked(NamedTuple):
-    """How a run is to be played: see `play`."""
-
-    sink: Sink | None = None
-    out: Path | None = None
-    at_once: int | None = None
-    find_agent: FindAgent = library.agent
-    selection: GameSelection | None = None
-    on_failure: OnFailure | None = None
-    asked: str | None = None
-    people: People = MappingProxyType({})
-
-
-def checked(scenario: Scenario, config: RunConfig, out: Path | None) -> TaskSet | None:
+def checked(request: RunRequest) -> TaskSet | None:
     """The tasks of a run, once it is known that they are there and that its record can be written."""
-    tasks = tasks_of(scenario, config)
-    if out is not None:
-        check_folder(out)
+    tasks = tasks_of(request.scenario, request.config)
+    if request.out is not None:
+        check_folder(request.out)
     return tasks
 
 
 @contextmanager
-def begun(
-    scenario: Scenario, config: RunConfig, tasks: TaskSet | None, loaded: Loaded, how: Asked
-) -> Iterator[tuple[Run, RunRecord | None]]:
+def begun(request: RunRequest, tasks: TaskSet | None, loaded: Loaded) -> Iterator[tuple[Run, RunRecord | None]]:
     """A context in which a run is to be played, and its record is open, where it has one."""
-    find, selection, on_failure = how.find_agent, how.selection or GameSelection(), how.on_failure or OnFailure()
-
-    def run(record: RunRecord | None) -> Run:
-        listen = RecordingSink(record, how.sink)
-        return Run(scenario, config, tasks, *loaded, listen, find, selection, on_failure, how.people)
-
-    if how.out is None:
-        yield run(None), None
+    if request.out is None:
+        yield Run(request, tasks, loaded, RecordingSink(None, request.sink)), None
         return
-    options = scenario.options.model_dump(mode="json")
-    own, beside = fingerprints(loaded)
-    digest, used = None if tasks is None else tasks.digest, library.sources(scenario)
-    asked = own, digest, how.at_once, how.asked, used, beside, speculate(config, loaded)
-    with RunRecord.create(how.out, scenario.name, options, config, *asked) as record:
-        yield run(record), record
+    scenario, config = request.scenario, request.config
+    engine, others = fingerprints(loaded)
+    with RunRecord.create(
+        request.out,
+        scenario.name,
+        scenario.options.model_dump(mode="json"),
+        config,
+        engine,
+        None if tasks is None else tasks.digest,
+        request.at_once,
+        request.named,
+        library.sources(scenario),
+        others,
+        speculate(config, loaded),
+    ) as record:
+        yield Run(request, tasks, loaded, RecordingSink(record, request.sink)), record
 
 
-def resume(
-    saved: SavedRun,
-    scenario: Scenario,
-    config: RunConfig | None = None,
-    *,
-    engine: EnginePort | None = None,
-    others: Mapping[str, EnginePort | TextPort] | None = None,
-    sink: Sink | None = None,
-    at_once: int | None = None,
-    find_agent: FindAgent | None = None,
-    on_failure: OnFailure | None = None,
-    changed: Changed = "refuse",
-    redo: Iterable[str] = (),
-    skip: Iterable[str] = (),
-    tell: Tell = unheard,
-    people: People = MappingProxyType({}),
-) -> RunResult:
-    """Play what a recorded run lacks: games that are not over, or that an error ended, each begun anew with the words
-    that it said before. `config` and `at_once` default to the run's own. Calls of tools that were begun without a
-    result, each as GAME:CALL, are made again (`redo`) or not (`skip`); a game with another such call does not go on.
-
-    `ResumeMismatch` where it was played otherwise, `RecordInUse` where somebody writes it; a game that departs from
-    what it said ends by `ResumeMismatch`. Everything else as in `play`.
-    """
-    config, used = with_people(config or saved.info.config, people), library.sources(scenario)
-    tasks = tasks_of(scenario, config)
-    options = scenario.options.model_dump(mode="json")
-    check_asked(saved, scenario.name, options, config, None if tasks is None else tasks.digest, used, changed)
+def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
+    """Play what a recorded run lacks."""
+    saved = resumption.saved
+    scenario = request.scenario
+    config = request.config
+    used, tasks = library.sources(scenario), tasks_of(scenario, config)
+    options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
+    check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
     before = recorded_entries(saved)
-    calls = settled_calls(saved, before, redo, skip)
+    calls = settled_calls(saved, before, resumption.redo, resumption.skip)
     writer.check(saved.path / writer.NAME)
     check_folder(saved.path)
-    loaded = load_models(loading_config(saved, config), engine, others, tell, saved.info.costs)
+    loaded = models_of(request)
     check_engine(saved, *fingerprints(loaded))
     with RunRecord.go_on(saved, used) as record:
         selection = GameSelection(unfinished_games(saved), before=before, typed=saved.typed(), calls=calls)
         for model in (loaded.engine, *loaded.others.values()):
-            meet(model, chain.from_iterable(selection.before.values()))
-        find, on_failure = find_agent or library.agent, on_failure or OnFailure()
-        listen = RecordingSink(record, sink)
-        run = Run(scenario, config, tasks, *loaded, listen, find, selection, on_failure, people)
-        return recorded(record, run, _play(run, at_once or saved.info.at_once))
+            meet(model, chain.from_iterable(before.values()))
+        going_on = replace(request, selection=selection, at_once=request.at_once or saved.info.at_once)
+        run = Run(going_on, tasks, loaded, RecordingSink(record, request.sink))
+        return recorded(record, run, _play(run))
 
 
 def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
@@ -244,10 +190,10 @@ def _all_met(run: Run, played: RunResult) -> RunResult:
     return played
 
 
-def _play(run: Run, at_once: int | None) -> RunResult:
+def _play(run: Run) -> RunResult:
     tell_begins(run)
     try:
-        blocking(run.play, at_once)
+        blocking(run.play)
         interrupted = run.interrupted
     except KeyboardInterrupt:
         interrupted = True
@@ -334,17 +280,26 @@ def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
 
 def load_models(
     config: RunConfig,
-    engine: EnginePort | None,
-    others: Mapping[str, EnginePort | TextPort] | None,
-    tell: Tell,
+    engine: EnginePort | None = None,
+    others: Mapping[str, EnginePort | TextPort] = MappingProxyType({}),
+    tell: Tell = unheard,
     costs: Mapping[str, Costs] = MappingProxyType({}),
 ) -> Loaded:
     """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be. `costs`: what a
     record says of their forwards."""
-    given = as_engines(others or {})
+    given = as_engines(others)
     if config.models:
         return checked_models(config, load_together(config, engine, given, tell), costs)
     return checked_models(config, Loaded(engine or load_engine(config, tell), given), costs)
+
+
+def models_of(request: RunRequest) -> Loaded:
+    """The models of a run, loaded as its record says where it goes on."""
+    config, costs = request.config, {}
+    if request.resume is not None:
+        saved = request.resume.saved
+        config, costs = loading_config(saved, config), saved.info.costs
+    return load_models(config, request.engine, request.others, request.tell, costs)
 
 
 def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Loaded:

@@ -14,8 +14,8 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
+from agentcho.games.request import GameSelection, RunRequest
 from agentcho.games.resume import begun_before
-from agentcho.games.run import GameSelection
 from agentcho.games.runtime import RunResult, play, tasks_of
 from agentcho.games.turn import Forced
 from agentcho.records.record import Over, SavedRun, runs
@@ -36,7 +36,7 @@ class Playing(NamedTuple):
     config: RunConfig
     engine: EnginePort
     at_once: int | None = None
-    play_on: Callable[..., RunResult] = play
+    play_on: Callable[[RunRequest], RunResult] = play
     here: Callable[[], EnginePort] | None = None
 
     @property
@@ -55,13 +55,22 @@ class Playing(NamedTuple):
     def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> RunResult:
         """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere. One
         that has called tools before goes on where it was, by the records there."""
-        scenario, config, engine, at_once, play_on, _ = self
-        if config.models:
+        if self.config.models:
             raise ConfigError("games that are compared or trained on are played on one model; leave models out")
         games, saved = tuple(left), runs(out) if out is not None and out.is_dir() else ()
         before, calls = begun_before(saved, games)
         selection = GameSelection(games, lambda number: forced.get(number, {}), before, calls=calls)
-        return play_on(scenario, config, engine=engine, sink=sink, out=out, at_once=at_once, selection=selection)
+        return self.play_on(
+            RunRequest(
+                self.scenario,
+                self.config,
+                engine=self.engine,
+                sink=sink,
+                out=out,
+                at_once=self.at_once,
+                selection=selection,
+            )
+        )
 
 
 def check_same(where: Path, what: str, earlier: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

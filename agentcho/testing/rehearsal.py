@@ -27,7 +27,7 @@ from agentcho.flow.views import Policy, audience_policy
 from agentcho.games import library
 from agentcho.games.game import Game
 from agentcho.games.human import People
-from agentcho.games.models import opened
+from agentcho.games.models import Loaded, opened
 from agentcho.games.playable import Playable
 from agentcho.games.run import drawn
 from agentcho.games.runtime import tasks_of
@@ -109,7 +109,7 @@ def play(
     async def work() -> Over:
         own = engine if endpoint is None else TextEngine(endpoint)
         beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
-        async with opened(own, beside, config.policy, prefill_budget=config.prefill_budget) as models:
+        async with opened(Loaded(own, beside), config) as models:
             run = 0, config.seed, config, policy, events.append, find_agent or library.agent, first
             return await Game(models.own, *run, reuse=config.policy, others=models.others, people=people).play(whole)
 

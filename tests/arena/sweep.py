@@ -26,6 +26,7 @@ from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Over
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.environment import machine, sources, versions
 from agentcho.records.record import SavedRun
@@ -75,7 +76,7 @@ def played(kind: str, folder: Path) -> dict[str, Any]:
     """One game of a family, on the fake engine."""
     scenario = library.scenario(f"{PREFIX}{kind}-v0")(moves=MOST)
     engine = FakeEngine(random_move, context=1 << 20)
-    result = play(scenario, RunConfig(model="fake", seed=SEED), engine=engine, out=folder, find_agent=mover)
+    result = play(RunRequest(scenario, RunConfig(model="fake", seed=SEED), engine=engine, out=folder, find_agent=mover))
     assert result.record is not None
     run = SavedRun(result.record)
     entries = next(iter(run.games().values()), [])

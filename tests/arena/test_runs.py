@@ -9,6 +9,7 @@ import pytest
 from agentcho.arena.environment import Step
 from agentcho.config import RunConfig
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
 from tests.cli.conftest import Command
@@ -19,10 +20,12 @@ from .stage import Cards, Hanging, Silent, arena
 @pytest.mark.slow
 def test_a_step_that_hangs_ends_its_own_game_and_the_others_are_as_they_were_without_it(tmp_path: Path) -> None:
     made = iter([Cards, Cards, Hanging, Cards])  # the first finds out how many play
-    alone = play(arena(Cards), RunConfig(model="fake", games=3), out=tmp_path / "a", find_agent=lambda name: Silent)
+    alone = play(
+        RunRequest(arena(Cards), RunConfig(model="fake", games=3), out=tmp_path / "a", find_agent=lambda name: Silent)
+    )
     scenario = arena(lambda: next(made)(), seconds=0.5)
     config = RunConfig(model="fake", games=3)
-    result = play(scenario, config, out=tmp_path / "b", find_agent=lambda name: Silent, at_once=3)
+    result = play(RunRequest(scenario, config, out=tmp_path / "b", find_agent=lambda name: Silent, at_once=3))
     (hung,) = result.errors
     assert "its step did not come back within 0.5 s" in str(result.errors[hung].error)
     assert alone.record is not None
@@ -43,7 +46,7 @@ class Failing(Cards):
 
 def test_an_error_of_the_environment_ends_its_game_and_says_where_without_a_word_that_was_said(tmp_path: Path) -> None:
     config = RunConfig(model="fake", games=1)
-    result = play(arena(Failing), config, out=tmp_path, find_agent=lambda name: Silent)
+    result = play(RunRequest(arena(Failing), config, out=tmp_path, find_agent=lambda name: Silent))
     (failed,) = result.errors.values()
     (over,) = result.games
     assert failed.fault.kind == "KeyError"

@@ -17,8 +17,9 @@ from agentcho.audit import audit_run
 from agentcho.config import RunConfig
 from agentcho.errors import ScenarioError
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.run import game_seed
-from agentcho.games.runtime import play, resume
+from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import Entry
 from agentcho.testing import FakeEngine
@@ -44,7 +45,7 @@ def recorded(folder: Path, name: str, games: int = 1, at_once: int | None = None
     """A run of a game on the fake engine, with its record."""
     scenario = library.scenario(PREFIX + name)(**GAMES[name], moves=MOST)
     config = RunConfig(model="fake", games=games, seed=5, **how)
-    result = play(scenario, config, out=folder, at_once=at_once, asked=PREFIX + name)
+    result = play(RunRequest(scenario, config, out=folder, at_once=at_once, named=PREFIX + name))
     assert not result.errors, result.errors
     assert result.record is not None
     return SavedRun(result.record)
@@ -144,7 +145,7 @@ def test_a_run_that_died_goes_on_with_the_environment_played_again(tmp_path: Pat
     before = canonical(whole.games()[0])
     cut(whole.path, keep=14)
     died = SavedRun(whole.path)
-    result = resume(died, library.scenario(PREFIX + "KuhnPoker")(**GAMES["KuhnPoker"], moves=MOST))
+    result = play(RunRequest.resuming(died, library.scenario(PREFIX + "KuhnPoker")(**GAMES["KuhnPoker"], moves=MOST)))
     assert not result.errors
     assert canonical(SavedRun(whole.path).games()[0]) == before
 
@@ -156,7 +157,11 @@ def test_an_environment_that_does_otherwise_now_is_told_as_what_it_is(
     cut(run.path, keep=14)
     began = Played.reset
     monkeypatch.setattr(Played, "reset", lambda self, players, seed: began(self, players, seed + 1))
-    result = resume(SavedRun(run.path), library.scenario(PREFIX + "KuhnPoker")(**GAMES["KuhnPoker"], moves=MOST))
+    result = play(
+        RunRequest.resuming(
+            SavedRun(run.path), library.scenario(PREFIX + "KuhnPoker")(**GAMES["KuhnPoker"], moves=MOST)
+        )
+    )
     (failed,) = result.errors.values()
     assert failed.fault.kind == "ResumeMismatch"
     assert "departs from its record" in failed.fault.what
@@ -195,7 +200,7 @@ def test_an_error_in_an_environment_names_the_line_of_its_own_source(
 
     scenario = library.scenario(PREFIX + "KuhnPoker")()
     monkeypatch.setattr(textarena.envs.KuhnPoker.env, "re", None)
-    result = play(scenario, RunConfig(model="fake", games=2), out=tmp_path)
+    result = play(RunRequest(scenario, RunConfig(model="fake", games=2), out=tmp_path))
     assert {failed.fault.kind for failed in result.errors.values()} == {"AttributeError"}
     files = [(failed.fault.where or "").partition(":")[0] for failed in result.errors.values()]
     assert all(file.endswith("KuhnPoker/env.py") for file in files), files
@@ -206,6 +211,8 @@ def test_one_that_really_hangs_is_given_up(tmp_path: Path) -> None:
         library.scenario(PREFIX + "MarketEntryGame")(moves=80, seconds=1),
         RunConfig(model="fake", seed=7),
     )
-    result = play(scenario, config, engine=FakeEngine(random_move, context=1 << 20), out=tmp_path, find_agent=mover)
+    result = play(
+        RunRequest(scenario, config, engine=FakeEngine(random_move, context=1 << 20), out=tmp_path, find_agent=mover)
+    )
     (failed,) = result.errors.values()
     assert "MarketEntryGame-v0: its step did not come back within 1 s" in str(failed.error)

@@ -9,6 +9,7 @@ import pytest
 
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
 from agentcho.calls.call import EnginePort
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.display.prove import show
 from agentcho.lab.prove import Proof
@@ -69,7 +70,7 @@ class Vote(Scenario):
 def freed(scenario: Scenario, engine: EnginePort, out: Path, games: int = 1) -> Freed:
     """What came of a scenario that is played and recorded first."""
     config = RunConfig(games=games, temperature=1.0, seed=3)
-    record = play(scenario, config, engine=engine, out=out).record
+    record = play(RunRequest(scenario, config, engine=engine, out=out)).record
     assert record is not None
     run = SavedRun(record)
     return free(scenario, run.info.config, engine, run.games())

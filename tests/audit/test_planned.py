@@ -18,6 +18,7 @@ from agentcho.audit.report import Edge, Place
 from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.reuse import Ape, First, Most
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow, workflow, write_traces
@@ -194,7 +195,7 @@ def test_a_plan_says_what_the_transcript_of_the_run_says(
     tmp_path: Path, mode: Mode, leakage: Leakage, repair: str | None, reuse: str
 ) -> None:
     how = RunConfig(mode=mode, leakage=leakage, repair=repair, reuse=reuse)
-    play(Chat(), how, out=tmp_path, engine=FakeEngine())
+    play(RunRequest(Chat(), how, out=tmp_path, engine=FakeEngine()))
     run = find("last", tmp_path)
     write_traces(tmp_path / "traces.jsonl", run.export())
     played = audit_run(run)

@@ -16,7 +16,8 @@ from agentcho.calls.reuse import parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.flow.labels import EncodingRecord
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.fidelity import Arm, apart, forced, rows
 from agentcho.records.record import SavedRun, find
@@ -155,15 +156,15 @@ class Cut(News):
 def test_a_game_that_is_gone_on_with_has_the_same_anchors_and_words(engine: Engine, tmp_path: Path) -> None:
     """Bit by bit, so that the coins draw the same; messages after the end of what is on record are drawn anew."""
     config = RunConfig(repair="kvcomm:1.0", deterministic=True, max_tokens=6)
-    play(Cut(), config, engine=engine, out=tmp_path / "whole")
+    play(RunRequest(Cut(), config, engine=engine, out=tmp_path / "whole"))
     try:
         Cut.fails = True
-        play(Cut(), config, engine=engine, out=tmp_path / "cut")
+        play(RunRequest(Cut(), config, engine=engine, out=tmp_path / "cut"))
     finally:
         Cut.fails = False
     whole, cut = (find("last", tmp_path / name) for name in ("whole", "cut"))
     assert cut.finished()[0].error is not None
-    resume(cut, Cut(), engine=engine)
+    play(RunRequest.resuming(cut, Cut(), engine=engine))
     after = SavedRun(cut.path)
     assert after.finished()[0].error is None
     one, other = canonical_transcript(whole)[0], canonical_transcript(after)[0]

@@ -26,8 +26,8 @@ from agentcho.errors import (
     ResumeMismatch,
 )
 from agentcho.events import Token
-from agentcho.games.run import OnFailure
-from agentcho.games.runtime import RunResult, play, resume
+from agentcho.games.request import OnFailure, RunRequest
+from agentcho.games.runtime import RunResult, play
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint
 from agentcho.testing import play as rehearse
@@ -49,7 +49,7 @@ async def whisper(game: Game) -> None:
 
 def recorded(tmp_path: Path, script: Script, port: FakeEndpoint, **how: Any) -> RunResult:
     config = CONFIG.model_copy(update={name: how.pop(name) for name in list(how) if name in RunConfig.model_fields})
-    return play(Scripted(script), config, engine=TextEngine(port), out=tmp_path, **how)
+    return play(RunRequest(Scripted(script), config, engine=TextEngine(port), out=tmp_path, **how))
 
 
 def saved(played: RunResult) -> SavedRun:
@@ -221,7 +221,7 @@ def test_a_run_goes_on_with_the_words_that_were_said_and_asks_for_none_of_them(t
     first, second = FakeEndpoint(fails), FakeEndpoint(lambda call: "the last")
     run = saved(recorded(tmp_path, whisper, first))
     assert run.info.status == "failed"
-    played = resume(run, Scripted(whisper), engine=TextEngine(second))
+    played = play(RunRequest.resuming(run, Scripted(whisper), engine=TextEngine(second)))
     assert (played.errors, len(second.calls)) == ({}, 1)
     said = [e for e in saved(played).games()[0] if e.message.kind == "decode"]
     assert [entry.message.text for entry in said] == ["answer 1", "answer 2", "answer 3", "the last"]
@@ -247,7 +247,7 @@ def test_a_thought_of_a_model_behind_an_api_is_its_agents_alone(tmp_path: Path) 
     assert list(entries)[:2] == ["ann.0.thought", "ann.0"]
     assert entries["ann.0.thought"].message.audience.to_json() == ["ann"]
     fails = False
-    played = resume(run, Scripted(script), engine=TextEngine(FakeEndpoint()))
+    played = play(RunRequest.resuming(run, Scripted(script), engine=TextEngine(FakeEndpoint())))
     assert played.errors == {}
     again = {entry.message.id: entry for entry in saved(played).games()[0]}
     assert again["bob.0.thought"].message.text == "hm"
@@ -425,7 +425,9 @@ def test_games_are_let_in_side_by_side(tmp_path: Path) -> None:
     async def talk(game: Game) -> None:
         await game.cast(Talker, "ann").say()
 
-    played = play(Scripted(talk), CONFIG.model_copy(update={"games": 40}), engine=TextEngine(FakeEndpoint(reply)))
+    played = play(
+        RunRequest(Scripted(talk), CONFIG.model_copy(update={"games": 40}), engine=TextEngine(FakeEndpoint(reply)))
+    )
     assert (len(played.games), most) == (40, 16)
 
 
@@ -464,10 +466,10 @@ def test_a_key_may_lie_elsewhere_when_a_run_goes_on(tmp_path: Path) -> None:
 
     run = saved(recorded(tmp_path, talk, FakeEndpoint(), key_env="ONE"))
     other = run.info.config.model_copy(update={"key_env": "OTHER"})
-    assert not resume(run, Scripted(talk), other, engine=TextEngine(FakeEndpoint())).errors
+    assert not play(RunRequest.resuming(run, Scripted(talk), other, engine=TextEngine(FakeEndpoint()))).errors
     moved = run.info.config.model_copy(update={"base_url": "http://elsewhere/v1"})
     with pytest.raises(ResumeMismatch, match="base_url"):
-        resume(run, Scripted(talk), moved, engine=TextEngine(FakeEndpoint()))
+        play(RunRequest.resuming(run, Scripted(talk), moved, engine=TextEngine(FakeEndpoint())))
 
 
 def test_scenarios_and_agents_need_not_know(tmp_path: Path) -> None:

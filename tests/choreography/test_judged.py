@@ -13,7 +13,8 @@ from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.reuse import Ends, First, parsed_repair
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replay import replay
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import exported, write_traces
 from agentcho.records.transcript import Entry
@@ -166,15 +167,15 @@ class Cut(Vote):
 
 def test_a_game_that_is_gone_on_with_has_the_same(tmp_path: Path) -> None:
     config = RunConfig(max_tokens=6)
-    play(Cut(), config, engine=FakeEngine(), out=tmp_path / "whole")
+    play(RunRequest(Cut(), config, engine=FakeEngine(), out=tmp_path / "whole"))
     try:
         Cut.fails = True
-        play(Cut(), config, engine=FakeEngine(), out=tmp_path / "cut")
+        play(RunRequest(Cut(), config, engine=FakeEngine(), out=tmp_path / "cut"))
     finally:
         Cut.fails = False
     whole, cut = (find("last", tmp_path / name) for name in ("whole", "cut"))
     assert cut.finished()[0].error is not None
-    resume(cut, Cut(), engine=FakeEngine())
+    play(RunRequest.resuming(cut, Cut(), engine=FakeEngine()))
     one, other = canonical_transcript(whole)[0], canonical_transcript(SavedRun(cut.path))[0]
     assert any(line["recipe"] == "repaired" for line in one["encodings"])
     assert one == other
@@ -185,7 +186,7 @@ def test_what_is_no_reuse_of_a_view_is_refused() -> None:
         name = "odd"
         reuse = "fast"
 
-    ended = play(Odd(), RunConfig(max_tokens=4), engine=FakeEngine())
+    ended = play(RunRequest(Odd(), RunConfig(max_tokens=4), engine=FakeEngine()))
     assert "reuse of a view is 'fast'; give \"judge\"" in str(ended.error)
 
 

@@ -12,6 +12,7 @@ from agentcho.calls.call import StepResult
 from agentcho.config import RunConfig
 from agentcho.events import Began, Event, Over
 from agentcho.games.limiter import FIRST
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
@@ -54,7 +55,7 @@ class Watched(FakeEngine):
 def heard(engine: Any, games: int, at_once: int | None = None, out: Path | None = None) -> Ear:
     ear = Ear()
     config = RunConfig(games=games, **ONCE)  # type: ignore[arg-type]
-    played = play(Scripted(monologue(4)), config, engine=engine, sink=ear, at_once=at_once, out=out)
+    played = play(RunRequest(Scripted(monologue(4)), config, engine=engine, sink=ear, at_once=at_once, out=out))
     assert len(played.games) == games
     assert not played.errors
     return ear
@@ -108,5 +109,5 @@ def test_games_without_an_engine_and_games_that_fail_let_the_next_in() -> None:
             return self.Outcome()
 
     for at_once in (None, 1, 3):
-        played = play(Still(), RunConfig(games=9), engine=FakeEngine(), at_once=at_once)
+        played = play(RunRequest(Still(), RunConfig(games=9), engine=FakeEngine(), at_once=at_once))
         assert (len(played.games), sorted(played.errors)) == (9, [1, 3, 5, 7])

@@ -12,6 +12,7 @@ from agentcho.calls.reuse import Ape, Blend, First, Most, parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.events import Ended, Event
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.compare.fidelity import Arm, apart, rows
 from agentcho.records.trace import exported
@@ -30,7 +31,7 @@ def played(scenario: Scenario, engine: Any = None, **how: Any) -> list[Entry]:
             entries.append(event.entry)
 
     config = RunConfig.model_validate({"max_tokens": 12} | how)
-    assert play(scenario, config, engine=engine or FakeEngine(), sink=hear).error is None
+    assert play(RunRequest(scenario, config, engine=engine or FakeEngine(), sink=hear)).error is None
     return entries
 
 

@@ -12,7 +12,8 @@ from agentcho.calls.costs import Costs, whole
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken
 from agentcho.games import library
-from agentcho.games.runtime import RunResult, play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import RunResult, play
 from agentcho.records.names import INFO
 from agentcho.records.record import SavedRun
 from agentcho.runner.engine import Engine
@@ -27,7 +28,7 @@ def game(engine: Engine, out: Path | None = None, costs: Costs | None = None, **
     if costs is not None:
         engine.speculate(costs)
     how = {"max_tokens": 24, "games": 2, "temperature": 0.01, "speculate": costs is not None, **options}
-    return play(library.scenario("prisoners-dilemma")(), RunConfig(**how), engine=engine, out=out)
+    return play(RunRequest(library.scenario("prisoners-dilemma")(), RunConfig(**how), engine=engine, out=out))
 
 
 def words(record: Path | None) -> set[tuple[int, str, str]]:
@@ -52,7 +53,7 @@ def test_the_table_is_on_record_and_a_run_that_goes_on_goes_by_it(llama: Engine,
     assert saved.info.costs == {"default": CHEAP}
     (saved.path / "outcomes.jsonl").unlink()
     llama.speculate(SOMEWHAT)
-    resume(saved, library.scenario("prisoners-dilemma")(), engine=llama)
+    play(RunRequest.resuming(saved, library.scenario("prisoners-dilemma")(), engine=llama))
     assert llama.speculate() == CHEAP
     assert SavedRun(saved.path).info.costs == {"default": CHEAP}
 

@@ -22,6 +22,7 @@ from agentcho.events import Event, Token
 from agentcho.flow.labels import Label, Monitor
 from agentcho.games import runtime
 from agentcho.games.recording import RecordingSink
+from agentcho.games.request import RunRequest
 from agentcho.message import EVERYONE, Audience, Message
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import Entry
@@ -251,12 +252,12 @@ def test_a_run_goes_on_with_thoughts_and_words_as_they_were(tmp_path: Path, thou
             raise CallFailed("the end")
 
     fails, config = True, RunConfig(model="fake", thoughts=thoughts, max_tokens=12)
-    played = runtime.play(Scripted(script), config, engine=thinker(), out=tmp_path)
+    played = runtime.play(RunRequest(Scripted(script), config, engine=thinker(), out=tmp_path))
     assert played.record is not None
     first = SavedRun(played.record)
     assert first.status == "failed"
     fails = False
-    again = runtime.resume(first, Scripted(script), engine=thinker("other words"))
+    again = runtime.play(RunRequest.resuming(first, Scripted(script), engine=thinker("other words")))
     assert again.errors == {}
     assert audit_run(SavedRun(played.record)).conclusion == "clean"
     before, after = ([e for e in SavedRun(played.record).attempts()[0] if e.attempt == n] for n in (1, 2))
@@ -347,7 +348,7 @@ def test_an_encoding_with_a_thought_in_it_is_no_reading_for_others() -> None:
 
 def test_results_have_thoughts_for_those_who_may_read_them(tmp_path: Path) -> None:
     config = RunConfig(model="fake", max_tokens=12)
-    played = runtime.play(Scripted(talk), config, engine=thinker(), out=tmp_path)
+    played = runtime.play(RunRequest(Scripted(talk), config, engine=thinker(), out=tmp_path))
     assert played.record is not None
     run = load(played.record)
     assert [each.thought for each in run.messages("alice") if each.id == "alice.0"] == ["hm"]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from agentcho import Engine, Game, RunConfig, Sampling
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
 from agentcho.runner.sampling.sampler import uniform
@@ -27,7 +28,7 @@ def played(
     folder: Path, engine: Engine | FakeEngine, games: int, at_once: int, deterministic: bool = False
 ) -> SavedRun:
     config = RunConfig(games=games, max_tokens=10, leakage="enforce", deterministic=deterministic)
-    record = play(Scripted(talk), config, engine=engine, out=folder, at_once=at_once).record
+    record = play(RunRequest(Scripted(talk), config, engine=engine, out=folder, at_once=at_once)).record
     assert record is not None
     return SavedRun(record)
 
@@ -71,7 +72,7 @@ def test_words_that_part_at_no_near_tie_are_no_near_miss(tmp_path: Path, tiny: E
     """Another seed gives other words: the check does not let that pass."""
     one = played(tmp_path / "one", tiny, 1, 1)
     config = RunConfig(games=1, max_tokens=10, leakage="enforce", seed=1)
-    other = play(Scripted(talk), config, engine=tiny, out=tmp_path / "other").record
+    other = play(RunRequest(Scripted(talk), config, engine=tiny, out=tmp_path / "other")).record
     assert other is not None
     with pytest.raises(AssertionError, match="no near-tie"):
         same_words(one, SavedRun(other), tiny)

@@ -14,7 +14,7 @@ from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import CallFailed, EngineFailed, GamesFailed, RequestError
 from agentcho.events import Began, Ended, Event, Token
-from agentcho.games.run import OnFailure
+from agentcho.games.request import OnFailure, RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun, find
 from agentcho.testing import FakeEngine
@@ -136,7 +136,9 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
 
     for retries, errors in ((0, 1), (1, 1), (2, 0)):
         failures = list[Decode]()
-        played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=sometimes), on_failure=OnFailure(retries=retries))
+        played = play(
+            RunRequest(SOUR, RunConfig(), engine=FakeEngine(faulty=sometimes), on_failure=OnFailure(retries=retries))
+        )
         assert len(played.errors) == errors
         assert [game.outcome is None for game in played.games] == [errors == 1]
     tries = list[Decode]()
@@ -148,7 +150,7 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
             return wrong
 
         tries.clear()
-        played = play(SOUR, RunConfig(), engine=FakeEngine(faulty=always), on_failure=OnFailure(retries=5))
+        played = play(RunRequest(SOUR, RunConfig(), engine=FakeEngine(faulty=always), on_failure=OnFailure(retries=5)))
         assert played.error is wrong
         assert len(tries) == 1
 
@@ -164,7 +166,7 @@ def test_what_a_listener_raises_stops_the_run_and_is_no_games_error(tmp_path: Pa
                 raise OSError(28, "No space left on device")
 
         with pytest.raises(OSError, match="No space"):
-            play(SOUR, RunConfig(games=3), engine=FakeEngine(), sink=full, out=tmp_path)
+            play(RunRequest(SOUR, RunConfig(games=3), engine=FakeEngine(), sink=full, out=tmp_path))
         record = find("last", tmp_path)
         assert record.info.status == "failed"
         assert not record.finished()
@@ -270,7 +272,7 @@ def test_no_number_of_games_at_once_waits_for_ever(agentcho: Command, here: Path
         assert agentcho("run", odd(here, "pass"), "--model", "fake", "--at-once", number).code == 2
     assert not Path("runs").exists()
     with pytest.raises(RequestError, match="at_once"):
-        play(Scripted(idle), engine=FakeEngine(), at_once=-1)
+        play(RunRequest(Scripted(idle), engine=FakeEngine(), at_once=-1))
 
 
 async def idle(game: Any) -> None:

@@ -14,6 +14,7 @@ from agentcho.audit import audit_run
 from agentcho.audit.verdict import GameVerdict
 from agentcho.calls.call import Decode
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.transcript import Entry, own_records
@@ -202,7 +203,7 @@ def test_what_a_scenario_asks_of_provenance_is_scored_beside_the_rest() -> None:
             seen.update(behind)
             return {"two": 2.0}
 
-    played = play(Two(), RunConfig(leakage="audit"), engine=FakeEngine())
+    played = play(RunRequest(Two(), RunConfig(leakage="audit"), engine=FakeEngine()))
     assert played.games[0].score == {"one": 1.0, "two": 2.0}
     assert seen == {"ann.1": {"ann.0", "ann.1"}, "bob.0": {"ann.0", "ann.1", "bob.0"}}
 
@@ -240,7 +241,7 @@ def test_a_file_that_is_not_there_or_lacks_a_field_is_one_line(agentcho: Command
 def test_the_understudy_plays_them_in_every_way(engines: Engines, name: str) -> None:
     for way, carried in zip(WAYS, CARRIED, strict=True):
         config = RunConfig(games=2, max_tokens=16, **way)
-        found = play(library.scenario(name)(), config, engine=engines.understudy())
+        found = play(RunRequest(library.scenario(name)(), config, engine=engines.understudy()))
         assert not found.errors
         for game in found.games:
             (encodings,) = (value for key, value in game.score.items() if key.endswith(", encodings"))

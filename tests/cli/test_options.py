@@ -13,8 +13,9 @@ from typer.main import get_command
 
 from agentcho.cli.app import app
 from agentcho.cli.options import From, Given, spread
-from agentcho.cli.words import AUDITED, COLUMNS
+from agentcho.cli.words import AUDITED
 from agentcho.config import RunConfig, again
+from agentcho.lab.commands.compare import COLUMNS
 
 from ..golden.options import options
 

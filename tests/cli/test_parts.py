@@ -14,6 +14,7 @@ from agentcho.config import parsed_part
 from agentcho.errors import RecordError
 from agentcho.games import library
 from agentcho.games.parts import merge
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.collect import collected
 from agentcho.records.canonical import canonical_transcript
@@ -103,7 +104,9 @@ def test_parts_of_the_understudy_are_its_whole_run(engines: Engines, tmp_path: P
     def run(part: str | None) -> SavedRun:
         config = RunConfig(games=2, part=part, seed=2, max_tokens=12, deterministic=True)
         scenario = library.scenario("prisoners-dilemma")(rounds=1)
-        record = play(scenario, config, engine=engines.understudy(), out=tmp_path / f"{part}".replace("/", "-")).record
+        record = play(
+            RunRequest(scenario, config, engine=engines.understudy(), out=tmp_path / f"{part}".replace("/", "-"))
+        ).record
         assert record is not None
         return SavedRun(record)
 

@@ -10,6 +10,7 @@ from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult, play
 from agentcho.message import Message
 from agentcho.records.transcript import Entry, own_records
@@ -36,7 +37,7 @@ def game(
             said.append(event.entry.message)
 
     scenario_ = library.scenario(scenario)(**options)
-    return play(scenario_, RunConfig(seed=seed), engine=engine or FakeEngine(), sink=hear), said
+    return play(RunRequest(scenario_, RunConfig(seed=seed), engine=engine or FakeEngine(), sink=hear)), said
 
 
 def view(said: list[Message], agent: str) -> list[tuple[str, str, str | None, str]]:
@@ -188,7 +189,12 @@ def test_what_stands_behind_public_words_is_what_the_ablation_says(behind: str, 
             entries.append(event.entry)
 
     play(
-        library.scenario("prisoners-dilemma")(behind=behind), RunConfig(leakage="audit"), engine=FakeEngine(), sink=hear
+        RunRequest(
+            library.scenario("prisoners-dilemma")(behind=behind),
+            RunConfig(leakage="audit"),
+            engine=FakeEngine(),
+            sink=hear,
+        )
     )
     heard = [entry for entry in entries if entry.message.author == "alice" and entry.message.audience.members is None]
     assert len(heard) == 2
@@ -215,7 +221,11 @@ def test_alice_begins_in_half_of_the_games(first: str, speakers: str) -> None:
         if isinstance(event, Ended) and event.entry.message.header.startswith("To "):
             begun.setdefault(event.entry.message.game, event.entry.message.author or "")
 
-    play(library.scenario("prisoners-dilemma")(first=first), RunConfig(games=3), engine=FakeEngine(), sink=hear)
+    play(
+        RunRequest(
+            library.scenario("prisoners-dilemma")(first=first), RunConfig(games=3), engine=FakeEngine(), sink=hear
+        )
+    )
     assert "".join(begun[number][0] for number in range(3)) == speakers
     played, _ = game("debate", question="Is it?", rounds=1)
     assert (played.games[0].outcome or {})["correct"] is None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import agentcho
 from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
-from agentcho.errors import AudienceError
+from agentcho.errors import ArgumentError, AudienceError, ConfigError
 from agentcho.games import library
 from agentcho.lab.bench.games import compare
 from agentcho.lab.display.bench import games
@@ -80,6 +82,35 @@ def test_errors_come_out_as_they_are() -> None:
     for wrong in ((), (Speaker("ann"), library.scenario("debate")())):
         with pytest.raises(TypeError, match="agents, or one scenario"):
             agentcho.run(*wrong, engine=FakeEngine())
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "told"),
+    [
+        ({"temperature": -1}, ConfigError, "temperature: Input should be greater than or equal to 0"),
+        ({"heat": 1}, ConfigError, "heat: there is no such option; there are model, device"),
+        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
+        ({"deterministic": True, "speculate": True}, ConfigError, "speculate contradicts deterministic"),
+        ({"given": {"heat": 1}}, ArgumentError, "given is for a scenario that is named"),
+        ({"lockstep": True}, ArgumentError, "lockstep is for agents"),
+    ],
+)
+def test_what_cannot_be_is_an_error_of_the_library(how: dict[str, Any], error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=re.escape(told)):
+        agentcho.run(library.scenario("debate")(), engine=FakeEngine(), **how)
+
+
+def test_nothing_that_a_program_calls_needs_the_command_line(tmp_path: Path) -> None:
+    code = (
+        "import sys, agentcho\n"
+        "play, how = 'prisoners-dilemma', {'model': 'fake', 'max_tokens': 4}\n"
+        f"agentcho.run(play, display='none', out={str(tmp_path)!r}, **how)\n"
+        f"agentcho.load(out={str(tmp_path)!r})\n"
+        "agentcho.compare(play, 'baseline', 1, fidelity_games=0, timed_games=0, **how)\n"
+        "agentcho.sweep(play, {'seed': [1, 2]}, games=1, **how)\n"
+        "assert not {'typer', 'agentcho.cli'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_ctrl_c_comes_out_after_the_record_is_closed(tmp_path: Path) -> None:

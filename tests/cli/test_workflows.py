@@ -15,6 +15,7 @@ from agentcho.config import Leakage, RunConfig
 from agentcho.errors import TaskError
 from agentcho.events import Ended, Event
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult, play
 from agentcho.records.record import find
 from agentcho.records.trace import exported, write_traces
@@ -34,7 +35,7 @@ class Game:
         self.entries: list[Entry] = []
         self.engine = FakeEngine(says, answer=answer)
         cls = library.scenario(scenario)
-        self.played: RunResult = play(cls(**options), RunConfig(**how), engine=self.engine, sink=self._hear)
+        self.played: RunResult = play(RunRequest(cls(**options), RunConfig(**how), engine=self.engine, sink=self._hear))
         self.score = self.played.games[0].score
         self.outcome: dict[str, Any] = self.played.games[0].outcome or {}
 
@@ -220,7 +221,7 @@ def test_a_tree_encodes_each_open_system_prompt_once_and_replays(leakage: Leakag
 @pytest.mark.parametrize("leakage", get_args(Leakage))
 def test_a_tree_leaks_nothing_played_or_planned(tmp_path: Path, leakage: Leakage) -> None:
     tree = library.scenario("tree-of-thoughts")(branches=3, voters=2)
-    play(tree, RunConfig(leakage=leakage), out=tmp_path, engine=FakeEngine())
+    play(RunRequest(tree, RunConfig(leakage=leakage), out=tmp_path, engine=FakeEngine()))
     run = find("last", tmp_path)
     write_traces(tmp_path / "traces.jsonl", run.export())
     for report in (audit_run(run), audit_traces(tmp_path / "traces.jsonl", leakage=leakage)):
@@ -280,7 +281,7 @@ def test_each_game_has_tasks_of_its_own_whatever_the_mode() -> None:
                 found.setdefault(event.entry.message.game, []).append(event.entry.message.text)
 
         config = RunConfig(games=3, mode=mode)  # type: ignore[arg-type]
-        play(library.scenario("multi-qa")(n=2), config, engine=FakeEngine(), sink=hear)
+        play(RunRequest(library.scenario("multi-qa")(n=2), config, engine=FakeEngine(), sink=hear))
         return [found[number] for number in range(3)]
 
     expected = [
@@ -300,13 +301,13 @@ class Greedy(Scenario):
 
 
 def test_a_game_draws_no_more_than_it_says() -> None:
-    played = play(Greedy(), RunConfig(), engine=FakeEngine())
+    played = play(RunRequest(Greedy(), RunConfig(), engine=FakeEngine()))
     assert isinstance(played.error, TaskError)
 
 
 def test_tasks_for_a_scenario_that_takes_none_are_refused() -> None:
     with pytest.raises(TaskError, match="takes no tasks"):
-        play(library.scenario("prisoners-dilemma")(), RunConfig(tasks="facts"), engine=FakeEngine())
+        play(RunRequest(library.scenario("prisoners-dilemma")(), RunConfig(tasks="facts"), engine=FakeEngine()))
 
 
 def test_too_few_tasks_are_refused_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,5 +316,5 @@ def test_too_few_tasks_are_refused_before_anything_is_played(monkeypatch: pytest
     monkeypatch.setattr("agentcho.games.runtime.task_set", lambda *asked: few)
     engine = FakeEngine()
     with pytest.raises(TaskError, match="2 games draw 2 each, 4 in all"):
-        play(library.scenario("multi-qa")(), RunConfig(games=2), engine=engine)
+        play(RunRequest(library.scenario("multi-qa")(), RunConfig(games=2), engine=engine))
     assert engine.steps == 0

@@ -17,8 +17,8 @@ from agentcho.cluster.worker import Worker
 from agentcho.errors import ModelNotFound, ResumeMismatch, WorkersLost
 from agentcho.events import Ended, Event, Over
 from agentcho.games import library, runtime
-from agentcho.games.run import GameSelection, OnFailure
-from agentcho.games.runtime import RunResult, play, resume
+from agentcho.games.request import GameSelection, OnFailure, RunRequest
+from agentcho.games.runtime import RunResult, play
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.scenario import Scenario
@@ -60,13 +60,13 @@ def games(run: Path | None) -> Any:
 
 def here(out: Path, config: RunConfig = CONFIG, name: str = NAME) -> RunResult:
     """The same run in this process."""
-    return play(scenario(name), config, out=out / "here", asked=name)
+    return play(RunRequest(scenario(name), config, out=out / "here", named=name))
 
 
 def there(pool: Threads, out: Path, config: RunConfig = CONFIG, name: str = NAME, **how: Any) -> RunResult:
     """The run by two workers."""
     driver = Driver(pool, how.pop("workers", 2), how.pop("deaths", 2), how.pop("warn", print), QUICK)
-    return runs.play(Players(driver, name), scenario(name), config, out=out / "there", asked=name, **how)
+    return runs.play(Players(driver, name), RunRequest(scenario(name), config, out=out / "there", named=name, **how))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_game_is_given_up_when_workers_died_of_it_too_often(tmp_path: Path) ->
     assert "it was on workers that died, more often than is allowed; the last: the worker on" in str(played.error)
     assert sorted(SavedRun(played.record or tmp_path).finished()) == [*range(9)]
     assert len([game for _, game in pool.played if game == 5]) == 3
-    again = resume(SavedRun(played.record or tmp_path), scenario(NAME), CONFIG)
+    again = play(RunRequest.resuming(SavedRun(played.record or tmp_path), scenario(NAME), CONFIG))
     assert not again.errors
     assert games(again.record) == games(here(tmp_path).record)
 
@@ -132,7 +132,7 @@ def test_a_worker_that_hangs_is_ended_and_what_it_had_is_dealt_again(tmp_path: P
 
     with threads(hear) as pool:
         driver = Driver(pool, 2, patience=QUICK._replace(silence=0.2))
-        played = runs.play(Players(driver, NAME), scenario(NAME), CONFIG, out=tmp_path)
+        played = runs.play(Players(driver, NAME), RunRequest(scenario(NAME), CONFIG, out=tmp_path))
         assert 0 in pool.stopped
         assert len(pool.started) == 3
     assert games(played.record) == games(here(tmp_path).record)
@@ -151,8 +151,10 @@ def test_no_worker_that_comes_is_an_error_after_a_bounded_time(tmp_path: Path) -
     ):
         runs.play(
             Players(Driver(pool, 1, patience=QUICK._replace(hello=0.1)), NAME),
-            scenario(NAME),
-            CONFIG,
+            RunRequest(
+                scenario(NAME),
+                CONFIG,
+            ),
         )
 
 
@@ -252,8 +254,10 @@ def test_a_run_goes_on_by_workers_or_without_them(tmp_path: Path, kept: int) -> 
         assert saved.status == "interrupted"
         assert len(saved.finished()) == kept + 1
         driver = Driver(pool, 2, patience=QUICK)
-        whole = runs.resume(Players(driver, NAME), saved, scenario(NAME), CONFIG)
-        assert runs.resume(Players(driver, NAME), saved, scenario(NAME), CONFIG).record == whole.record
+        whole = runs.play(Players(driver, NAME), RunRequest.resuming(saved, scenario(NAME), CONFIG))
+        assert (
+            runs.play(Players(driver, NAME), RunRequest.resuming(saved, scenario(NAME), CONFIG)).record == whole.record
+        )
     assert games(whole.record) == games(here(tmp_path).record)
 
 
@@ -267,14 +271,14 @@ def test_what_was_said_here_in_part_is_said_again_there(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     seen: list[Event] = []
-    cut = play(scenario(NAME), CONFIG, out=tmp_path / "cut", sink=interrupt, asked=NAME)
+    cut = play(RunRequest(scenario(NAME), CONFIG, out=tmp_path / "cut", sink=interrupt, named=NAME))
     saved = SavedRun(cut.record or tmp_path)
     assert 0 < len(saved.finished()) < 9 or saved.entries()
     with threads() as pool:
-        runs.resume(Players(Driver(pool, 2, patience=QUICK), NAME), saved, scenario(NAME), CONFIG)
+        runs.play(Players(Driver(pool, 2, patience=QUICK), NAME), RunRequest.resuming(saved, scenario(NAME), CONFIG))
         other = CONFIG.model_copy(update={"seed": 4})
         with pytest.raises(ResumeMismatch, match="seed"):
-            runs.resume(Players(Driver(pool, 2, patience=QUICK), NAME), saved, scenario(NAME), other)
+            runs.play(Players(Driver(pool, 2, patience=QUICK), NAME), RunRequest.resuming(saved, scenario(NAME), other))
     assert games(saved.path) == games(here(tmp_path).record)
 
 
@@ -285,7 +289,7 @@ def test_tasks_and_words_to_force_travel_with_each_game(tmp_path: Path) -> None:
     selection = GameSelection((1, 3), lambda game: words if game == 3 else {})
     with threads() as pool:
         played = there(pool, tmp_path, config, name, selection=selection)
-    forced = play(scenario(name), config, out=tmp_path / "forced", asked=name, selection=selection)
+    forced = play(RunRequest(scenario(name), config, out=tmp_path / "forced", named=name, selection=selection))
     assert [over.game for over in played.games] == [1, 3]
     assert games(played.record) == games(forced.record)
 
@@ -296,7 +300,7 @@ def test_a_driver_plays_several_pieces_of_work_with_the_workers_that_it_has(tmp_
         driver = Driver(pool, 2, patience=QUICK)
         for mode in ("baseline", "choreographed"):
             config = RunConfig(model="fake", games=3, mode=mode)
-            played = runs.play(Players(driver, NAME), scenario(NAME), config, out=tmp_path / mode)
+            played = runs.play(Players(driver, NAME), RunRequest(scenario(NAME), config, out=tmp_path / mode))
             assert games(played.record) == games(here(tmp_path / mode, config).record)
         assert len(pool.started) == 2
 

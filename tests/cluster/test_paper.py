@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentcho.cli.cluster import Cluster
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.driver import Driver, Patience
+from agentcho.cluster.players import Cluster
 from agentcho.cluster.runs import Players
 from agentcho.config import RunConfig
 from agentcho.lab.collect import Playing

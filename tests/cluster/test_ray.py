@@ -27,6 +27,7 @@ from agentcho.cluster.runs import Players
 from agentcho.config import Limits
 from agentcho.errors import ModelNotFound, WorkersLost
 from agentcho.events import Event, Over
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult, play
 from agentcho.records.record import SavedRun, find
 from tests.cluster.processes import MARK, actors, kill, marked
@@ -96,7 +97,7 @@ def there(asked: ClusterConfig, out: Path, config: RunConfig, sink: Callable[[Ev
     with rays.workers(asked, NAME, "cpu") as (pool, count, name):
         assert count == 2
         driver = Driver(pool, count)
-        return runs.play(Players(driver, name), scenario(NAME), config, out=out, asked=NAME, sink=sink)
+        return runs.play(Players(driver, name), RunRequest(scenario(NAME), config, out=out, named=NAME, sink=sink))
 
 
 def after(count: int, strike: Callable[[], None]) -> Callable[[Event], None]:
@@ -115,7 +116,7 @@ def after(count: int, strike: Callable[[], None]) -> Callable[[Event], None]:
 def test_forty_games_by_two_machines_are_those_of_one_process_whoever_is_killed(
     machines: Machines, tmp_path: Path
 ) -> None:
-    alone = games(play(scenario(NAME), FAKE, out=tmp_path / "alone", asked=NAME).record)
+    alone = games(play(RunRequest(scenario(NAME), FAKE, out=tmp_path / "alone", named=NAME)).record)
     assert games(there(machines.asked, tmp_path / "two", FAKE).record) == alone
     killed = after(5, lambda: kill(actors(machines.mark)[0]))
     assert games(there(machines.asked, tmp_path / "worker", FAKE, killed).record) == alone
@@ -128,7 +129,7 @@ def test_forty_games_of_the_understudy_are_the_same_with_a_worker_and_a_machine_
     machines: Machines, tmp_path: Path
 ) -> None:
     config = RunConfig(games=40, seed=3, max_tokens=8, deterministic=True, limits=Limits(game_messages=8))
-    alone = games(play(scenario(NAME), config, out=tmp_path / "alone", asked=NAME).record)
+    alone = games(play(RunRequest(scenario(NAME), config, out=tmp_path / "alone", named=NAME)).record)
 
     def strike() -> None:
         kill(actors(machines.mark)[0])

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from agentcho.backends.remote import endpoint
-from agentcho.cli.cluster import Cluster
 from agentcho.cluster.config import ClusterConfig
 from agentcho.cluster.driver import Driver
+from agentcho.cluster.players import Cluster
 from agentcho.cluster.runs import Players
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.games.loading import Loaded
+from agentcho.games.models import Loaded
 from agentcho.lab.sweep.axes import Value
 from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed, as_model

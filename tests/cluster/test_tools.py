@@ -14,7 +14,9 @@ from agentcho.cluster.work import Answer, Lost, Note, Report
 from agentcho.config import RunConfig
 from agentcho.events import Called, Calling
 from agentcho.games import library
-from agentcho.games.runtime import RunResult, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import RunResult
+from agentcho.games.runtime import play as play_run
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
@@ -56,7 +58,9 @@ def played(tmp_path: Path, name: str, hear: Heard, games: int = 2, deaths: int =
     with threads(hear) as pool:
         driver = Driver(pool, 1, deaths, print, QUICK)
         config = RunConfig(model="fake", games=games)
-        return play(Players(driver, name), library.scenario(name)(), config, out=tmp_path / "out", asked=name)
+        return play(
+            Players(driver, name), RunRequest(library.scenario(name)(), config, out=tmp_path / "out", named=name)
+        )
 
 
 def paid(tmp_path: Path) -> list[str]:
@@ -128,8 +132,10 @@ def test_what_was_called_is_on_record_though_its_game_was_given_up(tmp_path: Pat
     saved = SavedRun(run.record)
     assert [entry.message.text for entry in saved.games()[0] if entry.origin == "tool"] == ["paid"]
     assert all(entry.own is not None for entry in saved.games()[0] if entry.origin == "sampled")
-    assert "ann.2 called a tool" in str(resume(saved, library.scenario(pays)(), engine=FakeEngine()).error)
-    again = resume(saved, library.scenario(pays)(), engine=FakeEngine(), redo=["0:ann.2"])
+    assert "ann.2 called a tool" in str(
+        play_run(RunRequest.resuming(saved, library.scenario(pays)(), engine=FakeEngine())).error
+    )
+    again = play_run(RunRequest.resuming(saved, library.scenario(pays)(), engine=FakeEngine(), redo=["0:ann.2"]))
     assert not again.errors
     assert len(paid(tmp_path)) == 3
     results = [entry.message.id for entry in saved.games()[0] if entry.origin == "tool"]

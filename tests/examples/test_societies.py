@@ -8,6 +8,7 @@ from typing import Any
 from agentcho import RunConfig, Scenario
 from agentcho.events import Ended, Event
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.transcript import Entry
 
@@ -18,7 +19,7 @@ def played(name: str) -> tuple[dict[str, Any], list[Entry]]:
     """The outcome of an example on the fake, and its transcript."""
     events = list[Event]()
     scenario: Scenario = library.scenario(str(EXAMPLES / f"{name}.py"))()
-    result = play(scenario, RunConfig(model="fake", seed=1), sink=events.append)
+    result = play(RunRequest(scenario, RunConfig(model="fake", seed=1), sink=events.append))
     [over] = result.games
     assert over.ended is None, over.error
     assert over.outcome is not None

@@ -8,6 +8,7 @@ import pytest
 
 from agentcho import RunConfig
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.message import audience
 from agentcho.records.record import SavedRun, find
@@ -20,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "werewolf.py"
 @pytest.fixture
 def run(tmp_path: Path) -> SavedRun:
     scenario = library.scenario(str(EXAMPLE))
-    played = play(scenario(), RunConfig(model="fake", games=1, seed=3), out=tmp_path)
+    played = play(RunRequest(scenario(), RunConfig(model="fake", games=1, seed=3), out=tmp_path))
     assert not played.errors
     return find("last", tmp_path)
 

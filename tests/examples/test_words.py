@@ -10,6 +10,7 @@ import pytest
 from agentcho import RunConfig
 from agentcho.cli import main
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 
 AUCTION = Path(__file__).parents[2] / "examples" / "words.py"
@@ -42,12 +43,12 @@ def test_an_auction_under_the_rule(
 @pytest.mark.parametrize(("words", "budget", "refused"), [(None, None, 0), ("track", 4.0, 0), ("refuse", None, 3)])
 def test_what_is_refused_follows_from_the_rule(words: str | None, budget: float | None, refused: int) -> None:
     config = RunConfig(model="fake", words=words, leak_budget=budget)  # type: ignore[arg-type]
-    [over] = play(library.scenario(str(AUCTION))(), config).games
+    [over] = play(RunRequest(library.scenario(str(AUCTION))(), config)).games
     assert over.outcome is not None
     assert len(over.outcome["refused"]) == refused
 
 
 def test_a_budget_that_is_too_small_ends_the_game_with_what_is_left() -> None:
     config = RunConfig(model="fake", words="refuse", leak_budget=4)
-    [over] = play(library.scenario(str(AUCTION))(), config).games
+    [over] = play(RunRequest(library.scenario(str(AUCTION))(), config)).games
     assert "5 bits about secrets of ann, and of the 4 bits of leak_budget 4 are left" in str(over.error)

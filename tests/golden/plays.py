@@ -18,6 +18,7 @@ from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, StepResult, 
 from agentcho.events import Event
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.transcript import Entry
 from agentcho.runner.sampling.sampler import uniform
@@ -102,7 +103,7 @@ def played(engine: Any, scenario: str, options: Options, config: RunConfig) -> P
     """Play a run to its end. AssertionError: a game failed, or its order hung by who ended first."""
     events: list[Event] = []
     listening: Any = Listening(engine)
-    over = play(library.scenario(scenario)(**options), config, engine=listening, sink=events.append)
+    over = play(RunRequest(library.scenario(scenario)(**options), config, engine=listening, sink=events.append))
     assert not over.errors
     assert not any(game.raced for game in over.games)
     return Played(heard(events), listening)

@@ -16,6 +16,7 @@ from agentcho.events import Ended, Event
 from agentcho.flow.corpora import Corpora
 from agentcho.flow.draft import Draft
 from agentcho.flow.views import History, MessageLog, ReadSet
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.message import EVERYONE, Audience, Message, Metadata, Words
 from agentcho.records.transcript import Entry
@@ -99,7 +100,7 @@ class Played(NamedTuple):
 
 def played(seed: int, **options: Any) -> Played:
     engine, events, talk = Notes(), list[Event](), Talk(seed)
-    play(talk, RunConfig(model="fake", max_tokens=4, **options), engine=engine, sink=events.append)
+    play(RunRequest(talk, RunConfig(model="fake", max_tokens=4, **options), engine=engine, sink=events.append))
     return Played(engine, [event.entry for event in events if isinstance(event, Ended)], talk.rounds)
 
 

@@ -11,6 +11,7 @@ from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.events import Encoded, Ended, Event
 from agentcho.flow.labels import EncodingRecord
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult, play
 from agentcho.records.transcript import Entry, carry
 from agentcho.scenario import Scenario
@@ -68,7 +69,7 @@ def seen(
             carry(entries, event.encodings)
 
     run = RunConfig(**({"model": "fake"} | config))
-    played = play(Scripted(script), run, engine=engine or FakeEngine(), others=beside, sink=hear)
+    played = play(RunRequest(Scripted(script), run, engine=engine or FakeEngine(), others=beside, sink=hear))
     if played.error is not None:
         raise played.error
     return Seen(entries, played)

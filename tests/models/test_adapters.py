@@ -18,7 +18,8 @@ from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ModelError, ResumeMismatch
 from agentcho.games.adapted import Adapted, parted
 from agentcho.games.loading import fingerprints, give_up, load_together
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.progress import unheard
 from agentcho.records.models import Models
 from agentcho.records.record import SavedRun
@@ -191,7 +192,7 @@ def test_a_run_is_audited_and_goes_on_with_the_same_adapters_alone(
     folders: dict[str, Path], engines: Engines, tmp_path: Path
 ) -> None:
     run = config(engines, folders, temperature=0.0, leakage="enforce")
-    played = play(Stopping(talk), run, out=tmp_path / "runs")
+    played = play(RunRequest(Stopping(talk), run, out=tmp_path / "runs"))
     assert played.record is not None
     saved = SavedRun(played.record)
     assert saved.info.models.homes == {"one": None, "two": None}
@@ -200,11 +201,11 @@ def test_a_run_is_audited_and_goes_on_with_the_same_adapters_alone(
     kept = weights.read_bytes()
     shutil.copy(llama(tmp_path, 7, r=5) / weights.name, weights)
     with pytest.raises(ResumeMismatch, match="the model two's adapter"):
-        resume(SavedRun(saved.path), Stopping(talk))
+        play(RunRequest.resuming(SavedRun(saved.path), Stopping(talk)))
     weights.write_bytes(kept)
     again = Stopping(talk)
     again.fails = False
-    assert not resume(SavedRun(saved.path), again).errors
+    assert not play(RunRequest.resuming(SavedRun(saved.path), again)).errors
     report = audit_run(SavedRun(saved.path))
     assert report.conclusion == "clean", report
     assert {entry.message.id: entry.message.tokens for entry in SavedRun(saved.path).games()[0]} == said

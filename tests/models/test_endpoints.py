@@ -19,7 +19,8 @@ from agentcho.backends.text import TextEngine
 from agentcho.calls.texts import TextCall
 from agentcho.config import Leakage, Mode, ModelConfig
 from agentcho.errors import CallFailed, LeakageError
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.message import Audience, Message
 from agentcho.records.models import Models
 from agentcho.records.record import SavedRun
@@ -53,7 +54,7 @@ def test_a_text_is_read_here_through_its_encoding_for_its_audience(
 ) -> None:
     far = FakeEndpoint(vendor="far")
     config = RunConfig(model="fake", mode=mode, leakage=leakage)
-    played = play(Scripted(pair), config, engine=FakeEngine(), others={"far": far}, out=tmp_path)
+    played = play(RunRequest(Scripted(pair), config, engine=FakeEngine(), others={"far": far}, out=tmp_path))
     assert played.record is not None
     run = SavedRun(played.record)
     assert (played.errors, far.closed, run.info.engines["far"]["kind"]) == ({}, 1, "endpoint")
@@ -105,7 +106,9 @@ def test_names_of_one_server_share_it_and_models_are_recorded(tmp_path: Path) ->
 
     far = FakeEndpoint()
     config = RunConfig(model="fake", games=2)
-    played = play(Scripted(script), config, engine=FakeEngine(), others={"one": far, "two": far}, out=tmp_path)
+    played = play(
+        RunRequest(Scripted(script), config, engine=FakeEngine(), others={"one": far, "two": far}, out=tmp_path)
+    )
     assert played.record is not None
     run = SavedRun(played.record)
     assert (len(far.calls), far.closed, [*run.info.engines]) == (4, 1, ["one", "two"])
@@ -115,11 +118,11 @@ def test_names_of_one_server_share_it_and_models_are_recorded(tmp_path: Path) ->
 
 def test_a_run_goes_on_where_its_models_are_the_same(tmp_path: Path) -> None:
     config = RunConfig(model="fake")
-    played = play(Scripted(pair), config, engine=FakeEngine(), others={"far": FakeEndpoint()}, out=tmp_path)
+    played = play(RunRequest(Scripted(pair), config, engine=FakeEngine(), others={"far": FakeEndpoint()}, out=tmp_path))
     assert played.record is not None
     (played.record / "outcomes.jsonl").write_text("")
     far = FakeEndpoint()
-    again = resume(SavedRun(played.record), Scripted(pair), engine=FakeEngine(), others={"far": far})
+    again = play(RunRequest.resuming(SavedRun(played.record), Scripted(pair), engine=FakeEngine(), others={"far": far}))
     assert (again.errors, far.calls) == ({}, [])
     assert audit_run(SavedRun(played.record)).conclusion == "texts-clean"
 
@@ -298,7 +301,9 @@ def test_a_prompt_that_was_sent_is_on_record_though_nobody_answered(how: str, tm
         await ann.say()
 
     far = FakeEndpoint(silent)
-    played = play(Scripted(script), RunConfig(model="fake"), engine=FakeEngine(), others={"far": far}, out=tmp_path)
+    played = play(
+        RunRequest(Scripted(script), RunConfig(model="fake"), engine=FakeEngine(), others={"far": far}, out=tmp_path)
+    )
     assert (played.errors, len(far.calls)) == ({}, 1)
     assert played.record is not None
     run = SavedRun(played.record)
@@ -306,7 +311,7 @@ def test_a_prompt_that_was_sent_is_on_record_though_nobody_answered(how: str, tm
     assert (left.message.parents, left.message.text, left.ended) == (("ann.0",), "", how)
     assert left.usage.ttft >= 0
     assert audit_run(run).conclusion == "texts-clean"
-    assert not resume(run, Scripted(script), engine=FakeEngine(), others={"far": far}).errors
+    assert not play(RunRequest.resuming(run, Scripted(script), engine=FakeEngine(), others={"far": far})).errors
 
 
 def test_options_of_models_are_checked_by_name() -> None:

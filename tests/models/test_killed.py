@@ -17,7 +17,8 @@ from agentcho.audit import AuditReport, audit_run
 from agentcho.calls.call import EnginePort
 from agentcho.errors import LeakageError
 from agentcho.events import Event
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.message import Message
 from agentcho.records.record import SavedRun
 from agentcho.records.writer import NAME
@@ -87,7 +88,9 @@ def test_what_was_killed_is_not_clean_and_goes_on(seed: int, tmp_path: Path) -> 
 
     engine: EnginePort = FakeEngine()
     played = play(
-        Scripted(script), RunConfig(**config), engine=engine, others=models(), sink=hear, out=tmp_path / "runs"
+        RunRequest(
+            Scripted(script), RunConfig(**config), engine=engine, others=models(), sink=hear, out=tmp_path / "runs"
+        )
     )
     assert not played.errors
     assert played.record is not None
@@ -97,5 +100,7 @@ def test_what_was_killed_is_not_clean_and_goes_on(seed: int, tmp_path: Path) -> 
     if killed.exists():
         left = audit_run(SavedRun(killed))
         assert (left.conclusion, unlabelled(left)) == ("inconclusive", False)
-        assert not resume(SavedRun(killed), Scripted(script), engine=FakeEngine(), others=models()).errors
+        assert not play(
+            RunRequest.resuming(SavedRun(killed), Scripted(script), engine=FakeEngine(), others=models())
+        ).errors
         assert not unlabelled(audit_run(SavedRun(killed)))

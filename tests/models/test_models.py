@@ -15,6 +15,7 @@ from agentcho.calls.call import StepResult
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ContextOverflow, EngineBusy, ModelError, RequestError
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.testing import FakeEndpoint, FakeEngine
 from agentcho.testing import play as rehearse
@@ -156,10 +157,10 @@ def test_equal_models_are_loaded_once_and_what_is_wrong_is_said_before_any_is_lo
         assert len({id(each.choreographer) for each in (game._models.named("ann", n) for n in ("a", "b"))}) == 1
 
     models = {"a": ModelConfig(model="fake"), "b": ModelConfig(model="fake")}
-    played = play(Scripted(script), RunConfig(model="fake", models=models))
+    played = play(RunRequest(Scripted(script), RunConfig(model="fake", models=models)))
     assert played.error is None
     with pytest.raises(ModelError, match="the model 'c': no model 'nowhere/at/all'"):
-        play(Scripted(script), RunConfig(models={"c": ModelConfig(model="nowhere/at/all")}))
+        play(RunRequest(Scripted(script), RunConfig(models={"c": ModelConfig(model="nowhere/at/all")})))
 
 
 @pytest.mark.parametrize("name", ["default", "", "a b", "-a", "x" * 65, "a\n"])
@@ -220,7 +221,7 @@ def test_an_engine_that_fails_ends_the_games_that_speak_on_it_and_no_other() -> 
             other.broken = OSError("gone")
             await ann.say(max_tokens=2)
 
-    played = play(Scripted(script), RunConfig(model="fake", games=2), engine=own, others={"small": other})
+    played = play(RunRequest(Scripted(script), RunConfig(model="fake", games=2), engine=own, others={"small": other}))
     assert list(played.errors) == [1]
     assert "OSError" in str(played.errors[1].error)
 

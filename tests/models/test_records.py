@@ -15,8 +15,9 @@ from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.flow.views import After, Read, View
 from agentcho.games.parts import merge
 from agentcho.games.replay import replay
+from agentcho.games.request import RunRequest
 from agentcho.games.resume import loading_config
-from agentcho.games.runtime import RunResult, play, resume
+from agentcho.games.runtime import RunResult, play
 from agentcho.lab.collect import Playing
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
@@ -50,7 +51,7 @@ async def bob_alone(game: Game) -> None:
 
 def recorded(folder: Path, script: Script = talk, **config: Any) -> SavedRun:
     run = RunConfig(**({"model": "fake"} | config))
-    played = play(Scripted(script), run, engine=FakeEngine(), others=beside(), out=folder)
+    played = play(RunRequest(Scripted(script), run, engine=FakeEngine(), others=beside(), out=folder))
     assert not played.errors
     assert played.record is not None
     return SavedRun(played.record)
@@ -154,7 +155,7 @@ def test_a_run_goes_on_with_the_words_of_each_engine(tmp_path: Path) -> None:
 
     def begun(**more: Any) -> RunResult:
         config = RunConfig(model="fake", games=2)
-        return play(Stopping(talk), config, engine=FakeEngine(), others=beside(), out=tmp_path, **more)
+        return play(RunRequest(Stopping(talk), config, engine=FakeEngine(), others=beside(), out=tmp_path, **more))
 
     broken = begun()
     assert broken.record is not None
@@ -163,10 +164,10 @@ def test_a_run_goes_on_with_the_words_of_each_engine(tmp_path: Path) -> None:
     whole = begun()
     assert whole.record is not None
     with pytest.raises(ResumeMismatch, match="the model small differ"):
-        resume(saved, Stopping(talk), engine=FakeEngine())
+        play(RunRequest.resuming(saved, Stopping(talk), engine=FakeEngine()))
     with pytest.raises(ResumeMismatch, match="the model small's tokenizer"):
-        resume(saved, Stopping(talk), engine=FakeEngine(), others={"small": FakeEngine()})
-    assert not resume(saved, Stopping(talk), engine=FakeEngine(), others=beside()).errors
+        play(RunRequest.resuming(saved, Stopping(talk), engine=FakeEngine(), others={"small": FakeEngine()}))
+    assert not play(RunRequest.resuming(saved, Stopping(talk), engine=FakeEngine(), others=beside())).errors
     assert canonical_transcript(SavedRun(broken.record)) == canonical_transcript(SavedRun(whole.record))
 
 
@@ -179,10 +180,10 @@ def test_a_game_that_goes_on_through_another_model_departs_from_its_record(tmp_p
             raise OSError
 
     config = RunConfig(model="fake")
-    broken = play(Scripted(script), config, engine=FakeEngine(), others=beside(), out=tmp_path)
+    broken = play(RunRequest(Scripted(script), config, engine=FakeEngine(), others=beside(), out=tmp_path))
     assert broken.record is not None
     chosen[0] = "default"
-    again = resume(SavedRun(broken.record), Scripted(script), engine=FakeEngine(), others=beside())
+    again = play(RunRequest.resuming(SavedRun(broken.record), Scripted(script), engine=FakeEngine(), others=beside()))
     assert "ann.0 differs in model" in str(again.error)
 
 
@@ -204,7 +205,7 @@ def test_parts_on_other_models_are_no_parts_of_one_run(tmp_path: Path) -> None:
     parts = []
     for number, other in ((1, FakeEngine(letters=3)), (2, FakeEngine(letters=2))):
         config = RunConfig(model="fake", games=2, part=f"{number}/2")
-        played = play(Scripted(talk), config, engine=FakeEngine(), others={"small": other}, out=tmp_path)
+        played = play(RunRequest(Scripted(talk), config, engine=FakeEngine(), others={"small": other}, out=tmp_path))
         assert played.record is not None
         parts.append(SavedRun(played.record))
     with pytest.raises(ResumeMismatch, match="the model small's tokenizer"):
@@ -213,15 +214,15 @@ def test_parts_on_other_models_are_no_parts_of_one_run(tmp_path: Path) -> None:
 
 def test_the_record_says_which_models_were_asked_for(tmp_path: Path) -> None:
     models = {"small": ModelConfig(model="fake", context=None)}
-    played = play(Scripted(bob_alone), RunConfig(model="fake", models=models), out=tmp_path)
+    played = play(RunRequest(Scripted(bob_alone), RunConfig(model="fake", models=models), out=tmp_path))
     assert played.record is not None
     info = SavedRun(played.record).info
     assert info.config.models == models
     assert info.engines == {"small": info.engine}
-    assert not resume(SavedRun(played.record), Scripted(bob_alone)).errors
+    assert not play(RunRequest.resuming(SavedRun(played.record), Scripted(bob_alone))).errors
     other = info.config.model_copy(update={"models": {"small": replace_model(models["small"])}})
     with pytest.raises(ResumeMismatch, match="models"):
-        resume(SavedRun(played.record), Scripted(bob_alone), other)
+        play(RunRequest.resuming(SavedRun(played.record), Scripted(bob_alone), other))
 
 
 def replace_model(model: ModelConfig) -> ModelConfig:

@@ -485,7 +485,7 @@ PLAYED = (
     Mutant(
         "a part counts from one",
         "the first game of a run would be in no part",
-        "agentcho/config.py",
+        "agentcho/config/options.py",
         "return range(part - 1, games, parts)",
         "return range(part, games, parts)",
         ("tests/cli/test_parts.py::test_every_game_is_in_one_part",),

@@ -381,9 +381,9 @@ ENFORCEMENT = (
     Mutant(
         "a run reuses what leaks, by default",
         "people believe defaults: a run nobody asked anything of would leak, and only record that it did",
-        "agentcho/config.py",
-        'leakage: Leakage = Field(default="enforce"',
-        'leakage: Leakage = Field(default="audit"',
+        "agentcho/config/options.py",
+        'leakage: Leakage = Field(\n        default="enforce"',
+        'leakage: Leakage = Field(\n        default="audit"',
         ("tests/leaks/test_default.py",),
     ),
     Mutant(

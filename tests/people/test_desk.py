@@ -18,6 +18,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from agentcho import Agent, Game, Limits, RunConfig, Scenario
 from agentcho.errors import PersonLeft
 from agentcho.games.library import cast_names
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult
 from agentcho.games.runtime import play as play_run
 from agentcho.people.desk import Desk, Question
@@ -101,7 +102,7 @@ def plays(emulator: Emulator) -> Iterator[Plays]:
             target = Vt100_Output(Screenshots(emulator), lambda: Size(24, 80), term="xterm", enable_cpr=False)
             desk = Driven(names, config.games, lambda: None, source, target)
             desk.keys, desk.states = keys, []
-            return play_run(scenario, config, engine=FakeEngine(), people=desk.people)
+            return play_run(RunRequest(scenario, config, engine=FakeEngine(), people=desk.people))
 
         yield play
 
@@ -172,7 +173,7 @@ def lines(typed: bytes, scenario: Scenario, target: io.StringIO, **options: Any)
     config = RunConfig(model="fake", **options)
     desk = LineByLine(("bob",), config.games, source, target)
     try:
-        return play_run(scenario, config, engine=FakeEngine(), people=desk.people)
+        return play_run(RunRequest(scenario, config, engine=FakeEngine(), people=desk.people))
     finally:
         os.close(source)
 
@@ -205,7 +206,7 @@ def test_a_file_can_be_read_too(tmp_path: Path) -> None:
     file.write_bytes(b"hello\nworld\n")
     with file.open("rb") as source:
         desk = LineByLine(("bob",), 1, source.fileno(), io.StringIO())
-        played = play_run(Secrets(), RunConfig(model="fake"), engine=FakeEngine(), people=desk.people)
+        played = play_run(RunRequest(Secrets(), RunConfig(model="fake"), engine=FakeEngine(), people=desk.people))
     assert played.games[0].outcome == {"end": "OUTCOME"}
 
 

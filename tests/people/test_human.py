@@ -16,8 +16,8 @@ from agentcho.audit.wording import headline
 from agentcho.errors import AudienceError, CallFailed, ConfigError, ContextOverflow, PersonLeft, RequestError
 from agentcho.flow.views import audience_policy
 from agentcho.games.human import Asked, Person
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play as play_run
-from agentcho.games.runtime import resume
 from agentcho.message import Message
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint, FakeEngine, play
@@ -266,7 +266,9 @@ def test_a_person_whose_front_end_fails_ends_its_own_game_alone() -> None:
         def hear(self, game: int, agent: str, message: Message) -> None:
             raise ValueError("no screen")
 
-    played = play_run(Open(), RunConfig(model="fake", games=2), engine=FakeEngine(), people={"bob": Half(Broken())})
+    played = play_run(
+        RunRequest(Open(), RunConfig(model="fake", games=2), engine=FakeEngine(), people={"bob": Half(Broken())})
+    )
     assert sorted(played.errors) == [0]
     assert "the person who plays bob" in str(played.error)
     assert played.games[1].outcome is not None
@@ -310,14 +312,14 @@ class Half(Person):
 def test_who_leaves_ends_its_game_the_others_go_on_and_resume_asks_nobody_twice(tmp_path: Path) -> None:
     config = RunConfig(model="fake", games=3)
     first = Scripted(["typed once"])
-    played = play_run(Open(), config, engine=FakeEngine(), people={"bob": Half(first)}, out=tmp_path)
+    played = play_run(RunRequest(Open(), config, engine=FakeEngine(), people={"bob": Half(first)}, out=tmp_path))
     assert isinstance(played.error, PersonLeft)
     assert [game.failed for game in played.games] == [True, False, False]
     assert played.record is not None
     saved = SavedRun(played.record)
     assert saved.info.config.people == ("bob",)
     again = Scripted(["yes"])
-    resumed = resume(saved, Open(), engine=FakeEngine(), people={"bob": again})
+    resumed = play_run(RunRequest.resuming(saved, Open(), engine=FakeEngine(), people={"bob": again}))
     assert [asked.id for asked in again.asked] == ["bob.2"]
     assert resumed.games[0].outcome == {"bob": "typed once yes"}
     origins = [entry.origin for entry in saved.games()[0] if entry.message.author == "bob"]
@@ -333,16 +335,16 @@ def test_words_are_on_record_before_they_are_encoded(tmp_path: Path) -> None:
                 raise CallFailed("the device is gone")
             return super().submit(calls, *more)
 
-    played = play_run(Open(), FAKE, engine=Breaks(), people={"bob": Scripted(["typed once"])}, out=tmp_path)
+    played = play_run(RunRequest(Open(), FAKE, engine=Breaks(), people={"bob": Scripted(["typed once"])}, out=tmp_path))
     assert played.record is not None
     assert SavedRun(played.record).typed() == {0: {"bob.1": "typed once"}}
     again = Scripted(["no"])
-    resumed = resume(SavedRun(played.record), Open(), engine=FakeEngine(), people={"bob": again})
+    resumed = play_run(RunRequest.resuming(SavedRun(played.record), Open(), engine=FakeEngine(), people={"bob": again}))
     assert resumed.games[0].outcome == {"bob": "typed once no"}
 
 
 def test_a_game_that_is_played_again_asks_nobody_twice() -> None:
-    from agentcho.games.run import OnFailure
+    from agentcho.games.request import OnFailure
 
     class Once(FakeEngine):
         failed_once = False
@@ -356,7 +358,7 @@ def test_a_game_that_is_played_again_asks_nobody_twice() -> None:
             return super().submit(calls, *more)
 
     bob = Scripted(["typed once", "yes"])
-    played = play_run(Open(), FAKE, engine=Once(), people={"bob": bob}, on_failure=OnFailure(retries=1))
+    played = play_run(RunRequest(Open(), FAKE, engine=Once(), people={"bob": bob}, on_failure=OnFailure(retries=1)))
     assert played.games[0].outcome == {"bob": "typed once yes"}
     assert bob.notes.count("bob joined 0") == 2
 
@@ -374,7 +376,7 @@ def test_its_time_is_a_limit_as_anybodys() -> None:
 
     bob = Asleep()
     config = RunConfig(model="fake", limits=Limits(agent_seconds=0.05))
-    played = play_run(Alone(), config, engine=FakeEngine(), people={"bob": bob})
+    played = play_run(RunRequest(Alone(), config, engine=FakeEngine(), people={"bob": bob}))
     assert played.games[0].ended == "limit: bob 0.05 seconds"
     assert [over.ended for over in bob.ends] == ["limit: bob 0.05 seconds"]
     assert bob.asked[0].deadline < float("inf")
@@ -397,7 +399,7 @@ def test_others_go_on_while_it_is_asked() -> None:
             if game == 2:
                 held[0].set()
 
-    played = play_run(Open(), RunConfig(model="fake", games=3), engine=FakeEngine(), people={"bob": Last()})
+    played = play_run(RunRequest(Open(), RunConfig(model="fake", games=3), engine=FakeEngine(), people={"bob": Last()}))
     assert not played.errors
     assert order.index("over 2") < order.index("bob.1@0")
 
@@ -405,18 +407,18 @@ def test_others_go_on_while_it_is_asked() -> None:
 def test_a_name_that_nobody_has_is_told_with_the_cast(tmp_path: Path) -> None:
     bob = Scripted()
     with pytest.raises(AudienceError, match=r"nobody is called bbo.*the cast is: alice, bob") as told:
-        play_run(Open(), FAKE, engine=FakeEngine(), people={"bbo": bob}, out=tmp_path)
+        play_run(RunRequest(Open(), FAKE, engine=FakeEngine(), people={"bbo": bob}, out=tmp_path))
     assert bob.notes == ["bbo not in 0: alice, bob"]
     assert next(tmp_path.iterdir()).name in str(told.value)
 
 
 def test_a_run_of_people_needs_them(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="bob is to be played by a person"):
-        play_run(Open(), RunConfig(model="fake", people=("bob",)), engine=FakeEngine())
+        play_run(RunRequest(Open(), RunConfig(model="fake", people=("bob",)), engine=FakeEngine()))
     with pytest.raises(RequestError, match="give a Person"):
-        play_run(Open(), FAKE, engine=FakeEngine(), people={"bob": "me"})  # type: ignore[dict-item]
+        play_run(RunRequest(Open(), FAKE, engine=FakeEngine(), people={"bob": "me"}))  # type: ignore[dict-item]
     with pytest.raises(AudienceError, match="Bob"):
-        play_run(Open(), FAKE, engine=FakeEngine(), people={"Bob": Scripted()})
+        play_run(RunRequest(Open(), FAKE, engine=FakeEngine(), people={"Bob": Scripted()}))
 
 
 def test_where_the_agents_model_is_behind_an_api_nothing_is_asked_of_it() -> None:

@@ -11,7 +11,8 @@ from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.errors import CallFailed
 from agentcho.games.parts import merge
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.records.names import INFO, LINES
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
@@ -54,7 +55,7 @@ def parts(folder: Path) -> list[SavedRun]:
     """Two of them, of which the second broke down as its person had spoken."""
     for part, engine, word in (("1/2", FakeEngine(), "one"), ("2/2", Breaks(), "typed once")):
         config, bob = CONFIG.model_copy(update={"part": part}), Scripted([word])
-        play(Talk(), config, engine=engine, people={"bob": bob}, out=folder)
+        play(RunRequest(Talk(), config, engine=engine, people={"bob": bob}, out=folder))
     return [*map(SavedRun, sorted(folder.iterdir()))]
 
 
@@ -68,7 +69,7 @@ def test_every_file_of_the_parts_is_in_the_whole_which_goes_on_and_asks_nobody_t
     lost = [audit_run(part).subject.lost for part in (*found, merged)]
     assert [*lost[0], *(each for each in lost[1] if "call" in each)] == [each for each in lost[2] if "call" in each]
     bob = Scripted()
-    again = resume(merged, Talk(), engine=FakeEngine(), people={"bob": bob})
+    again = play(RunRequest.resuming(merged, Talk(), engine=FakeEngine(), people={"bob": bob}))
     assert ([*again.errors], bob.asked) == ([], [])
     assert SavedRun(merged.path).finished()[1].outcome == {"bob": "typed once"}
     assert not audit_run(SavedRun(merged.path)).subject.lost

@@ -26,6 +26,7 @@ import agentcho
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
 from agentcho.calls.call import StepResult
 from agentcho.events import Event, Token
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from tests.around import Around
 from tests.engine.families import llama_family
@@ -198,7 +199,7 @@ def played(engine: Engine) -> Flows:
 
     steps = Steps(engine, recorder)
     with TemporaryDirectory() as folder, recorder.listening():
-        over = play(Talk(steps), RunConfig(), engine=steps, sink=heard, out=Path(folder))
+        over = play(RunRequest(Talk(steps), RunConfig(), engine=steps, sink=heard, out=Path(folder)))
     over.check(1)
     alone = [recorder.flow(f"step {number}") for number in STEADY]
     return Flows(alone, *map(recorder.flow, ("round", "first token", "say")))

@@ -268,3 +268,15 @@ def test_an_interrupt_in_a_game_ends_its_run_and_comes_out(tmp_path: Path) -> No
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(agentcho.arun(Tired(), engine=FakeEngine(), out=tmp_path))
     assert agentcho.load("last", out=tmp_path).status == "interrupted"
+
+
+def test_the_options_of_a_run_hold_on_engines_that_runs_share(loop: Callable[..., Any]) -> None:
+    given = list[int | None]()
+
+    class Noted(FakeEngine):
+        def take_place(self, place: int, prefill_budget: int | None = None) -> None:
+            given.append(prefill_budget)
+            super().take_place(place, prefill_budget)
+
+    loop(lambda: agentcho.arun(Waits(), engine=Noted(), prefill_budget=7))
+    assert given == [7, None]

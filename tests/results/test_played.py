@@ -26,6 +26,7 @@ from agentcho.errors import (
 )
 from agentcho.events import Ended, Event
 from agentcho.games import library, runtime
+from agentcho.games.request import RunRequest
 from agentcho.results.said import Kept
 from agentcho.results.shown import MOST_ROWS
 from agentcho.testing import FakeEngine
@@ -227,7 +228,7 @@ def test_a_run_shows_itself_in_words(tmp_path: Path) -> None:
 
 
 def test_more_messages_than_are_kept_are_not_passed_over_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.cli.script.Kept", lambda: Kept(most=6))
+    monkeypatch.setattr("agentcho.api.Kept", lambda: Kept(most=6))
     played = play()
     assert played.games[0].scores
     with pytest.raises(RecordError, match="15 messages and no record, and only the first 6 are kept: give out="):
@@ -257,7 +258,9 @@ def test_an_interrupt_that_ends_the_event_loop_leaves_no_thread_that_the_process
         if isinstance(event, Ended) and event.entry.message.kind == "decode":  # a step has brought it, and no game
             raise KeyboardInterrupt
 
-    assert runtime.play(library.scenario("debate")(), agentcho.RunConfig(model="fake"), sink=interrupt).interrupted
+    assert runtime.play(
+        RunRequest(library.scenario("debate")(), agentcho.RunConfig(model="fake"), sink=interrupt)
+    ).interrupted
     for thread in {*threading.enumerate()} - before:
         thread.join(5)
         assert not thread.is_alive(), thread

@@ -12,6 +12,7 @@ import pytest
 from agentcho.config import RunConfig
 from agentcho.errors import ExtraMissing
 from agentcho.games import library, runtime
+from agentcho.games.request import RunRequest
 from agentcho.tasks import Problem
 from agentcho.tasks.task import Check
 
@@ -115,4 +116,4 @@ def test_what_a_check_needs_is_asked_for_before_a_model_is_loaded(
     config = RunConfig(model="no such model", tasks=str(tmp_path / "t.jsonl"))
     assert runtime.tasks_of(asking, config) is not None
     with pytest.raises(ExtraMissing, match=r"pip install 'agentcho\[math\]'"):
-        runtime.play(asking, config.model_copy(update={"games": 2}))
+        runtime.play(RunRequest(asking, config.model_copy(update={"games": 2})))

@@ -20,6 +20,7 @@ import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.errors import ExtraMissing
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult, play
 from agentcho.records.record import SavedRun
 from agentcho.telemetry import names
@@ -71,7 +72,7 @@ class Told:
         tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
         config = RunConfig(model="fake", games=games, seed=2, leakage="audit")
         with Telemetry("talk", config, content, tracers, meters) as telemetry:
-            self.played: RunResult = play(scenario or Talk(), config, sink=telemetry.heard(None), out=out)
+            self.played: RunResult = play(RunRequest(scenario or Talk(), config, sink=telemetry.heard(None), out=out))
             if self.played.record is not None:
                 telemetry.audited(audit_run(SavedRun(self.played.record)))
 

@@ -21,6 +21,7 @@ import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.errors import ExtraMissing, RequestError, ToolFailed
 from agentcho.games import runtime
+from agentcho.games.request import RunRequest
 from agentcho.message import EVERYONE
 from agentcho.testing import FakeEngine, Rehearsal, play
 from agentcho.toolsets import running
@@ -250,7 +251,7 @@ class Apart(Scenario):
 def check_the_game_beside(server: agentcho.MCPServer, told: str) -> None:
     """One game ends with an error, and the other as ever."""
     config = RunConfig(model="fake", games=2, max_tokens=64)
-    both = runtime.play(Apart(server), config, engine=FakeEngine())
+    both = runtime.play(RunRequest(Apart(server), config, engine=FakeEngine()))
     assert {game: type(failed.error) for game, failed in both.errors.items()} == {0: ToolFailed}
     assert told in str(both.errors[0].error)
     assert [over.ended for over in both.games if over.game == 1] == [None]

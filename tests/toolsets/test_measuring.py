@@ -11,6 +11,7 @@ import pytest
 import agentcho
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import columns
@@ -62,7 +63,7 @@ def engine(engines: Engines) -> Iterator[Engine]:
 
 
 def saved(scenario: Scenario, engine: Engine | FakeEngine, out: Path) -> SavedRun:
-    played = play(scenario, CONFIG, engine=engine, out=out)
+    played = play(RunRequest(scenario, CONFIG, engine=engine, out=out))
     assert played.record is not None
     return SavedRun(played.record)
 

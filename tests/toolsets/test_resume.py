@@ -20,8 +20,8 @@ from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
 from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
 from agentcho.games.parts import merge
-from agentcho.games.run import OnFailure
-from agentcho.games.runtime import RunResult, play, resume
+from agentcho.games.request import OnFailure, RunRequest
+from agentcho.games.runtime import RunResult, play
 from agentcho.lab.collect import Playing, completed
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Comparing, Effort
@@ -101,7 +101,7 @@ def test_a_call_is_on_record_before_it_is_made_and_after(tmp_path: Path) -> None
             await game.cast(Agent, "ann", tools=[pay]).say("everyone", tool_choice="required", max_calls=1)
             return self.Outcome()
 
-    run = saved(play(One(bank), CONFIG.model_copy(update={"games": 1}), engine=FakeEngine(), out=tmp_path))
+    run = saved(play(RunRequest(One(bank), CONFIG.model_copy(update={"games": 1}), engine=FakeEngine(), out=tmp_path)))
     assert seen == [1]
     first, second = lines(run)
     declared = {"name": "pay", "audience": [], "effect": False, "trusted": False}
@@ -116,10 +116,10 @@ def test_a_game_that_failed_later_takes_its_results_from_the_record(tmp_path: Pa
         if game == 1 and fail.pop():
             raise ValueError("later")
 
-    run = saved(play(Paying(bank, after), CONFIG, engine=FakeEngine(), out=tmp_path))
+    run = saved(play(RunRequest(Paying(bank, after), CONFIG, engine=FakeEngine(), out=tmp_path)))
     said, paid = results(run, 1), len(bank.paid)
     fail.append(False)
-    again = resume(run, Paying(bank, after), engine=FakeEngine(), changed="accept")
+    again = play(RunRequest.resuming(run, Paying(bank, after), engine=FakeEngine(), changed="accept"))
     assert not again.errors
     assert len(bank.paid) == paid == 4
     assert results(run, 1) == said
@@ -159,12 +159,12 @@ class Leaving(Scenario):
 
 def test_a_call_that_was_cancelled_is_cancelled_again_and_not_made_again(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"games": 1})
-    run = saved(play(first := Leaving(fails=True), config, engine=FakeEngine(), out=tmp_path))
+    run = saved(play(RunRequest(first := Leaving(fails=True), config, engine=FakeEngine(), out=tmp_path)))
     said = [entry.message.text for entry in run.games()[0]]
     assert results(run, 0) == [
         "Error: this call was cancelled before it had a result. Nobody knows whether it was made"
     ]
-    again = resume(run, second := Leaving(fails=False), engine=FakeEngine(), changed="accept")
+    again = play(RunRequest.resuming(run, second := Leaving(fails=False), engine=FakeEngine(), changed="accept"))
     assert not again.errors
     assert (first.called, second.called) == ([1], [])
     assert [entry.message.text for entry in run.games()[0]] == said
@@ -177,7 +177,9 @@ def test_a_retry_takes_results_too(tmp_path: Path) -> None:
         if fail and fail.pop():
             raise ConnectionError("once")
 
-    played = play(Paying(bank, after), CONFIG, engine=FakeEngine(), out=tmp_path, on_failure=OnFailure(retries=1))
+    played = play(
+        RunRequest(Paying(bank, after), CONFIG, engine=FakeEngine(), out=tmp_path, on_failure=OnFailure(retries=1))
+    )
     assert not played.errors
     assert len(bank.paid) == 4
 
@@ -187,9 +189,9 @@ def test_a_call_without_a_result_stops_its_game_and_no_other(tmp_path: Path, ret
     bank = Bank()
     bank.fails = {2}
     how = OnFailure(retries=retries)
-    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1, on_failure=how))
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1, on_failure=how)))
     assert len(bank.paid) == 4  # the second of game 0 is not retried; game 1 is whole
-    again = resume(run, Paying(bank), engine=FakeEngine(), changed="accept")
+    again = play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept"))
     assert isinstance(again.error, ResumeMismatch)
     assert "game 0 cannot go on: ann.2 called a tool" in str(again.error)
     assert "--redo 0:ann.2" in str(again.error)
@@ -203,9 +205,9 @@ def test_a_call_without_a_result_stops_its_game_and_no_other(tmp_path: Path, ret
 def test_what_is_to_be_done_with_it_can_be_said(tmp_path: Path, settled: str, paid: int, told: str) -> None:
     bank = Bank()
     bank.fails = {2}
-    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1))
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
     how: dict[str, Any] = {settled: ["0:ann.2"]}
-    again = resume(run, Paying(bank), engine=FakeEngine(), changed="accept", **how)
+    again = play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **how))
     assert not again.errors
     assert len(bank.paid) == paid
     assert results(run, 0)[1].startswith(told)
@@ -215,8 +217,8 @@ def test_what_is_to_be_done_with_it_can_be_said(tmp_path: Path, settled: str, pa
 def test_a_call_that_may_be_made_twice_is_made_again(tmp_path: Path) -> None:
     bank = Bank()
     bank.fails, bank.idempotent = {2}, True
-    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1))
-    assert not resume(run, Paying(bank), engine=FakeEngine(), changed="accept").errors
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
+    assert not play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept")).errors
     assert results(run, 0) == ["paid 1", "paid 5"]
 
 
@@ -226,9 +228,9 @@ def test_a_call_that_may_be_made_twice_is_made_again(tmp_path: Path) -> None:
 def test_what_names_no_such_call_is_told_before_anything_is_played(tmp_path: Path, named: dict[str, Any]) -> None:
     bank = Bank()
     bank.fails = {2}
-    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1))
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
     with pytest.raises(ResumeMismatch, match=r"0:ann\.2"):
-        resume(run, Paying(bank), engine=FakeEngine(), changed="accept", **named)
+        play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **named))
 
 
 def test_a_record_without_calls_has_no_file_for_them(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ def test_a_record_without_calls_has_no_file_for_them(tmp_path: Path) -> None:
         async def play(self, game: Game) -> Scenario.Outcome:
             return self.Outcome()
 
-    run = saved(play(Silent(Bank()), CONFIG, engine=FakeEngine(), out=tmp_path))
+    run = saved(play(RunRequest(Silent(Bank()), CONFIG, engine=FakeEngine(), out=tmp_path)))
     assert not (run.path / "calls.jsonl").exists()
 
 
@@ -345,7 +347,7 @@ def test_a_sampled_game_that_called_tools_goes_on_where_it_was(tmp_path: Path) -
 
 def test_a_recorded_game_is_replayed_without_a_call(tmp_path: Path) -> None:
     bank = Bank()
-    run = saved(play(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path))
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path)))
     paid = len(bank.paid)
     for workflow in run.export():
         replayed = agentcho.replay(workflow, FakeEngine(), logits=False)
@@ -376,7 +378,7 @@ def test_a_call_that_lost_a_race_is_judged_like_one_that_ended(tmp_path: Path) -
             return self.Outcome()
 
     one = CONFIG.model_copy(update={"games": 1})
-    run = saved(play(Race(), one, engine=FakeEngine(), out=tmp_path))
+    run = saved(play(RunRequest(Race(), one, engine=FakeEngine(), out=tmp_path)))
     assert [line.get("ended") for line in lines(run)] == [None, "cancelled"]
     report = audit_run(run)
     assert [(call.message, call.result, call.verdict) for call in report.calls] == [("ann.0", None, "clean")]
@@ -387,9 +389,13 @@ def test_parts_are_merged_with_their_calls(tmp_path: Path) -> None:
     bank = Bank()
     bank.fails = {4}
     for part in ("1/2", "2/2"):
-        play(Paying(bank), CONFIG.model_copy(update={"part": part}), engine=FakeEngine(), out=tmp_path / "parts")
+        play(
+            RunRequest(
+                Paying(bank), CONFIG.model_copy(update={"part": part}), engine=FakeEngine(), out=tmp_path / "parts"
+            )
+        )
     merged = merge([*map(SavedRun, sorted((tmp_path / "parts").iterdir()))], tmp_path, missing="accept")
     assert len(lines(merged)) == 8
-    again = resume(merged, Paying(bank), engine=FakeEngine(), changed="accept")
+    again = play(RunRequest.resuming(merged, Paying(bank), engine=FakeEngine(), changed="accept"))
     assert "1:ann.2" in str(again.error)
     assert len(bank.paid) == 4

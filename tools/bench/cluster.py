@@ -25,6 +25,7 @@ from agentcho.cluster.runs import Players
 from agentcho.config import RunConfig
 from agentcho.events import Event, Over
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.progress import Tell
 from agentcho.scenario import Scenario
 
@@ -84,9 +85,9 @@ def pace(games: int, repeats: int, seed: int, tell: Tell) -> Pace:
     for number in range(repeats):
         tell("repeats (two workers, two processes)", number, repeats)
         with _driver("cpu") as players, TemporaryDirectory() as folder:
-            runs.play(players, scenario, config.model_copy(update={"games": 4 * TWO}))  # all have loaded
+            runs.play(players, RunRequest(scenario, config.model_copy(update={"games": 4 * TWO})))  # all have loaded
             began = perf_counter()
-            runs.play(players, scenario, config, out=Path(folder))
+            runs.play(players, RunRequest(scenario, config, out=Path(folder)))
             theirs = perf_counter() - began
         found = Pace((*found.workers, theirs), (*found.plain, _plain(config)))
     return found
@@ -124,10 +125,10 @@ def overhead(games: int, seed: int, tell: Tell) -> Overhead:
                 memory.append(_memory())
 
     with _driver("cpu") as players, TemporaryDirectory() as folder:
-        runs.play(players, scenario, config.model_copy(update={"games": 10 * TWO}))
+        runs.play(players, RunRequest(scenario, config.model_copy(update={"games": 10 * TWO})))
         pids = [hello.process for hello in players.driver.hellos]
         began, before = process_time(), sum(map(_processor, pids))
-        runs.play(players, scenario, config, out=Path(folder), sink=hear)
+        runs.play(players, RunRequest(scenario, config, out=Path(folder), sink=hear))
         return Overhead(games, process_time() - began, sum(map(_processor, pids)) - before, memory[0], memory[-1])
 
 

@@ -26,6 +26,7 @@ from transformers.utils import logging
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.games import library
 from agentcho.games.replay import replay
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.compare.fidelity import Apart, apart
 from agentcho.lab.stats import clustered, pooled_mean
@@ -157,7 +158,9 @@ def _played(asked: Asked, engine: Engine, tell: Tell) -> tuple[list[Workflow], d
     """The games as workflows, and the mean of each score."""
     config = RunConfig(games=asked.games, seed=asked.seed, leakage="audit", plain_markers="accept")
     with TemporaryDirectory(prefix="games-") as folder:
-        result = play(library.scenario(asked.scenario)(), config, engine=engine, out=Path(folder), at_once=8)
+        result = play(
+            RunRequest(library.scenario(asked.scenario)(), config, engine=engine, out=Path(folder), at_once=8)
+        )
         result.check(asked.games)
         workflows = find("last", Path(folder)).export()
     tell("games (played)", asked.games, asked.games)

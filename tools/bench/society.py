@@ -19,6 +19,7 @@ from agentcho.agent import Agent
 from agentcho.config import RunConfig
 from agentcho.flow.views import View
 from agentcho.games.game import Game
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.workflows import random_words
@@ -100,7 +101,7 @@ def _take(engine: Any, agents: int, rounds: int, seed: int) -> tuple[int, float]
     """Messages that were said, and the seconds of the game."""
     config = RunConfig(seed=seed, temperature=1.0)
     began = perf_counter()
-    played = play(Society(agents=agents, rounds=rounds), config, engine=engine)
+    played = play(RunRequest(Society(agents=agents, rounds=rounds), config, engine=engine))
     taken = perf_counter() - began
     played.check(1)
     return agents * rounds, taken

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.events import Counting
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult, load_engine, play
 from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
@@ -31,11 +32,11 @@ def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> Both
     config = config.model_copy(update={"plain_markers": "accept"})
     engine = load_engine(config, tell)
     counting = Counting(tell, 2 * config.games + 1)
-    play(scenario, config.model_copy(update={"games": 1}), engine=engine, sink=counting)
+    play(RunRequest(scenario, config.model_copy(update={"games": 1}), engine=engine, sink=counting))
     begin = perf_counter()
-    together = play(scenario, config, engine=engine, sink=counting)
+    together = play(RunRequest(scenario, config, engine=engine, sink=counting))
     middle = perf_counter()
-    apart = play(scenario, config, engine=engine, sink=counting, at_once=1)
+    apart = play(RunRequest(scenario, config, engine=engine, sink=counting, at_once=1))
     end = perf_counter()
     same = _same(together, apart)
     return BothWays(config.games, middle - begin, together.steps, end - middle, apart.steps, same)

@@ -16,6 +16,7 @@ from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
 from agentcho.games import library
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.bench.workflows import random_words
 from agentcho.records.trace import TraceMessage, Workflow, exported, workflow
@@ -67,7 +68,12 @@ def recorded(name: str, seed: int, scale: float = 1.0, named: bool = True, **opt
             entries.append(event.entry)
 
     played = play(
-        scenario, RunConfig(model="fake", leakage="audit"), engine=FakeEngine(answer=_last, context=1 << 30), sink=hear
+        RunRequest(
+            scenario,
+            RunConfig(model="fake", leakage="audit"),
+            engine=FakeEngine(answer=_last, context=1 << 30),
+            sink=hear,
+        )
     )
     if played.error is not None:
         raise played.error

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentcho.cli.options import Given, fields, run_config
+from agentcho.cli.options import From, Given, fields, run_config
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.cli.words import COLUMNS, COMPARED, DEFAULT_MODES, FILE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
+from agentcho.cli.words import COMPARED, FILE, HERE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
+from agentcho.config import RunConfig
 from agentcho.display.progress import progress
+from agentcho.lab.compare.columns import DEFAULT_MODES, OF_COLUMNS
 
 if TYPE_CHECKING:
     from agentcho.lab.compare.run import Asked
+
+COLUMNS = From(RunConfig, without=OF_COLUMNS, helps=HERE)
+"""Options that all columns have in common."""
 
 
 def compare(

@@ -28,7 +28,7 @@ BATCH = "Traces a step.  [default: 8; the authors' scripts: 1, 4]"
 JUDGE = "A model that compares the texts of Table 2, pair by pair, in both orders."
 REPRODUCED = From(
     RunConfig,
-    only=(*LOADING, "deterministic", "seed", "temperature", "max_tokens", "plain_markers", "template_differs"),
+    only=("model", *LOADING, "deterministic", "seed", "temperature", "max_tokens", "plain_markers", "template_differs"),
     helps=HERE | {"seed": "Of every coin and task; traces to train on are of the next."},
 )
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from agentcho.cli.cluster import Cluster, players
 from agentcho.cli.outputs import Outputs, fault_of, written
 from agentcho.cli.signals import INTERRUPTED
+from agentcho.cluster.players import Cluster, players
 from agentcho.config import RunConfig, again
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import inline
 from agentcho.games import library, runtime
 from agentcho.games.discovery import from_anywhere
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import RunResult
 from agentcho.progress import Tell
 from agentcho.records import writer
@@ -267,10 +268,10 @@ class ByWorkers:
         if self._config.model == "fake":
             self._met[header, text] = None
 
-    def play(self, scenario: Scenario, config: RunConfig, engine: Any = None, **how: Any) -> RunResult:
+    def play(self, request: RunRequest) -> RunResult:
         """Play games by workers, as `games.runtime.play` does on an engine."""
         from agentcho.cluster.runs import play
 
-        with players(self._on, from_anywhere(scenario.name), self._config, "encodings") as workers:
+        with players(self._on, from_anywhere(request.scenario.name), self._config, "encodings") as workers:
             workers.met.update(self._met)
-            return play(workers, scenario, config, **how)
+            return play(workers, request)

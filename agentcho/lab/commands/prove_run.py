@@ -15,13 +15,14 @@ import typer
 
 from agentcho.cli.audit import check_local, nature_of
 from agentcho.cli.outputs import STDOUT, Outputs
-from agentcho.cli.play import chosen, play_recorded
+from agentcho.cli.play import play_recorded
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.errors import AgentchoError, AudienceError
 from agentcho.games import library, runtime
+from agentcho.games.library import chosen
 from agentcho.lab.display.prove import show
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import Workflow, read_traces

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from agentcho.audit.wording import many
-from agentcho.cli.cluster import Cluster, players
-from agentcho.cli.play import chosen
 from agentcho.cli.signals import INTERRUPTED
+from agentcho.cluster.players import Cluster, players
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.games import runtime
 from agentcho.games.discovery import from_anywhere
+from agentcho.games.library import chosen
 from agentcho.lab.by_workers import remote_playing
 from agentcho.progress import Tell
 from agentcho.records.files import check_file, writing

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.cluster import cluster_of
-from agentcho.cli.words import DEFAULT_MODES
 from agentcho.cluster.config import ClusterConfig
+from agentcho.cluster.players import cluster_of
 from agentcho.config import RunConfig, checked
 from agentcho.errors import ArgumentError, ConfigError, shown
+from agentcho.lab.compare.columns import DEFAULT_MODES
 from agentcho.progress import Tell, unheard
 from agentcho.scenario import Scenario
 

@@ -11,10 +11,17 @@ from pathlib import Path
 from typing import get_args
 
 from agentcho.calls.reuse import ALL, APE, IN_PLACE, REPAIRS, ROTATE, WAYS, parsed_repair, parsed_way
-from agentcho.config import Leakage, Mode, RunConfig
+from agentcho.config import Leakage, Mode, RunConfig, option_names
 from agentcho.engine.adapter import find_adapter
 from agentcho.errors import ConfigError
 from agentcho.records.frozen import Frozen
+
+DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
+OF_COLUMNS = (
+    *("mode", "leakage", "reuse", "repair", "adapter", "merge", "limits", "games", "part"),
+    *option_names("served"),
+)
+"""Options of a run that a comparison does not have, or each column for itself."""
 
 
 class Column(Frozen):

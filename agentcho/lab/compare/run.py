@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.cluster import Cluster, players
-from agentcho.cli.play import chosen
-from agentcho.cli.words import COLUMNS
-from agentcho.config import RunConfig, again
+from agentcho.cluster.players import Cluster, players
+from agentcho.config import RunConfig, again, option_names
 from agentcho.errors import ConfigError
 from agentcho.flow.markers import required_markers
 from agentcho.games import runtime
 from agentcho.games.discovery import from_anywhere
+from agentcho.games.library import chosen
 from agentcho.lab.by_workers import remote_playing
 from agentcho.lab.collect import Playing
-from agentcho.lab.compare.columns import Column, columns
+from agentcho.lab.compare.columns import OF_COLUMNS, Column, columns
 from agentcho.lab.compare.compare import Comparing, Effort
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.files import draw, write, write_json
@@ -157,4 +156,4 @@ def _command(asked: Asked, scenario: Scenario) -> str:
     words += [] if asked.reuse is None else ["--reuse", asked.reuse]
     words += [] if asked.repair is None else ["--repair", asked.repair]
     words += [] if asked.adapter is None else ["--adapter", asked.adapter]
-    return again(words, asked.config, COLUMNS.fields(()), asked.given)
+    return again(words, asked.config, option_names(without=OF_COLUMNS), asked.given)

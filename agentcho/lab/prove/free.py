@@ -15,7 +15,7 @@ from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
 from agentcho.games.game import Game
-from agentcho.games.run import GameSelection
+from agentcho.games.request import GameSelection, RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.prove.proof import FreePlay, Skipped
 from agentcho.message import Message, Metadata
@@ -130,7 +130,13 @@ class _Work:
         events, out = list[Event](), list[Metadata]()
         selection = GameSelection((game,), lambda number: words)
         over = play(
-            _watched(self._scenario, out), self._config, engine=self._engine, sink=events.append, selection=selection
+            RunRequest(
+                _watched(self._scenario, out),
+                self._config,
+                engine=self._engine,
+                sink=events.append,
+                selection=selection,
+            )
         )
         if over.error is not None:
             return None

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.cluster import Cluster, cluster_of
 from agentcho.cluster.config import ClusterConfig
+from agentcho.cluster.players import Cluster, cluster_of
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ArgumentError, ConfigError, shown
 from agentcho.games.resume import Changed

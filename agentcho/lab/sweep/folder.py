@@ -17,8 +17,8 @@ from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.games import library
 from agentcho.games.journal import BegunCalls
+from agentcho.games.request import GameSelection
 from agentcho.games.resume import Changed, check_asked, settled_calls
-from agentcho.games.run import GameSelection
 from agentcho.lab.sweep.axes import Axis
 from agentcho.lab.sweep.grid import Cell, settings
 from agentcho.records.files import replace_whole, writing

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from agentcho.cli.model_file import read_models, tables
-from agentcho.cli.options import configured
 from agentcho.config import DEFAULT_MODEL, ModelConfig, RunConfig
 from agentcho.errors import AgentchoError, ConfigError
 from agentcho.games import library
+from agentcho.games.library import configured
+from agentcho.games.model_file import read_models, tables
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
 from agentcho.lab.sweep.run import GAMES, Asked

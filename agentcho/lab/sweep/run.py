@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.calls.call import EnginePort
-from agentcho.cli.cluster import Cluster, players
-from agentcho.cli.options import configured
+from agentcho.cluster.players import Cluster, players
 from agentcho.config import again
 from agentcho.errors import ConfigError, ExtraMissing
 from agentcho.extras import require
 from agentcho.games import library
 from agentcho.games.discovery import from_anywhere
+from agentcho.games.library import configured
+from agentcho.games.request import OnFailure
 from agentcho.games.resume import Changed
-from agentcho.games.run import OnFailure
 from agentcho.lab.sweep import plan as planning
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.files import write, write_json

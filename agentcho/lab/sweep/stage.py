@@ -18,9 +18,10 @@ from agentcho.config import RunConfig
 from agentcho.events import Sink
 from agentcho.flow.markers import required_markers
 from agentcho.games import runtime
-from agentcho.games.loading import Loaded, check_loadable, fingerprints, give_up, speculate
+from agentcho.games.loading import check_loadable, fingerprints, give_up, speculate
+from agentcho.games.models import Loaded
+from agentcho.games.request import GameSelection, OnFailure, RunRequest
 from agentcho.games.resume import check_engine, loading_config
-from agentcho.games.run import GameSelection, OnFailure
 from agentcho.games.runtime import RunResult
 from agentcho.lab.sweep.grid import Cell
 from agentcho.lab.sweep.plan import network
@@ -80,11 +81,11 @@ class Here:
             runtime.meet(model, chain.from_iterable(selection.before.values()))
         speculate(cell.config, loaded, saved[0].info.costs if saved else {})
         more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
-        more |= {"engine": loaded.engine, "selection": selection, "asked": how.asked}
+        more |= {"engine": loaded.engine, "selection": selection, "named": how.asked}
         if isinstance(loaded.engine, TextEngine):  # its connections end with a run, so that each has its own
             del more["engine"]
         more["others"] = {name: each for name, each in loaded.others.items() if not isinstance(each, TextEngine)}
-        return runtime.play(cell.scenario, cell.config, **more)
+        return runtime.play(RunRequest(cell.scenario, cell.config, **more))
 
     def _ready(self, config: RunConfig) -> Loaded:
         """The models of a cell, loaded where they are not."""
@@ -92,7 +93,7 @@ class Here:
             return Loaded(self._given, {})
         if self._loaded is None or self._network != network(config):
             self.close()
-            self._loaded = runtime.load_models(_any_markers(config), None, None, self._tell)
+            self._loaded = runtime.load_models(_any_markers(config), tell=self._tell)
             self._network, self._adapter = network(config), config.adapter
         elif config.adapter != self._adapter:
             self._loaded = Loaded(_adapted(self._loaded.engine, config.adapter), {})
@@ -118,12 +119,12 @@ class There:
         if is_served(cell.config):
             return self._here.play(turn, how)
         more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
-        more |= {"selection": selection, "asked": how.asked}
+        more |= {"selection": selection, "named": how.asked}
         if saved:
-            begun = self._players.driver.ready(runs.work_of(self._players, cell.scenario, cell.config))
+            begun = self._players.driver.ready(runs.work_of(self._players, RunRequest(cell.scenario, cell.config)))
             for run in saved:
                 check_engine(run, *runs.named(begun, cell.config))
-        return runs.play(self._players, cell.scenario, cell.config, **more)
+        return runs.play(self._players, RunRequest(cell.scenario, cell.config, **more))
 
     def close(self) -> None:
         """Give up what this process has loaded; workers are their owner's."""

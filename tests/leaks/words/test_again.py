@@ -15,7 +15,8 @@ from agentcho.cluster.runs import Players
 from agentcho.errors import ResumeMismatch
 from agentcho.events import Ended, Event
 from agentcho.games import library
-from agentcho.games.runtime import play, resume
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import play
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.scenario import Scenario
@@ -40,7 +41,7 @@ def told(run: Path | None) -> Any:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The run that nothing happens to."""
     out = tmp_path_factory.mktemp("whole")
-    found = told(play(auction(), CONFIG, out=out, asked=AUCTION).record)
+    found = told(play(RunRequest(auction(), CONFIG, out=out, named=AUCTION)).record)
     assert found[1] is not None
     assert len(found[1].rows) == 9
     assert found[1].unaccounted == 0
@@ -56,16 +57,16 @@ def test_a_run_that_is_broken_off_goes_on_with_what_is_left(tmp_path: Path, whol
         if sum(isinstance(each, Ended) for each in seen) == after:
             raise KeyboardInterrupt
 
-    cut = play(auction(), CONFIG, out=tmp_path, sink=interrupt, asked=AUCTION)
+    cut = play(RunRequest(auction(), CONFIG, out=tmp_path, sink=interrupt, named=AUCTION))
     saved = SavedRun(cut.record or tmp_path)
     with pytest.raises(ResumeMismatch, match="leak_budget"):
-        resume(saved, auction(), CONFIG.model_copy(update={"leak_budget": 6.0}))
-    resume(saved, auction(), CONFIG)
+        play(RunRequest.resuming(saved, auction(), CONFIG.model_copy(update={"leak_budget": 6.0})))
+    play(RunRequest.resuming(saved, auction(), CONFIG))
     assert told(saved.path) == whole
 
 
 def test_workers_charge_what_one_process_charges(tmp_path: Path, whole: Any) -> None:
     with threads() as pool:
         players = Players(Driver(pool, 2, patience=QUICK), AUCTION)
-        played = runs.play(players, auction(), CONFIG, out=tmp_path, asked=AUCTION)
+        played = runs.play(players, RunRequest(auction(), CONFIG, out=tmp_path, named=AUCTION))
     assert told(played.record) == whole

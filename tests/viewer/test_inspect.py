@@ -11,9 +11,10 @@ import pytest
 
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.errors import CannotWrite
-from agentcho.export.inspect_log import write_inspect
+from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun
+from agentcho.viewer.inspect_log import write_inspect
 
 from ..clients.environment import run_script
 
@@ -41,7 +42,7 @@ class Talk(Scenario):
 def run(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
     """Two games under audit, the second of which fails."""
     config = RunConfig(model="fake", games=2, seed=3, leakage="audit")
-    record = play(Talk(), config, out=tmp_path_factory.mktemp("runs")).record
+    record = play(RunRequest(Talk(), config, out=tmp_path_factory.mktemp("runs"))).record
     assert record is not None
     return SavedRun(record)
 

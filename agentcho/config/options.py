@@ -1,33 +1,25 @@
-"""Run options, frozen and checked once at the edge.
+"""Options of a run and of its models, each declared once with its help, frozen and checked at the edge.
 
-Does not know: scenarios' own options (each scenario has a model of its own), the CLI, torch.
+Does not know: scenarios' own options (each scenario has a model of its own), the command line, torch.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
+from collections.abc import Container, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from agentcho.calls.call import Sampling
-from agentcho.calls.reuse import JUDGE, ROTATE, Ape, Choose, parsed_repair, parsed_way
+from agentcho.calls.reuse import ROTATE, Ape, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
 from agentcho.calls.variables import option
-from agentcho.errors import ArgumentError, ConfigError
+from agentcho.config.reuse import Leakage, Mode, ReusePolicy, Shadowing
+from agentcho.errors import ConfigError
 
-Options = TypeVar("Options", bound=BaseModel)
-Mode = Literal["baseline", "choreographed"]
-Leakage = Literal["audit", "enforce", "deny"]
-Markers = Literal["refuse", "accept"]
-Defaults = Literal["keep", "drop"]
-Shadowing = Literal["auto", "always", "never"]
-ThoughtsOf = Literal["author", "audience"]
-"""Who may read what a model thinks before it answers: who speaks, or whoever may read the answer."""
-WordsRule = Literal["track", "refuse"]
 Bits = Literal["int8", "int4"]
 """In how many bits the weights of linear layers can be kept."""
 KvDtype = Literal["int8"]
@@ -36,111 +28,13 @@ NAMED = "'understudy', 'smollm2', a folder, a GGUF file"
 LOCAL = f"{NAMED}, or a Hugging Face id."
 """What names a model, for help: of any that is loaded here."""
 EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
-FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
-THREADS = (
-    "Compute threads of models on a CPU.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
-    "all by timing]"
-)
-WAY = (
-    "How what is reused is read: rotate (keys turned to where it stands now), in-place (no key turned), or "
-    "ape[:TEMPERATURE,SCALE] (in place, and what was encoded side by side weighed so)."
-)
-REPAIRED = (
-    "Encode some tokens of what is reused anew: first-k:TOKENS (epic:TOKENS), ends:FIRST,LAST, top-k:SHARE, "
-    "cacheblend:SHARE, kvcomm, or full."
-)
 TEMPLATED = 'What the chat template is given beside the messages, as JSON: {"enable_thinking": false}.'
-RepairBy = Choose | Literal["full"]
+FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
 if TYPE_CHECKING:
     TemplateKwargs = str | Mapping[str, Any] | None
 else:
     TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
 """What a chat template is given beside the messages: a JSON object, as text or as a mapping. Kept as text."""
-
-
-class ReusePolicy(NamedTuple):
-    """Through which encodings calls read messages: see `Resolver`. `in_place`: what is reused stays at the positions at
-    which it was made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`:
-    which tokens of what is reused each caller encodes anew, in its own prompt. `speculate`: tokens are guessed from
-    what an author may read, where that pays and the profile is not deterministic; what is said stays the same. `ape`:
-    how what was encoded side by side is weighed, in place. `judge`: which tokens of others' messages a caller encodes
-    anew whose view has `reuse="judge"`, instead of `repair`, and not in place."""
-
-    mode: Mode = "choreographed"
-    leakage: Leakage = "enforce"
-    shadow: Shadowing = "auto"
-    deterministic: bool = False
-    in_place: bool = False
-    repair: RepairBy | None = None
-    speculate: bool = False
-    ape: Ape | None = None
-    judge: RepairBy = JUDGE
-
-
-class ReuseOptions(TypedDict, total=False):
-    """The fields of a `ReusePolicy`, by name."""
-
-    mode: Mode
-    leakage: Leakage
-    shadow: Shadowing
-    deterministic: bool
-    in_place: bool
-    repair: RepairBy | None
-    speculate: bool
-    ape: Ape | None
-    judge: RepairBy
-
-
-DEFAULT_POLICY = ReusePolicy()
-"""How messages are read where nothing is said of it."""
-
-
-def by_position(reuse: ReusePolicy | Mode, others: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-    """The fields of a policy that were given one after the other in its place, in the order of `names`, with a
-    `DeprecationWarning` for the caller of the function that asks. Empty: the policy was given whole. `ArgumentError`:
-    something stands after a whole policy."""
-    if not isinstance(reuse, ReusePolicy):
-        told = "give a ReusePolicy, or its fields by name: fields by position go in 0.6"
-        warnings.warn(told, DeprecationWarning, stacklevel=3)
-        return dict(zip(names, (reuse, *others), strict=False))
-    if others:
-        raise ArgumentError("give what comes after a ReusePolicy by name")
-    return {}
-
-
-def parsed_part(text: str, games: int) -> range:
-    """The numbers of the games that part `k/n` of `games` games has: k - 1, and every n-th from there. ValueError: it
-    is no part, or has no game."""
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not 1 <= part <= parts:
-        raise ValueError(f"part {text!r} is no K/N with K from 1 to N, as 2/4")
-    if part > games:
-        raise ValueError(f"part {text} has no game, for there are {games}; give at most so many parts as games")
-    return range(part - 1, games, parts)
-
-
-class Limits(BaseModel):
-    """Bounds that end a game early, as a recorded outcome. None: unbounded.
-
-    The verb that meets a limit raises `LimitReached`, and all that the game runs is cancelled, so that code that tries
-    again after an error does not go on. Code that catches cancellation too (`except BaseException`) keeps its own game
-    from ending, and no other.
-
-    Tokens are sampled tokens, messages are sampled messages, seconds are wall time since the game began. Those that
-    begin with `agent_` are of each agent, those that begin with `game_` of all together.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    agent_tokens: Annotated[int, Field(ge=1)] | None = None
-    agent_messages: Annotated[int, Field(ge=1)] | None = None
-    agent_seconds: Annotated[float, Field(gt=0)] | None = None
-    game_tokens: Annotated[int, Field(ge=1)] | None = None
-    game_messages: Annotated[int, Field(ge=1)] | None = None
-    game_seconds: Annotated[float, Field(gt=0)] | None = None
-
-
 API = "openai:"
 """What the name of a model behind an API begins with."""
 SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
@@ -243,26 +137,8 @@ def _changed(options: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in options if value != fields[name].default}
 
 
-ENCODED = {
-    "deterministic": "nobody promises that it says the same words again",
-    "repair": "its encodings are its server's",
-    "in_place": "its encodings are its server's",
-    "reuse": "its encodings are its server's",
-    "speculate": "its server guesses, or does not",
-    "prefill_budget": "its server decides what goes beside what",
-}
-"""Options of a run that a model behind an API cannot take, and why."""
-OWN = (
-    *("model", "chat_template_kwargs", "device", "dtype", "weights", "kv_dtype", "adapter"),
-    *("base_url", "server", "key_env", "key_file"),
-)
-"""What a run says of its own model."""
-
-
 KEYS = ("key_env", "key_file")
 """Options that may change: where the key of an endpoint is decides nothing of what is said."""
-FREE = (*KEYS, "threads", "disk_tokens", "keep_cache", "prefill_budget")
-"""Options that a run may go on with otherwise."""
 DEFAULT_MODEL = "default"
 """What a run's own model is called where agents are given one."""
 
@@ -280,10 +156,84 @@ def model_name(name: str) -> str:
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+Options = TypeVar("Options", bound=BaseModel)
+Markers = Literal["refuse", "accept"]
+Defaults = Literal["keep", "drop"]
+ThoughtsOf = Literal["author", "audience"]
+"""Who may read what a model thinks before it answers: who speaks, or whoever may read the answer."""
+WordsRule = Literal["track", "refuse"]
+THREADS = (
+    "Compute threads of models on a CPU.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
+    "all by timing]"
+)
+WAY = (
+    "How what is reused is read: rotate (keys turned to where it stands now), in-place (no key turned), or "
+    "ape[:TEMPERATURE,SCALE] (in place, and what was encoded side by side weighed so)."
+)
+REPAIRED = (
+    "Encode some tokens of what is reused anew: first-k:TOKENS (epic:TOKENS), ends:FIRST,LAST, top-k:SHARE, "
+    "cacheblend:SHARE, kvcomm, or full."
+)
+
+
+def parsed_part(text: str, games: int) -> range:
+    """The numbers of the games that part `k/n` of `games` games has: k - 1, and every n-th from there. ValueError: it
+    is no part, or has no game."""
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= part <= parts:
+        raise ValueError(f"part {text!r} is no K/N with K from 1 to N, as 2/4")
+    if part > games:
+        raise ValueError(f"part {text} has no game, for there are {games}; give at most so many parts as games")
+    return range(part - 1, games, parts)
+
+
+class Limits(BaseModel):
+    """Bounds that end a game early, as a recorded outcome. None: unbounded.
+
+    The verb that meets a limit raises `LimitReached`, and all that the game runs is cancelled, so that code that tries
+    again after an error does not go on. Code that catches cancellation too (`except BaseException`) keeps its own game
+    from ending, and no other.
+
+    Tokens are sampled tokens, messages are sampled messages, seconds are wall time since the game began. Those that
+    begin with `agent_` are of each agent, those that begin with `game_` of all together.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent_tokens: Annotated[int, Field(ge=1)] | None = None
+    agent_messages: Annotated[int, Field(ge=1)] | None = None
+    agent_seconds: Annotated[float, Field(gt=0)] | None = None
+    game_tokens: Annotated[int, Field(ge=1)] | None = None
+    game_messages: Annotated[int, Field(ge=1)] | None = None
+    game_seconds: Annotated[float, Field(gt=0)] | None = None
+
+
+ENCODED = {
+    "deterministic": "nobody promises that it says the same words again",
+    "repair": "its encodings are its server's",
+    "in_place": "its encodings are its server's",
+    "reuse": "its encodings are its server's",
+    "speculate": "its server guesses, or does not",
+    "prefill_budget": "its server decides what goes beside what",
+}
+"""Options of a run that a model behind an API cannot take, and why."""
+OWN = (
+    *("model", "chat_template_kwargs", "device", "dtype", "weights", "kv_dtype", "adapter"),
+    *("base_url", "server", "key_env", "key_file"),
+)
+"""What a run says of its own model."""
+FREE = (*KEYS, "threads", "disk_tokens", "keep_cache", "prefill_budget")
+"""Options that a run may go on with otherwise."""
+
+
 class RunConfig(BaseModel):
     """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
 
-    A field with a description is an option of the commands that play, and its description the help. Beyond that:
+    A field with a description is an option of the commands that play, and its description the help. Its group says
+    which commands have it: "served" are of a model behind an API, "loading" and "inference" of one that is loaded here
+    (the latter not where it is trained), "reading" say how messages are read, and nothing that is said depends on
+    "upkeep". Beyond that:
     `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
     `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
     who may see what is private; `device`, `device_map`, `dtype`, `weights` and `kv_dtype` are as in `Engine.load`;
@@ -302,33 +252,51 @@ class RunConfig(BaseModel):
         description=f"{NAMED}, a Hugging Face id, or 'openai:NAME'.",
     )
     chat_template_kwargs: TemplateKwargs = Field(
-        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON"}
+        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON", "group": "loading"}
     )
-    device: str = Field(default="auto", description="auto, cpu, cuda.")
+    device: str = Field(default="auto", description="auto, cpu, cuda.", json_schema_extra={"group": "loading"})
     base_url: str | None = Field(
-        default=None, description="Where a model 'openai:NAME' is served.", json_schema_extra={"metavar": "URL"}
+        default=None,
+        description="Where a model 'openai:NAME' is served.",
+        json_schema_extra={"metavar": "URL", "group": "served"},
     )
-    server: Server = Field(default="openai", description="What serves it, which says what it can be asked.")
+    server: Server = Field(
+        default="openai",
+        description="What serves it, which says what it can be asked.",
+        json_schema_extra={"group": "served"},
+    )
     key_env: str | None = Field(
         default=None,
         description="The environment variable with its key.  [default: OPENAI_API_KEY for OpenAI's own, else none]",
-        json_schema_extra={"metavar": "NAME"},
+        json_schema_extra={"metavar": "NAME", "group": "served"},
     )
     key_file: str | None = Field(
-        default=None, description="The file with its key.", json_schema_extra={"metavar": "FILE"}
+        default=None, description="The file with its key.", json_schema_extra={"metavar": "FILE", "group": "served"}
     )
     allow_vendor: tuple[str, ...] = Field(
         default=(),
         description="Whose models may be sent what is private to agents of other models.",
-        json_schema_extra={"metavar": "VENDOR"},
+        json_schema_extra={"metavar": "VENDOR", "group": "served"},
     )
-    device_map: str | None = Field(default=None, description="auto: layers over all GPUs, for --device.")
-    dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
-    threads: int | None = Field(default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N"})
-    weights: Bits | None = Field(default=None, description=FEW_BITS)
-    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS)
-    mode: Mode = Field(default="choreographed", description="Which encodings a call reads.")
-    leakage: Leakage = Field(default="enforce", description="What choreographed mode does about leaks.")
+    device_map: str | None = Field(
+        default=None, description="auto: layers over all GPUs, for --device.", json_schema_extra={"group": "loading"}
+    )
+    dtype: str = Field(
+        default="auto", description="auto, float32, bfloat16, float16.", json_schema_extra={"group": "loading"}
+    )
+    threads: int | None = Field(
+        default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N", "group": "loading"}
+    )
+    weights: Bits | None = Field(default=None, description=FEW_BITS, json_schema_extra={"group": "loading"})
+    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS, json_schema_extra={"group": "inference"})
+    mode: Mode = Field(
+        default="choreographed", description="Which encodings a call reads.", json_schema_extra={"group": "reading"}
+    )
+    leakage: Leakage = Field(
+        default="enforce",
+        description="What choreographed mode does about leaks.",
+        json_schema_extra={"group": "reading"},
+    )
     words: WordsRule | None = Field(
         default=None,
         description="List, or refuse, what agents say to more than may read what they had read, but by typed releases.",
@@ -347,16 +315,19 @@ class RunConfig(BaseModel):
     shadow: Shadowing = Field(
         default="auto",
         description="Follow an author's words for its audience while it speaks; auto: where the two differ.",
+        json_schema_extra={"group": "reading"},
     )
     deterministic: bool = Field(
-        default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
+        default=False,
+        description="Batch so that every bit depends on nothing that a reader may not read. Slower.",
+        json_schema_extra={"group": "reading"},
     )
     in_place: bool = False
-    reuse: str = Field(default=ROTATE, description=WAY, json_schema_extra={"metavar": "WAY"})
+    reuse: str = Field(default=ROTATE, description=WAY, json_schema_extra={"metavar": "WAY", "group": "reading"})
     repair: str | None = Field(
         default=None,
         description=REPAIRED,
-        json_schema_extra={"metavar": "REPAIR"},
+        json_schema_extra={"metavar": "REPAIR", "group": "reading"},
     )
     speculate: bool = Field(
         default=False, description="Guess several tokens a step from what the author may read, where that pays."
@@ -365,24 +336,28 @@ class RunConfig(BaseModel):
         default=None,
         ge=1,
         description="While agents speak, encode at most so many tokens a step of what others are to read.",
-        json_schema_extra={"metavar": "TOKENS"},
+        json_schema_extra={"metavar": "TOKENS", "group": "upkeep"},
     )
     adapter: str | None = Field(
-        default=None, description="A folder that `agentcho tune` or peft wrote.", json_schema_extra={"metavar": "DIR"}
+        default=None,
+        description="A folder that `agentcho tune` or peft wrote.",
+        json_schema_extra={"metavar": "DIR", "group": "reading"},
     )
     merge: bool = Field(
-        default=False, description="Add the adapter to the weights, instead of going through it in each forward."
+        default=False,
+        description="Add the adapter to the weights, instead of going through it in each forward.",
+        json_schema_extra={"group": "reading"},
     )
     disk_tokens: int = Field(
         default=0,
         ge=0,
         description="Of what no longer fits in memory, keep so many tokens' keys and values on disk.",
-        json_schema_extra={"metavar": "TOKENS"},
+        json_schema_extra={"metavar": "TOKENS", "group": "upkeep"},
     )
     keep_cache: str | None = Field(
         default=None,
         description="Keep encodings of what everyone may read there, for later runs of the same model.",
-        json_schema_extra={"metavar": "DIR"},
+        json_schema_extra={"metavar": "DIR", "group": "upkeep"},
     )
     seed: int = Field(default=0, description="Of every coin and choice of the run.")
     games: int = Field(default=1, ge=1, le=1_000_000, description="How many to play, side by side on one engine.")
@@ -500,6 +475,18 @@ class RunConfig(BaseModel):
     def sampling(self) -> Sampling:
         """The defaults that an agent's verbs start from; its seed is set a call."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p)
+
+
+def option_names(*groups: str, without: Container[str] = ()) -> tuple[str, ...]:
+    """The options of a run that commands have, by their names: those of some `groups`, or all of them."""
+    found = {name: field for name, field in RunConfig.model_fields.items() if field.description}
+    chosen = [name for name, field in found.items() if not groups or _group(field) in groups]
+    return tuple(name for name in chosen if name not in without)
+
+
+def _group(field: FieldInfo) -> object:
+    extra = field.json_schema_extra
+    return extra.get("group") if isinstance(extra, dict) else None
 
 
 def checked(kind: type[Options], /, **options: Any) -> Options:

@@ -1,0 +1,76 @@
+"""Plays a run with a screen that shows its events. Does not know: what plays it, what a scenario does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import IO
+
+from agentcho.display import Kind, Screen, heading, screen
+from agentcho.display.progress import Progress
+from agentcho.display.withheld import withheld
+from agentcho.errors import RecordError
+from agentcho.events import Event, Sink
+from agentcho.games.request import RunRequest
+from agentcho.games.runtime import RunResult
+
+KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
+
+
+def play_shown(
+    request: RunRequest,
+    play: Callable[[RunRequest], RunResult],
+    display: Kind | None,
+    told: Progress | None = None,
+    listen: Callable[[Sink], Sink | None] = lambda sink: sink,
+) -> RunResult:
+    """Play a run by `play` with a screen that shows the events, those of a recorded run that goes on first. `told`
+    shows how many games are over; `listen` gives the sink that the run gets for that of the screen. Where people play,
+    nothing else is shown before the end. `RecordError`: whoever read standard output has closed it."""
+    told, title, games = told or Progress(), heading(request.scenario.name, request.config), request.config.numbers
+    kept = "nothing was begun"
+    try:
+        if request.people:
+            showing = withheld(display, title, sys.stdout)
+        else:
+            showing = screen(display, title, len(games), sys.stdout)
+        with showing as shown:
+            kept = KEPT
+            if request.resume is not None:
+                shown.remember(request.resume.saved)
+            played = play(replace(request, sink=listen(_both(shown, told, len(games)))))
+            told.clear()
+        kept = f"all games are over: {played.record}"
+        shown.close(played)
+    except BrokenPipeError:
+        silence(sys.stdout)
+        raise unread(kept) from None
+    return played
+
+
+def unread(kept: str) -> RecordError:
+    """Whoever read standard output has closed it; `kept` says what there is all the same."""
+    return RecordError(f"whoever read the output has gone; {kept}", code=1)
+
+
+def silence(stream: IO[str]) -> None:
+    """Send the rest of a stream that is no longer read to the null device: the interpreter, which flushes it at its
+    end, would complain."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _both(shown: Screen, told: Progress, games: int) -> Sink:
+    """A sink for the screen and for the progress, which shows nothing where the screen is live."""
+
+    def hear(event: Event) -> None:
+        if shown.moves:
+            told.clear()
+        shown.hear(event)
+        if not shown.moves:
+            told.tell("games", len(shown.games), games)
+
+    return hear

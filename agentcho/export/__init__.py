@@ -1,1 +1,0 @@
-"""Recorded runs in the formats of other tools."""
