@@ -17,7 +17,7 @@ from agentcho.lab.leaks.collision import collision
 from agentcho.lab.leaks.evidence import above_chance
 from agentcho.lab.leaks.guesses import Case, Effort, Guess
 from agentcho.lab.leaks.judged import claims, judge
-from agentcho.lab.leaks.measured import Asked, PartialLeaks, measure
+from agentcho.lab.leaks.measured import AttackOptions, PartialLeaks, measure
 from agentcho.lab.leaks.scene import SAID, natural, scene
 from agentcho.lab.leaks.secrets import drawn, kind, split
 from agentcho.lab.leaks.seen import Seen, seen
@@ -127,8 +127,8 @@ def test_what_learns_from_earlier_sentences_is_measured_after_some_alone() -> No
         wrong._replace(earlier=1).check()
 
 
-def asked(*attacks: str, names: Sequence[str] = ("author", "audience", "text"), n: int = 40) -> Asked:
-    return Asked(("codes",), tuple(ways(names)), attacks, n, "forced", 0, 1, 1, Effort(50, 1, 4))
+def asked(*attacks: str, names: Sequence[str] = ("author", "audience", "text"), n: int = 40) -> AttackOptions:
+    return AttackOptions(("codes",), tuple(ways(names)), attacks, n, "forced", 0, 1, 1, Effort(50, 1, 4))
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_what_was_kept_is_not_measured_again(engines: Engines, tmp_path: Path, m
         PartialLeaks.begin(None, True, wanted.settings)
 
 
-def replace_seed(of: Asked) -> Asked:
+def replace_seed(of: AttackOptions) -> AttackOptions:
     return of._replace(seed=2, effort=replace(of.effort))
 
 

@@ -249,7 +249,7 @@ def test_a_decision_ends_with_the_token_that_ends_answers_and_not_with_a_blank_b
 ) -> None:
     tokenizer = blank_before_the_end()
     ends = list[int]()
-    monkeypatch.setattr(whole, "question", lambda play, reader, encode, end, header: ends.append(end))
+    monkeypatch.setattr(whole, "question", lambda closing, **more: ends.append(closing))
     experiment = SimpleNamespace(plays=plays, engine=SimpleNamespace(framing=derive(tokenizer, "spaced")))
     work = whole._Work(cast(Any, experiment), (), (), lambda *told: None)
     assert work._asked(plays[0], cast(Any, SimpleNamespace(reader="bob"))) == {}

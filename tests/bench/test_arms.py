@@ -130,7 +130,7 @@ def test_stock_stops_at_the_token_that_ends_answers_and_not_at_a_blank_before_it
     framing = derive(tokenizer, "spaced")
     stops = list[int]()
 
-    def made(network: object, stop: int, *more: object) -> None:
+    def made(network: object, stop: int, *more: object, **named: object) -> None:
         stops.append(stop)
         raise StopIteration
 

@@ -28,7 +28,7 @@ from agentcho.lab.bench.serving import (
     ENFORCE,
     PEER,
     PLAIN,
-    Asked,
+    ServingOptions,
     first_tokens,
     play,
     serving,
@@ -195,7 +195,7 @@ def test_figures_are_counted_by_hand() -> None:
 
 def test_all_arms_are_asked_the_same_and_only_ours_what_only_ours_knows(stubbed: Stub, tmp_path: Path) -> None:
     subjects = paper(["multi-qa"], 1, 0.05)
-    found = serving(Asked("understudy", repeats=2, peer_python=tmp_path), subjects, ARMS, told)
+    found = serving(ServingOptions("understudy", repeats=2, peer_python=tmp_path), subjects, ARMS, told)
     assert [(each.subject, each.arm, each.unavailable) for each in found] == [("multi-qa", arm, None) for arm in ARMS]
     assert found[0].values["exact"] == (0.4, 0.4)
     assert [each.values.get("same") for each in found] == [None, None, None, (1.0, 1.0)]
@@ -218,7 +218,9 @@ def ended() -> object:
 
 
 def test_a_play_whose_answers_are_quoted_is_played_once(stubbed: Stub) -> None:
-    found = serving(Asked("fake", repeats=2, quote="said"), paper(["prisoners-dilemma"], 1, 0.02), [PLAIN], told)
+    found = serving(
+        ServingOptions("fake", repeats=2, quote="said"), paper(["prisoners-dilemma"], 1, 0.02), [PLAIN], told
+    )
     assert len(stubbed.asked) == 3 * 8
     assert {body["max_tokens"] for _, body in stubbed.asked} == {64}
     assert found[0].values["ttft"] == found[0].values["ttft_long"]
@@ -233,11 +235,11 @@ def arm_of(path: str, body: dict[str, Any]) -> str:
 
 def test_a_peer_that_does_not_run_is_left_out_and_said(stubbed: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
-    found = serving(Asked("understudy", repeats=1), paper(["multi-qa"], 1, 0.05), (PLAIN, PEER), told)
+    found = serving(ServingOptions("understudy", repeats=1), paper(["multi-qa"], 1, 0.05), (PLAIN, PEER), told)
     assert [(each.arm, bool(each.values)) for each in found] == [(PLAIN, True), (PEER, False)]
     assert "install transformers[serving]" in (found[1].unavailable or "")
     with pytest.raises(ConfigError, match="no arm 'vllm'; give one of plain, "):
-        serving(Asked("understudy"), [], ["vllm"], told)
+        serving(ServingOptions("understudy"), [], ["vllm"], told)
 
 
 @pytest.mark.server
@@ -249,7 +251,7 @@ def test_a_server_that_ends_says_why() -> None:
     ):
         pass
     with pytest.raises(ConfigError, match="`agentcho serve`: the server did not start"):
-        serving(Asked("no/such/folder"), [], (PLAIN,), told)
+        serving(ServingOptions("no/such/folder"), [], (PLAIN,), told)
 
 
 def test_the_command_writes_a_result_and_a_table(

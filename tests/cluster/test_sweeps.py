@@ -21,7 +21,7 @@ from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed, as_model
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.result import SweepResult
-from agentcho.lab.sweep.run import Asked, prepared, swept
+from agentcho.lab.sweep.run import SweepOptions, prepared, swept
 from agentcho.progress import unheard
 from agentcho.testing import FakeEndpoint, FakeEngine
 from tests.cluster.test_driver import NAME, QUICK
@@ -40,7 +40,7 @@ def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sweep(out: Path, on: Cluster | None, models: tuple[Value, ...] = (), games: int = 3) -> SweepResult:
     run = {"games": games, **({} if models else {"model": "fake"})}
-    asked = Asked(NAME, GRID, models, Fixed({"rounds": 1}, run), out=out, on=on)
+    asked = SweepOptions(NAME, GRID, models, Fixed({"rounds": 1}, run), out=out, on=on)
     found = prepared(asked)
     return swept(asked, found, planned(found, Folder(out)), unheard)[0]
 

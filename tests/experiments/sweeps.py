@@ -13,7 +13,7 @@ from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.result import SweepResult
-from agentcho.lab.sweep.run import Asked, prepared, swept
+from agentcho.lab.sweep.run import SweepOptions, prepared, swept
 from agentcho.progress import unheard
 from agentcho.testing import FakeEngine
 
@@ -83,11 +83,11 @@ class Counts(FakeEngine):
 
 def asked(
     out: Path | None, grid: Mapping[str, Sequence[Any]], games: int = 4, models: Sequence[Value] = (), **more: Any
-) -> Asked:
+) -> SweepOptions:
     """A sweep of `Known`."""
     run = {"games": games, **({} if models else {"model": "fake"}), **more.pop("run", {})}
     fixed = Fixed(more.pop("own", {}), run)
-    return Asked(Known, grid, models, fixed, out=out, **more)
+    return SweepOptions(Known, grid, models, fixed, out=out, **more)
 
 
 def sweep(out: Path, grid: Mapping[str, Sequence[Any]], games: int = 4, **more: Any) -> SweepResult:

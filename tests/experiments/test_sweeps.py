@@ -255,7 +255,7 @@ def test_a_disk_that_is_full_ends_the_whole_sweep(tmp_path: Path, monkeypatch: p
     def full(self: object, turn: Any, how: Any) -> Any:
         raise CannotWrite(tmp_path, "no space is left")
 
-    monkeypatch.setattr("agentcho.lab.sweep.stage.Here.play", full)
+    monkeypatch.setattr("agentcho.lab.sweep.stage.LocalStage.play", full)
     with pytest.raises(CannotWrite):
         sweep(tmp_path, {"plus": [0, 1]})
 

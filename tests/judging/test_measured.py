@@ -12,7 +12,7 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.cli import main
 from agentcho.errors import ConfigError
 from agentcho.lab.judging.cases import drawn
-from agentcho.lab.judging.measured import WAYS, Asked, PartialJudge, measure, rows, target
+from agentcho.lab.judging.measured import WAYS, JudgeOptions, PartialJudge, measure, rows, target
 from agentcho.lab.judging.picked import picked, way
 from agentcho.lab.judging.result import Block, Row, read_judge
 from agentcho.lab.judging.second import seconds
@@ -25,8 +25,8 @@ def engine(engines: Engines) -> Engine:
     return engines.understudy()
 
 
-def asked(n: int, *names: str, tasks: tuple[str, ...] = ("votes",)) -> Asked:
-    return Asked.of(tasks, names, n, 1, "audit")
+def asked(n: int, *names: str, tasks: tuple[str, ...] = ("votes",)) -> JudgeOptions:
+    return JudgeOptions.of(tasks, names, n, 1, "audit")
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def row(task: str, name: str, changed: int, anew: float) -> Row:
     blocks = [Block(picks=tuple(int(n < changed) for n in range(200)), margins=tuple(map(float, range(200))), read=100)]
     before = blocks[0].model_copy(update={"picks": (0,) * 200})
     kept = PartialJudge()
-    measured = Asked.of(("votes",), (name,), 10, 1, "audit")
+    measured = JudgeOptions.of(("votes",), (name,), 10, 1, "audit")
     for number in range(20):
         cut = slice(number * 10, number * 10 + 10)
         for way_name, block in ((name, blocks[0]), ("baseline", before), ("reuse", blocks[0])):
@@ -176,7 +176,7 @@ def test_more_choices_than_were_asked_for_before_are_all_played(
     assert {row.all.choices for row in rows(more, kept)} == {2}
 
 
-def both(margins: list[float], first: list[bool], n: int) -> tuple[Asked, PartialJudge]:
+def both(margins: list[float], first: list[bool], n: int) -> tuple[JudgeOptions, PartialJudge]:
     """One task whose first look, for a tenth of the tokens, is right as told; the second always is."""
     wanted = asked(n, "ends:0,8", "full")
     kept = PartialJudge.begin(None, False, {})

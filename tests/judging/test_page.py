@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentcho.display.sheet import plain
 from agentcho.lab.display.judge import sheets, verdict
-from agentcho.lab.judging.measured import Asked, PartialJudge, rows, target
+from agentcho.lab.judging.measured import JudgeOptions, PartialJudge, rows, target
 from agentcho.lab.judging.result import Block, JudgeResult, read_judge
 from tools.pages.judge import page
 
@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "how-to" / "repair.md"
 
 def result(lost: int, anew: int, way: str = "ends:0,8") -> JudgeResult:
     """Of 200 votes plain reuse loses 60, and `way` the last `lost` of them with `anew` of 100 tokens."""
-    asked = Asked.of(("votes",), (way,), 200, 1, "audit")
+    asked = JudgeOptions.of(("votes",), (way,), 200, 1, "audit")
     kept = PartialJudge.begin(None, False, {})
     changed = {"baseline": (0, 100), "reuse": (60, 0), way: (lost, anew)}
     for number in range(20):

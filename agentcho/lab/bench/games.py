@@ -39,7 +39,14 @@ def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> Both
     apart = play(RunRequest(scenario, config, engine=engine, sink=counting, at_once=1))
     end = perf_counter()
     same = _same(together, apart)
-    return BothWays(config.games, middle - begin, together.steps, end - middle, apart.steps, same)
+    return BothWays(
+        games=config.games,
+        together=middle - begin,
+        together_steps=together.steps,
+        apart=end - middle,
+        apart_steps=apart.steps,
+        same=same,
+    )
 
 
 def _same(one: RunResult, other: RunResult) -> int:

@@ -44,7 +44,7 @@ def measure(
     kept = kept or PartialWorkflows()
     known, of = kept.subject(subject), runs_of(arms, repeats)
     if len(known.repeats) < repeats:
-        _warm(subject, arms, known, of, tell)
+        _warm(subject=subject, arms=arms, known=known, of=of, tell=tell)
     for number in range(len(known.repeats), repeats):
         taken: Repeat = {}
         there = [name for name in arms if name not in known.unavailable]
@@ -107,7 +107,7 @@ def workflows(
         timed = {name: _timed(engine, known[name], subject, stepwise) for name in named}
         told, of_it = part(tell, number * each, len(subjects) * each), kept.subject(subject.name)
         if of_it.figures is None:
-            timed_so = measure(subject.name, timed, repeats, told, kept)
+            timed_so = measure(subject=subject.name, arms=timed, repeats=repeats, tell=told, kept=kept)
             of_it.figures = with_words(engine, subject.workflow, with_new(subject.workflow, engine.framing, timed_so))
             kept.save()
         found += of_it.figures

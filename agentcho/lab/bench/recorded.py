@@ -78,7 +78,7 @@ def recorded(name: str, seed: int, scale: float = 1.0, named: bool = True, **opt
     if played.error is not None:
         raise played.error
     label = "-".join([name, *(f"{key}{value}" for key, value in options.items())])
-    trace = exported(name, label, {}, (), entries, None)
+    trace = exported(scenario=name, id=label, meta={}, cast=(), entries=entries, tokenizer=None)
     words = _Words(kind.tokens, scale, random.Random(seed))
     given = trace.messages if named else [_nameless(message) for message in trace.messages]
     messages = [words.say_again(message, _kind(message, name)) for message in given]

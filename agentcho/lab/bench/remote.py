@@ -16,7 +16,7 @@ from agentcho.lab.bench.client import Endpoint, Heard, ask, first_model
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.bench.serving import ENFORCE, PLAIN, Asked, Server, body, serving
+from agentcho.lab.bench.serving import ENFORCE, PLAIN, Server, ServingOptions, body, serving
 from agentcho.progress import Tell
 
 SERVER = "server"
@@ -60,7 +60,7 @@ def reached(url: str, model: str | None, key_env: str | None) -> Remote:
     return found
 
 
-def beside(remote: Remote, asked: Asked, own: bool, subjects: Sequence[Workload], tell: Tell) -> list[Figures]:
+def beside(remote: Remote, asked: ServingOptions, own: bool, subjects: Sequence[Workload], tell: Tell) -> list[Figures]:
     """Every subject on the server; `own`: in turns with `agentcho serve` of the model that `asked` names."""
     ours = (PLAIN, ENFORCE) if own else ()
     return serving(asked=asked, subjects=subjects, named=ours, tell=tell, running={SERVER: Server(remote.send)})

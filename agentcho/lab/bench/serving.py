@@ -43,7 +43,7 @@ DETAILS = "prompt_tokens_details"
 Quote = Literal["recorded", "said"]
 
 
-class Asked(NamedTuple):
+class ServingOptions(NamedTuple):
     """What is measured. `tokens` an answer, where speed is; `quote`: the words in which a prompt has what was said
     before, those that were recorded or those of the server that is asked; `peer_python`: of the environment that has
     transformers[serving]; `template_differs`: see `RunConfig`."""
@@ -91,7 +91,7 @@ def body(model: str, chat: Chat, tokens: int) -> dict[str, Any]:
 
 
 def serving(
-    asked: Asked,
+    asked: ServingOptions,
     subjects: Sequence[Workload],
     named: Sequence[str],
     tell: Tell,
@@ -121,7 +121,7 @@ def serving(
     return found
 
 
-def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict[str, Server], dict[str, str]]:
+def _started(stack: ExitStack, asked: ServingOptions, named: Sequence[str]) -> tuple[dict[str, Server], dict[str, str]]:
     """How each arm is asked; and why those that are missing do not run here."""
     found, reasons = dict[str, Server](), dict[str, str]()
     mine = [name for name in named if name != PEER]
@@ -148,7 +148,7 @@ def _started(stack: ExitStack, asked: Asked, named: Sequence[str]) -> tuple[dict
 class _Plays:
     """The plays of one workflow in one arm. Those of the same number have the same words in all arms."""
 
-    def __init__(self, arm: str, server: Server, subject: str, asked: Asked) -> None:
+    def __init__(self, arm: str, server: Server, subject: str, asked: ServingOptions) -> None:
         self._arm = arm
         self._server = server
         self._subject = subject

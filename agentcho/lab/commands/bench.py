@@ -144,14 +144,14 @@ def serve(
 ) -> None:
     """`agentcho serve` beside `transformers serve`, each a process of its own: the same prompts over HTTP."""
     from agentcho.lab.bench.servers import version_of
-    from agentcho.lab.bench.serving import ARMS, Asked, serving
+    from agentcho.lab.bench.serving import ARMS, ServingOptions, serving
     from agentcho.lab.display import bench as tables
 
     if workflow and traces:
         raise typer.BadParameter("give one of --workflow and --traces")
     files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
     subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
-    served = Asked(
+    served = ServingOptions(
         model=model,
         dtype=dtype,
         tokens=tokens,
@@ -161,7 +161,9 @@ def serve(
         peer_python=peer_python,
         template_differs=template_differs,
     )
-    asked = speed.Benchmark("serve", model, dtype, repeats, seed, speed.Files(json_))
+    asked = speed.Benchmark(
+        bench="serve", model=model, dtype=dtype, repeats=repeats, seed=seed, files=speed.Files(json_)
+    )
     with progress("bench serve", sys.stderr) as told:
         found = serving(served, subjects, arm or ARMS, told.tell)
     where = {"model": model, "dtype": dtype, "device": "cpu"}

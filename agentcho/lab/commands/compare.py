@@ -16,7 +16,7 @@ from agentcho.display.progress import progress
 from agentcho.lab.compare.columns import DEFAULT_MODES, OF_COLUMNS
 
 if TYPE_CHECKING:
-    from agentcho.lab.compare.run import Asked
+    from agentcho.lab.compare.run import CompareOptions
 
 COLUMNS = From(RunConfig, without=OF_COLUMNS, helps=HERE)
 """Options that all columns have in common."""
@@ -46,17 +46,17 @@ def compare(
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
     from agentcho.cli.cluster import cluster
     from agentcho.lab.compare.compare import Effort
-    from agentcho.lab.compare.run import Asked
+    from agentcho.lab.compare.run import CompareOptions
 
     config, effort = run_config(**how, games=games), Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
     on = cluster(where)
-    asked = Asked(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
+    asked = CompareOptions(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
     asked = asked._replace(reuse=reuse, plot=plot)
     raise typer.Exit(_compare(asked))
 
 
-def _compare(asked: Asked) -> int:
+def _compare(asked: CompareOptions) -> int:
     """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C; games that are over are kept."""
     from agentcho.lab.collect import Interrupted
     from agentcho.lab.compare.run import compared

@@ -19,7 +19,7 @@ from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
 
 if TYPE_CHECKING:
-    from agentcho.lab.judging.measured import Asked
+    from agentcho.lab.judging.measured import JudgeOptions
     from agentcho.lab.judging.result import JudgeResult
 
 TASK = "One or more of votes, slips, answers, merges; default: all."
@@ -47,15 +47,17 @@ def judge(
     require("to compare choices", "lab")
     from agentcho.lab.display.judge import sheets, verdict
     from agentcho.lab.judging.cases import TASKS
-    from agentcho.lab.judging.measured import WAYS, Asked
+    from agentcho.lab.judging.measured import WAYS, JudgeOptions
 
-    asked = Asked.of(task or TASKS, way or WAYS, n, seed, leakage)
-    found = _measured(model, dtype, asked, json_, resume, template_differs)
+    asked = JudgeOptions.of(task or TASKS, way or WAYS, n, seed, leakage)
+    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, differs=template_differs)
     typer.echo(speed.text(sheets(found)))
     typer.echo(f"\n{verdict(found)}")
 
 
-def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool, differs: Markers) -> JudgeResult:
+def _measured(
+    model: str, dtype: str, asked: JudgeOptions, file: Path | None, resume: bool, differs: Markers
+) -> JudgeResult:
     """Play, keep what was played beside the result until that is written, and write it."""
     from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
     from agentcho.lab.judging.result import JudgeResult

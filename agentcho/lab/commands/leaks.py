@@ -20,7 +20,7 @@ from agentcho.lab.commands import workflows as speed
 from agentcho.progress import heard
 
 if TYPE_CHECKING:
-    from agentcho.lab.leaks.measured import Asked
+    from agentcho.lab.leaks.measured import AttackOptions
     from agentcho.lab.leaks.result import LeaksResult, Secrets
 
 WAY = (
@@ -61,15 +61,17 @@ def leaks(
     """What a public sentence gives away of a private prompt: bits of a secret, by way of reading and by attack."""
     require("to attack encodings", "lab")
     from agentcho.lab.leaks.guesses import Effort
-    from agentcho.lab.leaks.measured import ATTACKS, Asked
+    from agentcho.lab.leaks.measured import ATTACKS, AttackOptions
     from agentcho.lab.leaks.secrets import KINDS
     from agentcho.lab.leaks.ways import usual, ways
 
     kinds, attacks = (tuple(dict.fromkeys(given)) for given in (kind or KINDS, attack or ATTACKS))
     effort = Effort(candidates, templates)
-    asked = Asked(kinds, tuple(ways(way or usual(earlier))), attacks, n, sentence, earlier, seed, repeats, effort)
+    asked = AttackOptions(
+        kinds, tuple(ways(way or usual(earlier))), attacks, n, sentence, earlier, seed, repeats, effort
+    )
     asked.check()
-    found = _measured(model, dtype, asked, json_, resume, template_differs)
+    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, differs=template_differs)
     from agentcho.lab.display.leaks import sheets
 
     typer.echo(speed.text(sheets(found)))
@@ -77,7 +79,9 @@ def leaks(
         typer.echo(f"\n{claim.way}: {claim.verdict}. {claim.sentence}.")
 
 
-def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: bool, differs: Markers) -> LeaksResult:
+def _measured(
+    model: str, dtype: str, asked: AttackOptions, file: Path | None, resume: bool, differs: Markers
+) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
     from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
     from agentcho.lab.timing import stoppable
@@ -92,14 +96,16 @@ def _measured(model: str, dtype: str, asked: Asked, file: Path | None, resume: b
         timed = costs(engine, asked, told.tell)
     where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
     where |= {"digest": digest(), "machine": machine() | versions() | sources()}
-    found = _result(asked, secrets, kept, timed, where)
+    found = _result(asked=asked, secrets=secrets, kept=kept, timed=timed, where=where)
     if file is not None:
         written(file, found.model_dump_json(indent=1) + "\n")
         kept.done()
     return found
 
 
-def _result(asked: Asked, secrets: tuple[Secrets, ...], kept: Any, timed: Any, where: dict[str, Any]) -> LeaksResult:
+def _result(
+    asked: AttackOptions, secrets: tuple[Secrets, ...], kept: Any, timed: Any, where: dict[str, Any]
+) -> LeaksResult:
     from agentcho.lab.leaks.judged import claims, judge
     from agentcho.lab.leaks.result import LeaksResult
 

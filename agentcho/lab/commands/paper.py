@@ -60,7 +60,7 @@ def paper(
     Exit codes: 0 done, 1 something is left or the checked file has faults, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.cluster import cluster
-    from agentcho.lab.commands.paper_run import Asked, check_file, reproduce
+    from agentcho.lab.commands.paper_run import PaperOptions, check_file, reproduce
 
     if check is not None:
         raise typer.Exit(check_file(check))
@@ -68,7 +68,7 @@ def paper(
     checked(Recipe, **recipe)
     sampled = {} if top_p is None else {"top_p": top_p}
     config = run_config(**how, leakage="audit", **sampled)
-    asked = Asked(
+    asked = PaperOptions(
         tables=table,
         games=games,
         quick=quick,

@@ -47,7 +47,7 @@ SHIPPED = ("understudy", "fake")
 """Models that speak about the generators' tasks alone."""
 
 
-class Asked(NamedTuple):
+class PaperOptions(NamedTuple):
     """What the command line asks for. `tasks`: other specifications, by workflow. `top_p` and `traces`
     None: the paper's."""
 
@@ -70,7 +70,7 @@ class Asked(NamedTuple):
     display: Kind | None
 
 
-def reproduce(asked: Asked) -> int:
+def reproduce(asked: PaperOptions) -> int:
     """Do it, show it, write it. Returns the exit code: 0, 1 where something is left, or 130 after Ctrl-C, when what was
     over is kept."""
     from agentcho.lab.collect import Interrupted
@@ -110,7 +110,7 @@ def check_file(file: Path) -> int:
     return 1 if found else 0
 
 
-def _found(asked: Asked, told: Progress) -> PaperFound:
+def _found(asked: PaperOptions, told: Progress) -> PaperFound:
     """Check everything, then load, say how long it will take where that is known, then do what is left to do."""
     from agentcho.lab.paper.estimate import estimated
     from agentcho.lab.paper.phases import Phases, parsed_budget
@@ -146,7 +146,7 @@ def _found(asked: Asked, told: Progress) -> PaperFound:
         return work.run()
 
 
-def _request(asked: Asked) -> PaperRequest:
+def _request(asked: PaperOptions) -> PaperRequest:
     """What is asked for. A usage error for a table or a workflow that there is not; `TaskError` for tasks that cannot
     be had."""
     from agentcho.lab.paper.reproduction import PaperRequest
@@ -158,7 +158,9 @@ def _request(asked: Asked) -> PaperRequest:
     data: Data = asked.data or ("generators" if asked.config.model in SHIPPED else "published")
     tables, games = _tables(asked.tables), asked.games or (FEW if asked.quick else FULL)
     chosen = sets(data, asked.out / "tasks", asked.tasks, _worked_at(tables))
-    return PaperRequest(tables, games, asked.quick, data, chosen, _command(asked, data, games))
+    return PaperRequest(
+        tables=tables, games=games, quick=asked.quick, data=data, sets=chosen, command=_command(asked, data, games)
+    )
 
 
 def _tables(text: str | None) -> tuple[Name, ...]:
@@ -187,7 +189,7 @@ def _worked_at(tables: tuple[Name, ...]) -> frozenset[str]:
     return frozenset(played | timed)
 
 
-def _command(asked: Asked, data: str, games: int) -> str:
+def _command(asked: PaperOptions, data: str, games: int) -> str:
     """The command that finds it again."""
     words = ["agentcho", "paper", "-n", str(games), "--data", data]
     words += [] if asked.tables is None else ["--table", asked.tables]
@@ -202,7 +204,7 @@ def _command(asked: Asked, data: str, games: int) -> str:
     return again(words, asked.config, SAID)
 
 
-def _check_files(asked: Asked) -> None:
+def _check_files(asked: PaperOptions) -> None:
     """A usage error for files that could not be written, before a model is loaded."""
     Outputs(json=None, html=asked.html).check()
     if asked.export is not None and (fault := fault_of(asked.export)) is not None:
@@ -214,7 +216,7 @@ def _check_files(asked: Asked) -> None:
 class Engines:
     """The engines of one command: each is loaded when it is needed first, and not before."""
 
-    def __init__(self, asked: Asked, tell: Tell) -> None:
+    def __init__(self, asked: PaperOptions, tell: Tell) -> None:
         self._asked, self._tell = asked, tell
         self._workers = None if asked.on is None else ByWorkers(asked.on, asked.config)
 
@@ -240,7 +242,14 @@ class Engines:
         if self._workers is None:
             return Playing(scenario, config, self._own, self._asked.at_once)
         workers: Any = self._workers
-        return Playing(scenario, config, workers, self._asked.at_once, workers.play, self.here)
+        return Playing(
+            scenario=scenario,
+            config=config,
+            engine=workers,
+            at_once=self._asked.at_once,
+            play_on=workers.play,
+            here=self.here,
+        )
 
 
 class ByWorkers:

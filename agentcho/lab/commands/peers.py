@@ -81,7 +81,15 @@ def peers(
     """One row, a prompt of 512 and eight agents beside llama.cpp's server on the same weights, bits and threads; or
     workflows on a server of your own."""
     named = model if shape is None else speed.named("", shape)
-    asked = speed.Benchmark("peers", named or "", dtype, repeats, seed, speed.Files(json_), "cpu")
+    asked = speed.Benchmark(
+        bench="peers",
+        model=named or "",
+        dtype=dtype,
+        repeats=repeats,
+        seed=seed,
+        files=speed.Files(json_),
+        device="cpu",
+    )
     if server is not None:
         _own(asked, Own(server, server_model, server_key_env, tokens), workflow or RECORDED, scale)
         return
@@ -96,14 +104,14 @@ def peers(
 
 def _llama(asked: speed.Benchmark, subjects: Callable[[int], Sequence[Workload]], beside: Beside, scale: float) -> None:
     from agentcho.lab.bench.peers.llama import Peer
-    from agentcho.lab.bench.peers.measured import PeersAsked
+    from agentcho.lab.bench.peers.measured import PeersOptions
     from agentcho.lab.bench.peers.measured import peers as measure
     from agentcho.lab.bench.peers.targets import targets
     from agentcho.lab.display import peers as tables
 
     peer = Peer.found(beside.server)
     with progress("bench peers", sys.stderr) as told:
-        how = PeersAsked(
+        how = PeersOptions(
             model=asked.model,
             dtype=asked.kind,
             weights=asked.weights,
@@ -129,13 +137,13 @@ def _subjects(workflow: list[str] | None, agents: int, seed: int, scale: float, 
 
 def _own(asked: speed.Benchmark, own: Own, workflow: Sequence[str], scale: float) -> None:
     from agentcho.lab.bench.remote import beside, reached
-    from agentcho.lab.bench.serving import Asked
+    from agentcho.lab.bench.serving import ServingOptions
     from agentcho.lab.display import peers as tables
 
     subjects = speed.paper(workflow, asked.seed, scale)
     remote = reached(own.url, own.model, own.key_env)
     with progress("bench peers", sys.stderr) as told:
-        how = Asked(
+        how = ServingOptions(
             model=asked.model,
             dtype=asked.dtype,
             tokens=own.tokens,

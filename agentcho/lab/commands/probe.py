@@ -37,9 +37,21 @@ def probe(
     Exit codes: 0 no sharing was seen, 1 callers share, 2 wrong usage, 3 inconclusive.
     """
     from agentcho.cli.outputs import Outputs
-    from agentcho.lab.commands.probe_run import Asked
+    from agentcho.lab.commands.probe_run import ProbeOptions
     from agentcho.lab.commands.probe_run import probe as probe_server
 
     outputs = Outputs(json=json, sarif=sarif)
-    keys = model, key, other_key
-    raise typer.Exit(probe_server(Asked(url, *keys, salts, trials, requests, seconds, allowed, outputs, display)))
+    asked = ProbeOptions(
+        url=url,
+        model=model,
+        key=key,
+        other=other_key,
+        salts=salts,
+        trials=trials,
+        requests=requests,
+        seconds=seconds,
+        allowed=allowed,
+        outputs=outputs,
+        display=display,
+    )
+    raise typer.Exit(probe_server(asked))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Asked(NamedTuple):
+class ProbeOptions(NamedTuple):
     """The arguments of the command. `key`, `other`: names of environment variables, or files."""
 
     url: str
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     display: Kind | None
 
 
-def probe(asked: Asked) -> int:
+def probe(asked: ProbeOptions) -> int:
     """Ask, judge, write and show. Returns the exit code."""
     require("to probe a server", "endpoints", "lab")
     from agentcho.lab.display.probe import show
@@ -67,7 +67,7 @@ def probe(asked: Asked) -> int:
     return report.exit_code
 
 
-def _questions(asked: Asked) -> tuple[Question, ...]:
+def _questions(asked: ProbeOptions) -> tuple[Question, ...]:
     keys: tuple[Question, ...] = () if asked.other is None else ("keys",)
     salts: tuple[Question, ...] = ("salts",) if asked.salts else ()
     if not keys and not salts:
@@ -75,7 +75,7 @@ def _questions(asked: Asked) -> tuple[Question, ...]:
     return (*keys, *salts, "beyond")
 
 
-def _keys(asked: Asked) -> list[str | None]:
+def _keys(asked: ProbeOptions) -> list[str | None]:
     if asked.other is None:
         return [None if asked.key is None else secret(asked.key, "--key")]
     if asked.key is None:

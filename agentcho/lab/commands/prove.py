@@ -33,12 +33,12 @@ def prove(
     be shown.
     """
     from agentcho.cli.outputs import Outputs
-    from agentcho.lab.commands.prove_run import Asked
+    from agentcho.lab.commands.prove_run import ProveOptions
     from agentcho.lab.commands.prove_run import prove as prove_target
 
     config = run_config(**how, leakage="enforce")
     given, outputs = fields("--set", set_ or []), Outputs(json=json, html=html)
-    asked = Asked(
+    asked = ProveOptions(
         target=target,
         of=of,
         swap=swap,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GAMES = 4
 
 
-class Asked(NamedTuple):
+class ProveOptions(NamedTuple):
     """The arguments of the command. `games` None: all of a file, `GAMES` of a scenario."""
 
     target: str
@@ -57,7 +57,7 @@ class Recorded(NamedTuple):
     run: SavedRun | None = None
 
 
-def prove(asked: Asked) -> int:
+def prove(asked: ProveOptions) -> int:
     """Play, swap, compare, write and show. Returns the exit code."""
     asked.outputs.check()
     if asked.config.model == "fake":
@@ -71,7 +71,7 @@ def prove(asked: Asked) -> int:
         try:
             proof = _proof(asked, engine, recorded.workflows, told)
             if asked.free_schedule and recorded.run is not None:
-                proof = _freed(asked, engine, recorded.run, proof, told)
+                proof = _freed(asked=asked, engine=engine, run=recorded.run, proof=proof, told=told)
         except KeyboardInterrupt:
             return INTERRUPTED
     asked.outputs.write_each({"json": lambda: asked.outputs.json_of(proof), "html": lambda: _page(proof)})
@@ -79,7 +79,7 @@ def prove(asked: Asked) -> int:
     return proof.exit_code
 
 
-def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progress) -> Proof:
+def _proof(asked: ProveOptions, engine: Any, workflows: Sequence[Workflow], told: Progress) -> Proof:
     from agentcho.lab import prove as proving
 
     source = Path(asked.target).name if asked.target.endswith(".jsonl") else asked.target
@@ -87,16 +87,18 @@ def _proof(asked: Asked, engine: Any, workflows: Sequence[Workflow], told: Progr
     return proving.prove(workflows, engine, source=source, tell=told.tell, **options)
 
 
-def _freed(asked: Asked, engine: Any, run: SavedRun, proof: Proof, told: Progress) -> Proof:
+def _freed(asked: ProveOptions, engine: Any, run: SavedRun, proof: Proof, told: Progress) -> Proof:
     """The demonstration with plays of a free schedule."""
     from agentcho.lab.prove.free import free
 
     games = dict(list(run.games().items())[: asked.games])
-    found = free(_code(asked, run), run.info.config, engine, games, asked.of, told.tell)
+    found = free(
+        scenario=_code(asked, run), config=run.info.config, engine=engine, games=games, of=asked.of, tell=told.tell
+    )
     return proof.model_copy(update={"free": found.plays, "skipped": (*proof.skipped, *found.skipped)})
 
 
-def _code(asked: Asked, run: SavedRun) -> Scenario:
+def _code(asked: ProveOptions, run: SavedRun) -> Scenario:
     """The scenario that a run has played, with its options."""
     if nature_of(asked.target, asked.out) == "scenario":
         return chosen(asked.target, asked.given)
@@ -115,7 +117,7 @@ def _page(proof: Any) -> str:
     return html(proof)
 
 
-def _known(asked: Asked) -> Recorded | None:
+def _known(asked: ProveOptions) -> Recorded | None:
     """The workflows of a file or a run; None: it is a scenario, and fit to be played."""
     nature = nature_of(asked.target, asked.out)
     if nature == "scenario":
@@ -135,15 +137,23 @@ def _known(asked: Asked) -> Recorded | None:
     return Recorded(found, run)
 
 
-def _run(asked: Asked) -> SavedRun:
+def _run(asked: ProveOptions) -> SavedRun:
     """A recorded run, of models that are loaded here."""
     run = find(asked.target, asked.out)
     check_local(run)
     return run
 
 
-def _played(asked: Asked, engine: Any, told: Progress) -> Recorded | None:
+def _played(asked: ProveOptions, engine: Any, told: Progress) -> Recorded | None:
     """Play the scenario and record it. None: it was interrupted."""
     config = asked.config.model_copy(update={"games": asked.games or GAMES})
-    run = play_recorded(asked.target, chosen(asked.target, asked.given), config, engine, asked.out, "none", told)
+    run = play_recorded(
+        target=asked.target,
+        scenario=chosen(asked.target, asked.given),
+        config=config,
+        engine=engine,
+        out=asked.out,
+        display="none",
+        told=told,
+    )
     return None if run is None else Recorded(run.export(), run)

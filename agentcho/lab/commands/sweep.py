@@ -47,9 +47,9 @@ def sweep(
     """
     from agentcho.cli.cluster import cluster
     from agentcho.lab.commands.sweep_run import sweep_cells
-    from agentcho.lab.sweep.parse import Typed, asked
+    from agentcho.lab.sweep.parse import SweepArguments, asked
 
-    own = Typed(
+    own = SweepArguments(
         scenario=scenario,
         grid=fields("--grid", grid or []),
         models=models,

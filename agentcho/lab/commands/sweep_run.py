@@ -18,13 +18,13 @@ from agentcho.lab.sweep import plan as planning
 from agentcho.lab.sweep import run
 from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.result import SweepResult
-from agentcho.lab.sweep.run import Asked, prepared, swept
+from agentcho.lab.sweep.run import SweepOptions, prepared, swept
 
 ESTIMATED = 3
 """From so many games on it is said how long the others take."""
 
 
-def sweep_cells(asked: Asked, dry_run: bool = False) -> int:
+def sweep_cells(asked: SweepOptions, dry_run: bool = False) -> int:
     """Play, compare, show, write. Returns the exit code: 0, 1 where games are not over, or 130 after Ctrl-C; games that
     are over are kept. `dry_run`: only say what there is to play."""
     sweep = prepared(asked)

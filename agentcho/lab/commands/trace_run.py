@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agentcho.lab.collect import Playing
 
 
-class Asked(NamedTuple):
+class TraceOptions(NamedTuple):
     """Traces as the command line asks for them: `games` of them, from number `first` on."""
 
     scenario: str
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
     on: Cluster | None = None
 
 
-def trace(asked: Asked) -> int:
+def trace(asked: TraceOptions) -> int:
     """Play, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when what was over is kept."""
     scenario = chosen(asked.scenario, asked.given)
     numbers = range(asked.first, asked.first + asked.games)
@@ -61,7 +61,7 @@ def trace(asked: Asked) -> int:
         from agentcho.lab.tune.sampling import sample
 
         with _playing(asked, scenario, config, told.tell) as playing:
-            found = sample(playing, numbers, asked.out, told.tell, finals)
+            found = sample(playing=playing, numbers=numbers, file=asked.out, tell=told.tell, finals=finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {many(found.games, 'game')} of {scenario.name}{left_out}"))
     if found.interrupted:
@@ -71,7 +71,7 @@ def trace(asked: Asked) -> int:
 
 
 @contextmanager
-def _playing(asked: Asked, scenario: Scenario, config: RunConfig, tell: Tell) -> Iterator[Playing]:
+def _playing(asked: TraceOptions, scenario: Scenario, config: RunConfig, tell: Tell) -> Iterator[Playing]:
     """How the games are played: on an engine of this process, or by the workers of a cluster."""
     from agentcho.lab.collect import Playing
 
@@ -81,4 +81,6 @@ def _playing(asked: Asked, scenario: Scenario, config: RunConfig, tell: Tell) ->
     if asked.final_of is not None:
         raise typer.BadParameter("samples nothing; leave --on out", param_hint="--final-of")
     with players(asked.on, from_anywhere(asked.scenario), config, "encodings") as workers:
-        yield remote_playing(workers, scenario, (config, config), asked.at_once, tell)
+        yield remote_playing(
+            workers=workers, scenario=scenario, configs=(config, config), at_once=asked.at_once, tell=tell
+        )

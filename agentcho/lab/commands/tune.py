@@ -26,12 +26,12 @@ def trace(
 ) -> None:
     """Sample baseline games into a file of traces, to train on or to replay."""
     from agentcho.cli.cluster import cluster
-    from agentcho.lab.commands.trace_run import Asked
+    from agentcho.lab.commands.trace_run import TraceOptions
     from agentcho.lab.commands.trace_run import trace as sample_traces
 
     config = run_config(**how, mode="baseline", leakage="audit")
     on = cluster(where)
-    asked = Asked(scenario, fields("--set", set_ or []), config, first, games, out, at_once, final_of, on)
+    asked = TraceOptions(scenario, fields("--set", set_ or []), config, first, games, out, at_once, final_of, on)
     raise typer.Exit(sample_traces(asked))
 
 
@@ -45,10 +45,10 @@ def tune(
     peft: Annotated[Path | None, typer.Option(metavar=FILE, help=PEFT, show_default=False)] = None,
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""
-    from agentcho.lab.commands.tune_run import Asked
+    from agentcho.lab.commands.tune_run import TuneOptions
     from agentcho.lab.commands.tune_run import tune as train
     from agentcho.lab.tune.recipe import read_peft
 
     asked = checked(Recipe, **recipe, peft=None if peft is None else read_peft(peft))
     config = run_config(**how, leakage="audit")
-    raise typer.Exit(train(Asked(scenario=scenario, traces=traces, recipe=asked, config=config, out=out)))
+    raise typer.Exit(train(TuneOptions(scenario=scenario, traces=traces, recipe=asked, config=config, out=out)))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIMED = 8
 
 
-class Asked(NamedTuple):
+class TuneOptions(NamedTuple):
     """A training as the command line asks for it."""
 
     scenario: str
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     out: Path
 
 
-def tune(asked: Asked) -> int:
+def tune(asked: TuneOptions) -> int:
     """Train, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when it can go on later."""
     require("to train adapters", "tune", "lab")
     name = library.scenario(asked.scenario).name
@@ -50,7 +50,7 @@ def tune(asked: Asked) -> int:
         return _train(asked, name, told)
 
 
-def _train(asked: Asked, name: str, told: Progress) -> int:
+def _train(asked: TuneOptions, name: str, told: Progress) -> int:
     engine: Any = runtime.load_engine(asked.config, told.tell)
     from agentcho.lab.plots import plot_training
     from agentcho.lab.tune.lessons import lessons, steps_of

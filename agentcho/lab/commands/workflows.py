@@ -204,13 +204,15 @@ def workflows(
     arms = with_guesses(arm or USUAL) if speculate else [*(arm or USUAL)]
     for each in arms:
         arm_of(each)  # ConfigError before anything is loaded
-    asked = Benchmark("workflows", named(model, shape), dtype, repeats, seed, Files(json_, plot))
+    asked = Benchmark(
+        bench="workflows", model=named(model, shape), dtype=dtype, repeats=repeats, seed=seed, files=Files(json_, plot)
+    )
     _played(
-        asked._replace(weights=weights, kv_dtype=kv_dtype, differs=template_differs),
-        subjects,
-        arms,
-        Lengths(scale, not first, sweep),
-        resume,
+        asked=asked._replace(weights=weights, kv_dtype=kv_dtype, differs=template_differs),
+        subjects=subjects,
+        arms=arms,
+        lengths=Lengths(scale, not first, sweep),
+        resume=resume,
     )
 
 
@@ -239,7 +241,15 @@ def _played(
 
     def measure(engine: Any, tell: Tell) -> list[Figures]:
         kept.check({f"engine {name}": str(value) for name, value in engine.fingerprint.items()})
-        return play(engine, subjects, arms, asked.repeats, lengths.stepwise, tell, kept)
+        return play(
+            engine=engine,
+            subjects=subjects,
+            named=arms,
+            repeats=asked.repeats,
+            stepwise=lengths.stepwise,
+            tell=tell,
+            kept=kept,
+        )
 
     found = asked.measured(measure, **lengths._asdict())
     judged = aims(found, lambda named, arm: worst(found.words(subject, arm) for subject in named))

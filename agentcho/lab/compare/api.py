@@ -55,11 +55,11 @@ def compare(
     games; `out` keeps the others. `ExtraMissing` without `agentcho[lab]`. `KeyboardInterrupt` after Ctrl-C.
     """
     from agentcho.lab.collect import Interrupted
-    from agentcho.lab.compare.run import Asked, compared
+    from agentcho.lab.compare.run import CompareOptions, compared
 
     on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     effort = _effort(fidelity_games, timed_games)
-    asked = Asked(
+    asked = CompareOptions(
         scenario=_scenario(scenario),
         modes=_joined("modes", modes) or "",
         repair=_joined("repair", repair),

@@ -34,7 +34,7 @@ from agentcho.records.writer import Writer
 from agentcho.scenario import Scenario
 
 
-class Asked(NamedTuple):
+class CompareOptions(NamedTuple):
     """A comparison as it is asked for: `scenario` by its name or path, or as it is; `judge` a model's name, or an
     engine. `engine` is used instead of loading a model."""
 
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
     plot: Path | None = None
 
 
-def compared(asked: Asked, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
+def compared(asked: CompareOptions, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
     """Check everything, then load, play, compare, and write: what was found, and the files of its folder, if it has
     one. `Interrupted`: Ctrl-C; games that are over are kept."""
     found = columns(asked.modes, asked.repair, asked.adapter, asked.reuse)
@@ -67,7 +67,7 @@ def compared(asked: Asked, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
     _check_files(asked)
     with _folder(asked.out) as folder:
         with _playing(asked, scenario, _loading(asked.config, found), tell) as playing:
-            work = Comparing(playing, found, folder, tell, _effort(asked, playing))
+            work = Comparing(playing=playing, columns=found, folder=folder, tell=tell, effort=_effort(asked, playing))
             work.claim()
             result = work.run(_command(asked, scenario), _judge(asked, tell))
         files = () if asked.out is None else write(result, folder)
@@ -79,7 +79,7 @@ def compared(asked: Asked, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
 
 
 @contextmanager
-def _playing(asked: Asked, scenario: Scenario, loading: RunConfig, tell: Tell) -> Iterator[Playing]:
+def _playing(asked: CompareOptions, scenario: Scenario, loading: RunConfig, tell: Tell) -> Iterator[Playing]:
     """How the games are played: on an engine of this process, or by the workers of a cluster."""
     if asked.on is None:
         yield Playing(scenario, asked.config, asked.engine or runtime.load_engine(loading, tell), asked.at_once)
@@ -87,7 +87,9 @@ def _playing(asked: Asked, scenario: Scenario, loading: RunConfig, tell: Tell) -
     if not isinstance(asked.scenario, str):
         raise ConfigError("workers find a scenario by its name or path: give that instead of the scenario itself")
     with players(asked.on, from_anywhere(asked.scenario), loading, "encodings") as workers:
-        yield remote_playing(workers, scenario, (asked.config, loading), asked.at_once, tell)
+        yield remote_playing(
+            workers=workers, scenario=scenario, configs=(asked.config, loading), at_once=asked.at_once, tell=tell
+        )
 
 
 @contextmanager
@@ -103,7 +105,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _check_files(asked: Asked) -> None:
+def _check_files(asked: CompareOptions) -> None:
     """`CannotWrite` or `RecordInUse`, before a model is loaded."""
     if asked.out is not None:
         check_folder(asked.out)
@@ -129,14 +131,14 @@ def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 
-def _judge(asked: Asked, tell: Tell) -> Any:
+def _judge(asked: CompareOptions, tell: Tell) -> Any:
     """The model that judges, on the same device; None: none does."""
     if not isinstance(asked.judge, str):
         return asked.judge
     return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}), tell)
 
 
-def _effort(asked: Asked, playing: Playing) -> Effort:
+def _effort(asked: CompareOptions, playing: Playing) -> Effort:
     """No fidelity and no timing on the fake engine, which computes no distributions. `ConfigError`: a plot of them is
     asked for."""
     real = hasattr(playing.engine, "logits") or (asked.on is not None and asked.config.model != "fake")
@@ -149,7 +151,7 @@ def _effort(asked: Asked, playing: Playing) -> Effort:
     return effort
 
 
-def _command(asked: Asked, scenario: Scenario) -> str:
+def _command(asked: CompareOptions, scenario: Scenario) -> str:
     """The command that finds it again."""
     name = asked.scenario if isinstance(asked.scenario, str) else scenario.name
     words = ["agentcho", "compare", name, "--modes", asked.modes, "-n", str(asked.config.games)]

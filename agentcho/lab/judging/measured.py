@@ -34,7 +34,7 @@ WAYS = (BASELINE, REUSE, "first-k:16", "ends:0,16", "ends:0,32", "top-k:0.3", "c
 """What is measured where no way is named."""
 
 
-class Asked(NamedTuple):
+class JudgeOptions(NamedTuple):
     """What is measured: `n` choices a task."""
 
     tasks: tuple[str, ...]
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     seed: int
 
     @classmethod
-    def of(cls, tasks: Iterable[str], names: Iterable[str], n: int, seed: int, leakage: Leakage) -> Asked:
+    def of(cls, tasks: Iterable[str], names: Iterable[str], n: int, seed: int, leakage: Leakage) -> JudgeOptions:
         """Tasks and ways by their names, baseline and plain reuse among them. `ConfigError`: there is no such one."""
         named = tuple(dict.fromkeys((BASELINE, REUSE, *names)))
         for task in (wanted := tuple(dict.fromkeys(tasks))):
@@ -92,7 +92,7 @@ def _blocks(n: int) -> list[range]:
     return [range(first, min(first + TOGETHER, n)) for first in range(0, n, TOGETHER)]
 
 
-def measure(engine: Any, asked: Asked, kept: PartialJudge, tell: Tell) -> None:
+def measure(engine: Any, asked: JudgeOptions, kept: PartialJudge, tell: Tell) -> None:
     """Play what is not kept yet. `tell` is told of choices."""
     of = asked.n * len(asked.tasks)
     for place, task in enumerate(asked.tasks):
@@ -104,7 +104,7 @@ def measure(engine: Any, asked: Asked, kept: PartialJudge, tell: Tell) -> None:
     tell("choices", of, of)
 
 
-def rows(asked: Asked, kept: PartialJudge) -> tuple[Row, ...]:
+def rows(asked: JudgeOptions, kept: PartialJudge) -> tuple[Row, ...]:
     """Each way on each task, beside the baseline."""
     return tuple(
         _row(task, each.name, kept.of(task, each.name, asked.n), kept.of(task, BASELINE, asked.n))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.lab.judging.measured import Asked, PartialJudge, agreement
+from agentcho.lab.judging.measured import JudgeOptions, PartialJudge, agreement
 from agentcho.lab.judging.picked import BASELINE
 from agentcho.lab.judging.result import AGREE, Look, Second
 
@@ -47,7 +47,7 @@ class _Both(NamedTuple):
         return np.sort(self.margins).searchsorted(cuts)
 
 
-def seconds(asked: Asked, kept: PartialJudge) -> tuple[Second, ...]:
+def seconds(asked: JudgeOptions, kept: PartialJudge) -> tuple[Second, ...]:
     """Of each way that is no baseline what a second look keeps and costs; nothing where `full` was not measured."""
     names = [each.name for each in asked.ways]
     if FULL not in names:
@@ -55,7 +55,7 @@ def seconds(asked: Asked, kept: PartialJudge) -> tuple[Second, ...]:
     return tuple(_second(asked, kept, name) for name in names if name not in (BASELINE, FULL))
 
 
-def _second(asked: Asked, kept: PartialJudge, name: str) -> Second:
+def _second(asked: JudgeOptions, kept: PartialJudge, name: str) -> Second:
     tasks = {task: _both(kept, task, name, asked.n) for task in asked.tasks}
     halves = [each.half(0) for each in tasks.values()]
     cuts = np.concatenate(([0.0], np.nextafter(np.sort(np.concatenate([each.margins for each in halves])), np.inf)))

@@ -49,7 +49,7 @@ AT_ONCE = 1 << 20
 ROOMS = ("lab/leaks", "lab/measure", "flow", "engine", "runner", "calls")
 
 
-class Asked(NamedTuple):
+class AttackOptions(NamedTuple):
     """What is measured: `kinds` of secrets, `ways` and `attacks` by name, on `n` secrets a kind."""
 
     kinds: tuple[str, ...]
@@ -107,7 +107,7 @@ class PartialLeaks(PartialResult[LeaksPart]):
         self.data.outcomes.append(outcome)
         self.save()
 
-    def outcomes(self, asked: Asked) -> list[Outcome]:
+    def outcomes(self, asked: AttackOptions) -> list[Outcome]:
         """Those that are asked for, in the order of kinds, ways and attacks."""
         known = {(each.kind, each.way, each.attack): each for each in self.data.outcomes}
         wanted = ((of, way.name, a) for of in asked.kinds for way in asked.ways for a in asked.attacks)
@@ -123,7 +123,7 @@ class _Drawn(NamedTuple):
     said: list[Ids] | None
 
 
-def measure(engine: Any, asked: Asked, kept: PartialLeaks, tell: Tell) -> tuple[Secrets, ...]:
+def measure(engine: Any, asked: AttackOptions, kept: PartialLeaks, tell: Tell) -> tuple[Secrets, ...]:
     """Attack whatever is not kept yet. `tell` is told of attacks."""
     asked.check()
     found, place, of = list[Secrets](), 0, len(asked.kinds) * len(asked.ways) * len(asked.attacks)
@@ -133,7 +133,13 @@ def measure(engine: Any, asked: Asked, kept: PartialLeaks, tell: Tell) -> tuple[
         for way in asked.ways:
             lacking = [attack for attack in asked.attacks if not kept.known(name, way, attack)]
             if lacking:
-                case = _case(engine, asked, given, way, _telling(tell, f"{name}, {way.name}", place, of))
+                case = _case(
+                    engine=engine,
+                    asked=asked,
+                    given=given,
+                    way=way,
+                    told=_telling(tell, f"{name}, {way.name}", place, of),
+                )
                 for attack in lacking:
                     kept.add(_outcome(case, attack))
             place += len(asked.attacks)
@@ -146,15 +152,17 @@ def _telling(tell: Tell, what: str, place: int, of: int) -> Callable[[str], None
     return lambda doing: tell(f"attacks ({what}: {doing})", place, of)
 
 
-def _draw(engine: Any, asked: Asked, name: str, told: Callable[[str], None]) -> _Drawn:
+def _draw(engine: Any, asked: AttackOptions, name: str, told: Callable[[str], None]) -> _Drawn:
     of, symbols = kind(name), drawn(kind(name), asked.n, asked.seed)
     said = None
     if asked.sentence == "natural":
-        said = scenes.natural(engine, of, symbols, asked.seed, lambda _: told("what Alice says"))
+        said = scenes.natural(
+            engine=engine, kind=of, secrets=symbols, seed=asked.seed, told=lambda _: told("what Alice says")
+        )
     return _Drawn(scene(of, engine, asked.earlier, asked.effort.templates), symbols, split(asked.n, asked.seed), said)
 
 
-def _told(asked: Asked, given: _Drawn) -> Secrets:
+def _told(asked: AttackOptions, given: _Drawn) -> Secrets:
     of = given.scene.kind
     lengths = {len(play.by_id[SECRET].message.tokens) for play in given.scene.plays(given.symbols)}
     return Secrets(
@@ -168,10 +176,20 @@ def _told(asked: Asked, given: _Drawn) -> Secrets:
     )
 
 
-def _case(engine: Any, asked: Asked, given: _Drawn, way: Way, told: Callable[[str], None]) -> Case:
+def _case(engine: Any, asked: AttackOptions, given: _Drawn, way: Way, told: Callable[[str], None]) -> Case:
     plays = given.scene.plays(given.symbols, given.said)
-    looked = seen(engine, plays, given.scene.before, way, lambda _: told("encodings"))
-    case = Case(engine, given.scene, way, given.symbols, given.split, looked, asked.seed, given.said, asked.effort)
+    looked = seen(engine=engine, plays=plays, before=given.scene.before, way=way, told=lambda _: told("encodings"))
+    case = Case(
+        engine=engine,
+        scene=given.scene,
+        way=way,
+        symbols=given.symbols,
+        split=given.split,
+        seen=looked,
+        seed=asked.seed,
+        said=given.said,
+        effort=asked.effort,
+    )
     return replace(case, told=told)
 
 
@@ -191,7 +209,7 @@ def _outcome(case: Case, attack: str) -> Outcome:
     )
 
 
-def costs(engine: Any, asked: Asked, tell: Tell) -> tuple[Cost, ...]:
+def costs(engine: Any, asked: AttackOptions, tell: Tell) -> tuple[Cost, ...]:
     """Mean seconds to a first token in each way, which take turns, on a game of random words; the text alone stands for
     reading it in one's own prompt (baseline)."""
     trace = dilemma(asked.seed)

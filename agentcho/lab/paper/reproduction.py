@@ -145,7 +145,9 @@ class Reproduction:
             return
         forced = {} if reference is None else self._forced.get(reference, {})
         with suppress(Spent):
-            found = self._games(f"{_called(table)}: {row.label}", playing, adapter, folder, forced)
+            found = self._games(
+                phase=f"{_called(table)}: {row.label}", playing=playing, adapter=adapter, folder=folder, forced=forced
+            )
             self._keep(table, row, playing, found)
             return
         self._why[table.name, row.label] = LEFT
@@ -316,7 +318,9 @@ class Reproduction:
         column = column_of(row, None)
         tasks_of(self.rows.scenario(row), self.rows.config(row, games, tasks))
         playing = self.rows.playing(row, column, games, tasks)
-        return self._games(phase, playing, None, self.rows.folder(row, column, playing), {})
+        return self._games(
+            phase=phase, playing=playing, adapter=None, folder=self.rows.folder(row, column, playing), forced={}
+        )
 
     # -- times
 

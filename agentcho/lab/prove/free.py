@@ -58,14 +58,14 @@ def free(
             "part": None,
         }
     )
-    work, told = _Work(scenario, config, engine), counted(tell, "games", len(games))
+    work, told = _FreePlays(scenario, config, engine), counted(tell, "games", len(games))
     for done, (game, entries) in enumerate(games.items(), 1):
         work.one(game, [entry for entry in entries if entry.ended is None], of)
         told(done)
     return Freed(tuple(work.plays), tuple(work.skipped))
 
 
-class _Work:
+class _FreePlays:
     """Plays under way."""
 
     def __init__(self, scenario: Scenario, config: RunConfig, engine: EnginePort) -> None:

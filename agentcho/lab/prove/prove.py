@@ -41,7 +41,7 @@ def prove(
     """
     if of is not None and not any(of in workflow.agents for workflow in workflows):
         raise AudienceError(f"there is no agent {of}", {name for one in workflows for name in one.agents})
-    work = _Work(workflows=workflows, engine=engine, swap=swap, stride=stride, seed=seed)
+    work = _Proving(workflows=workflows, engine=engine, swap=swap, stride=stride, seed=seed)
     told = counted(tell, "workflows", len(workflows))
     for game in range(len(workflows)):
         work.one(game, of)
@@ -61,7 +61,7 @@ def prove(
     )
 
 
-class _Work:
+class _Proving:
     """A demonstration under way."""
 
     def __init__(self, workflows: Sequence[Workflow], engine: Any, swap: Swapped, stride: int, seed: int) -> None:

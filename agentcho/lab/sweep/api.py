@@ -17,7 +17,7 @@ from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
     from agentcho.lab.sweep.result import SweepResult
-    from agentcho.lab.sweep.run import Asked
+    from agentcho.lab.sweep.run import SweepOptions
 
 
 def sweep(
@@ -53,14 +53,21 @@ def sweep(
     """
     on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     kind, own = _scenario(scenario, given)
-    asked = _asked(kind, grid, models, own, filter, options if games is None else {**options, "games": games})
+    asked = _asked(
+        kind=kind,
+        grid=grid,
+        models=models,
+        own=own,
+        filters=filter,
+        options=options if games is None else {**options, "games": games},
+    )
     kept, table = asked.out if out is None else Path(out), None if json is None else Path(json)
     at_once, retries = at_once or asked.at_once, retries or asked.retries
     how: dict[str, Any] = {"at_once": at_once, "retries": retries, "on": _workers(on, kind), "engine": engine}
     return _found(asked._replace(out=kept, json=table, changed=changed, **how), tell)
 
 
-def _found(asked: Asked, tell: Tell) -> SweepResult:
+def _found(asked: SweepOptions, tell: Tell) -> SweepResult:
     from agentcho.lab.collect import Interrupted
     from agentcho.lab.sweep.folder import Folder
     from agentcho.lab.sweep.plan import planned
@@ -94,9 +101,9 @@ def _asked(
     own: Mapping[str, Any],
     filters: str | Sequence[str],
     options: Mapping[str, Any],
-) -> Asked:
+) -> SweepOptions:
     """What is asked for, by all but where and how. `ConfigError`."""
-    from agentcho.lab.sweep.parse import Typed, asked
+    from agentcho.lab.sweep.parse import SweepArguments, asked
 
     if unknown := sorted(options.keys() - RunConfig.model_fields.keys()):
         raise ConfigError(f"a run has no option {unknown[0]!r}; options of the scenario go into given={{...}}")
@@ -108,7 +115,7 @@ def _asked(
     for name, values in (grid or {}).items():
         if isinstance(values, Mapping) or not isinstance(values, Sequence):
             raise ConfigError(f"grid {name}: give a list of values, not {values!r}")
-    return asked(Typed(kind, grid or {}, models, own, filters, options))
+    return asked(SweepArguments(kind, grid or {}, models, own, filters, options))
 
 
 def _workers(on: Cluster | None, kind: str | type[Scenario]) -> Cluster | None:

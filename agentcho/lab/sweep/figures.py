@@ -59,7 +59,7 @@ def figures(sweep: Sweep, scores: Mapping[str, Scores], seed: int, by: Statistic
     )
     references = {row.name: row.reference for row in rows if row.reference is not None and units[row.name]}
     found = by.metrics(units, seed, references)
-    effects = Effects(rows, units, played, by.difference, seed)
+    effects = Effects(rows=rows, units=units, played=played, difference=by.difference, seed=seed)
     return Figures(rows, found, tuple(effect for metric in found for effect in effects.of(metric.name)))
 
 

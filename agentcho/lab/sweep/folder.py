@@ -157,7 +157,15 @@ class Folder:
         options = scenario.options.model_dump(mode="json")
         for run in self.records(cell):
             config = cell.config.model_copy(update={"games": run.info.config.games})
-            check_asked(run, scenario.name, options, config, tasks, used, changed)
+            check_asked(
+                run=run,
+                scenario=scenario.name,
+                options=options,
+                config=config,
+                tasks=tasks,
+                sources=used,
+                changed=changed,
+            )
 
 
 def _apart(earlier: SweepRequest, cells: Sequence[Cell]) -> list[str]:

@@ -20,7 +20,7 @@ from agentcho.games.library import configured
 from agentcho.games.model_file import read_models, tables
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
-from agentcho.lab.sweep.run import GAMES, Asked
+from agentcho.lab.sweep.run import GAMES, SweepOptions
 from agentcho.lab.sweep.yaml_file import SweepFile, is_file, read_sweep
 from agentcho.scenario import Scenario
 
@@ -28,7 +28,7 @@ TOML = ".toml"
 NOT_IN_FILES = ("part", "models", "own_model", "games")
 
 
-class Typed(NamedTuple):
+class SweepArguments(NamedTuple):
     """What stands on the command line, or what a function is given: those options that were."""
 
     scenario: str | type[Scenario]
@@ -42,11 +42,11 @@ class Typed(NamedTuple):
     out: Path | None = None
 
 
-def asked(typed: Typed) -> Asked:
+def asked(typed: SweepArguments) -> SweepOptions:
     """What is asked for. `ConfigError`: it is no sweep."""
     grid = {name: split(words, "grid", f"{name}: ") for name, words in typed.grid.items()}
     models = [] if typed.models is None else models_of(split(typed.models, "models"))
-    found = Asked(typed.scenario, with_files(grid), models, Fixed(typed.set, {"games": GAMES, **typed.run}))
+    found = SweepOptions(typed.scenario, with_files(grid), models, Fixed(typed.set, {"games": GAMES, **typed.run}))
     found = found._replace(filters=typed.filters, out=typed.out, at_once=typed.at_once, retries=typed.retries or 0)
     return _of_file(typed.scenario, typed, found) if is_file(typed.scenario) else found
 
@@ -113,14 +113,14 @@ def _society(file: Any) -> Value:
     return Value(str(file), read_models(Path(str(file)), {}))
 
 
-def _of_file(path: str, typed: Typed, found: Asked) -> Asked:
+def _of_file(path: str, typed: SweepArguments, found: SweepOptions) -> SweepOptions:
     """What a file says, and what is typed beside it."""
     options = [name for name, field in RunConfig.model_fields.items() if field.description or name == "in_place"]
     file = read_sweep(Path(path), [name for name in options if name not in NOT_IN_FILES])
     own, run = file.own, {**file.run, **({"games": file.own["games"]} if "games" in file.own else {})}
     _check_run(file, run)
     models = found.models if typed.models is not None else _models(file)
-    return Asked(
+    return SweepOptions(
         scenario=own["scenario"],
         grid={**_grid(file), **found.grid},
         models=models,

@@ -29,7 +29,7 @@ from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Cell, Fixed, cells, check_axis, wanted
 from agentcho.lab.sweep.plan import Plan, Sweep
 from agentcho.lab.sweep.result import SweepResult
-from agentcho.lab.sweep.stage import Here, How, Stage, There, check_models, is_served
+from agentcho.lab.sweep.stage import How, LocalStage, RemoteStage, Stage, check_models, is_served
 from agentcho.lab.sweep.sweeping import Sweeping
 from agentcho.progress import Tell
 from agentcho.records import writer
@@ -41,7 +41,7 @@ GAMES = 50
 """So many games a cell has where nobody says how many."""
 
 
-class Asked(NamedTuple):
+class SweepOptions(NamedTuple):
     """A sweep as it is asked for. `scenario` is a name or a class; `fixed` is what all cells have in common, and `run`
     of it holds the number of games."""
 
@@ -69,7 +69,7 @@ class Asked(NamedTuple):
         return from_anywhere(self.scenario) if isinstance(self.scenario, str) else None
 
 
-def prepared(asked: Asked) -> Sweep:
+def prepared(asked: SweepOptions) -> Sweep:
     """The cells that are asked for, checked. Nothing is loaded. Raises what is wrong with any of them."""
     kind = asked.kind
     make = partial(configured, kind)
@@ -82,7 +82,14 @@ def prepared(asked: Asked) -> Sweep:
     if asked.engine is not None and any(axis.field in ("model", "models", "adapter") for axis in found):
         raise ConfigError("all cells are played on the engine that is given; leave models and adapters out of the grid")
     games = chosen[0].config.games
-    return Sweep(kind.name, found, chosen, games, planning.tasks(chosen), filtered=bool(asked.filters))
+    return Sweep(
+        name=kind.name,
+        axes=found,
+        cells=chosen,
+        games=games,
+        tasks=planning.tasks(chosen),
+        filtered=bool(asked.filters),
+    )
 
 
 def _check_agents(chosen: Sequence[Cell]) -> None:
@@ -91,7 +98,7 @@ def _check_agents(chosen: Sequence[Cell]) -> None:
         library.agent(agent)
 
 
-def swept(asked: Asked, sweep: Sweep, plan: Plan, tell: Tell) -> tuple[SweepResult, tuple[Path, ...]]:
+def swept(asked: SweepOptions, sweep: Sweep, plan: Plan, tell: Tell) -> tuple[SweepResult, tuple[Path, ...]]:
     """Play what lacks; what all games come to, and the files that were written. `Interrupted` after Ctrl-C."""
     _check_files(asked)
     if asked.engine is None:
@@ -100,7 +107,7 @@ def swept(asked: Asked, sweep: Sweep, plan: Plan, tell: Tell) -> tuple[SweepResu
         folder, how = Folder(path), How(asked.named, asked.at_once, OnFailure(retries=asked.retries))
         folder.claim(sweep.name, sweep.axes, sweep.cells)
         with _stage(asked, sweep, plan, tell) as stage:
-            work = Sweeping(sweep, plan, folder, stage, how, tell)
+            work = Sweeping(sweep=sweep, plan=plan, folder=folder, stage=stage, how=how, tell=tell)
             work.play()
         found = work.result(_command(asked))
         written = () if asked.out is None else write(found, path, picture=lacking() is None)
@@ -119,15 +126,15 @@ def lacking() -> str | None:
 
 
 @contextmanager
-def _stage(asked: Asked, sweep: Sweep, plan: Plan, tell: Tell) -> Iterator[Stage]:
+def _stage(asked: SweepOptions, sweep: Sweep, plan: Plan, tell: Tell) -> Iterator[Stage]:
     """Who plays: this process, or the workers of a cluster."""
-    here, left = Here(tell, asked.engine), [cell.config for cell in sweep.cells if plan.left(cell)]
+    here, left = LocalStage(tell, asked.engine), [cell.config for cell in sweep.cells if plan.left(cell)]
     if asked.on is None or not left:
         yield here
         return
     first = next((config for config in left if not is_served(config)), left[0])
     with players(asked.on, asked.named or "", first, "games") as workers:
-        yield There(workers, here)
+        yield RemoteStage(workers, here)
 
 
 @contextmanager
@@ -143,7 +150,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield out
 
 
-def _check_files(asked: Asked) -> None:
+def _check_files(asked: SweepOptions) -> None:
     """`CannotWrite` or `RecordInUse`, before a model is loaded."""
     if asked.out is not None:
         check_folder(asked.out)
@@ -152,7 +159,7 @@ def _check_files(asked: Asked) -> None:
         check_file(asked.json)
 
 
-def _command(asked: Asked) -> str:
+def _command(asked: SweepOptions) -> str:
     """The command that finds it again. Options of the scenario may be secret: they are named alone."""
     scenario = asked.scenario if isinstance(asked.scenario, str) else asked.scenario.name
     words = ["agentcho", "sweep", scenario]

@@ -61,7 +61,7 @@ class Stage(Protocol):
         ...
 
 
-class Here:
+class LocalStage:
     """This process. What is loaded for a cell stays until a cell needs another network, and is given up before that is
     loaded. `engine`: play all cells on this one, which stays."""
 
@@ -107,10 +107,10 @@ class Here:
             give_up(loaded)
 
 
-class There:
+class RemoteStage:
     """The workers of a cluster; what is behind an API is asked by this process, within its bounds."""
 
-    def __init__(self, players: Players, here: Here) -> None:
+    def __init__(self, players: Players, here: LocalStage) -> None:
         self._players, self._here = players, here
 
     def play(self, turn: Turn, how: How) -> RunResult:

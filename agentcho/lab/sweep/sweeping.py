@@ -56,7 +56,13 @@ class Sweeping:
         if not left:
             return
         counting.what = f"games ({cell.name})"
-        turn = Turn(cell, self.folder.begun(cell, left), self.folder.of(cell), counting, self.folder.records(cell))
+        turn = Turn(
+            cell=cell,
+            selection=self.folder.begun(cell, left),
+            out=self.folder.of(cell),
+            sink=counting,
+            saved=self.folder.records(cell),
+        )
         try:
             played = self.stage.play(turn, self.how)
         except FATAL:

@@ -44,7 +44,7 @@ UNCOPIED = ("--cache-ram", "0")
 PAGE, STAGES = 256, 3
 
 
-class PeersAsked(NamedTuple):
+class PeersOptions(NamedTuple):
     """What is measured: a model in a dtype, and bits; `workloads` of a repeat by its number, each repeat with words of
     its own, the warm-up first; how many slots; `kind`: llama.cpp's type (None: of the same bits)."""
 
@@ -86,7 +86,7 @@ class Found(NamedTuple):
     peer: Mapping[str, str]
 
 
-def peers(asked: PeersAsked, peer: Peer, load: Callable[[], Any], tell: Tell) -> tuple[Any, Found]:
+def peers(asked: PeersOptions, peer: Peer, load: Callable[[], Any], tell: Tell) -> tuple[Any, Found]:
     """Write, prove, load by `load`, and measure; returns our engine too. `ConfigError`: the peer does not run here, or
     computes something else."""
     source = asked.source
@@ -118,7 +118,7 @@ def peers(asked: PeersAsked, peer: Peer, load: Callable[[], Any], tell: Tell) ->
 
 
 @alone
-def write(asked: PeersAsked, source: Source, peer: Peer, folder: Path) -> Written:
+def write(asked: PeersOptions, source: Source, peer: Peer, folder: Path) -> Written:
     """The weights in the peer's type, once both were seen to compute the same at float32."""
     network: Any = Model.load(source, Place("cpu", asked.dtype)).network
     kind = asked.type_of(str(next(network.parameters()).dtype).removeprefix("torch."))
@@ -150,7 +150,7 @@ def quickest(peer: Peer, file: Path, setting: Setting, framing: Any) -> Setting:
     return min(taken, key=lambda tried: taken[tried])
 
 
-def _setting(asked: PeersAsked, framing: Any) -> Setting:
+def _setting(asked: PeersOptions, framing: Any) -> Setting:
     """Room in each slot for the longest prompt and its words, or one row, in whole pages. Where each agent has a slot,
     no prompts are copied out of them, which nobody would look for."""
     flows = [each.workflow for number in range(asked.repeats) for each in asked.workloads(number)]
@@ -161,7 +161,7 @@ def _setting(asked: PeersAsked, framing: Any) -> Setting:
     return Setting(torch.get_num_threads(), asked.slots, room, wishes=(UNCOPIED,) if own else ())
 
 
-def _rows(asked: PeersAsked, engine: Any, started: Mapping[str, Served], tell: Tell) -> list[Figures]:
+def _rows(asked: PeersOptions, engine: Any, started: Mapping[str, Served], tell: Tell) -> list[Figures]:
     takes = {OURS: partial(rows.ours, engine.adapted(None), rows.Rows(engine.framing, asked.seed))}
     for name, served in started.items():
         takes[name] = partial(rows.theirs, served.port, rows.Rows(engine.framing, asked.seed))
@@ -169,7 +169,7 @@ def _rows(asked: PeersAsked, engine: Any, started: Mapping[str, Served], tell: T
     return measure(ROW, timed, asked.repeats, tell)
 
 
-def _workflows(asked: PeersAsked, engine: Any, started: Mapping[str, Served], tell: Tell) -> list[Figures]:
+def _workflows(asked: PeersOptions, engine: Any, started: Mapping[str, Served], tell: Tell) -> list[Figures]:
     names, found = (AUDIT, ENFORCE, BASELINE, *started), list[Figures]()
     subjects, each = asked.workloads(0), runs_of((AUDIT, ENFORCE, BASELINE, *started), asked.repeats)
     for place, subject in enumerate(subjects):
@@ -187,7 +187,7 @@ def _workflows(asked: PeersAsked, engine: Any, started: Mapping[str, Served], te
 
 
 def _plays(
-    asked: PeersAsked, place: int, play: Callable[[Workflow], Mapping[str, float]]
+    asked: PeersOptions, place: int, play: Callable[[Workflow], Mapping[str, float]]
 ) -> Iterator[Mapping[str, float]]:
     """The plays of all repeats of one subject."""
     for number in range(asked.repeats):
