@@ -7,6 +7,7 @@ import hashlib
 import math
 import mmap
 import struct
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -115,16 +116,41 @@ def alone(file: GgufFile) -> Iterator[dict[str, str]]:
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.path.name}
 
 
+class _Quick:
+    """The library's readers that stand in for its own, for as long as anybody asks for it."""
+
+    lock = threading.Lock()
+    users = 0
+    stock: tuple[Any, Any] | None = None
+
+
 @contextmanager
 def quickly() -> Iterator[None]:
-    """A context in which the library reads a file in a quarter of the time, and gets the same. Its reader takes a slice
-    of a `numpy.memmap` for each token of the vocabulary, which is four times as slow as one of an array over the same
-    memory; and transformers makes the table of names of all tensors again for each module of a network."""
+    """A context in which the library reads a file in a sixth of the time, and gets the same. Its reader slices a
+    `numpy.memmap` for each token of the vocabulary, and asks for each what type it has; and transformers makes the
+    table of names of all tensors again for each module of a network. Several threads may be in it at a time."""
     package: Any = import_module("gguf")
-    stock, names = package.GGUFReader, package.get_tensor_name_map
+    with _Quick.lock:
+        if not _Quick.users:
+            _Quick.stock = package.GGUFReader, package.get_tensor_name_map
+            package.GGUFReader = _reader(package.GGUFReader)
+            package.get_tensor_name_map = cache(package.get_tensor_name_map)
+        _Quick.users += 1
+    try:
+        yield
+    finally:
+        with _Quick.lock:
+            _Quick.users -= 1
+            if not _Quick.users:
+                assert _Quick.stock is not None
+                package.GGUFReader, package.get_tensor_name_map = _Quick.stock
 
-    class Reader(stock):  # type: ignore[misc, valid-type]
-        """The package's reader over a plain array."""
+
+def _reader(stock: Any) -> type:
+    """The package's reader over a plain array, which reads lists of texts and numbers in one go."""
+
+    class Reader(stock):  # type: ignore[misc]
+        """See `quickly`."""
 
         @property
         def data(self) -> numpy.ndarray[Any, Any]:
@@ -135,11 +161,38 @@ def quickly() -> Iterator[None]:
         def data(self, mapped: numpy.ndarray[Any, Any]) -> None:
             self._bytes = mapped.view(numpy.ndarray)
 
-    package.GGUFReader, package.get_tensor_name_map = Reader, cache(names)
-    try:
-        yield
-    finally:
-        package.GGUFReader, package.get_tensor_name_map = stock, names
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:
+            of, count = (self._get(orig_offs, numpy.uint32), self._get(orig_offs + 4, numpy.uint64))
+            listed = raw_type == ARRAY and self.byte_order == "I" and count[0] > 0
+            if not listed or (of[0] != STRING and of[0] not in self.gguf_scalar_to_np):
+                found: tuple[int, list[Any], list[int], list[Any]] = super()._get_field_parts(orig_offs, raw_type)
+                return found
+            types = [self._kinds(ARRAY), self._kinds(of[0])]
+            if of[0] == STRING:
+                size, parts = _texts(self.data, orig_offs + 12, int(count[0]))
+                return 12 + size, [of, count, *parts], list(range(3, 2 + len(parts), 2)), types
+            values = self._get(orig_offs + 12, self.gguf_scalar_to_np[of[0]], count[0])
+            parts = [values[place : place + 1] for place in range(len(values))]
+            return 12 + values.nbytes, [of, count, *parts], list(range(2, 2 + len(parts))), types
+
+        @staticmethod
+        def _kinds(number: int) -> Any:
+            return import_module("gguf").GGUFValueType(int(number))
+
+    return Reader
+
+
+def _texts(data: numpy.ndarray[Any, Any], start: int, count: int) -> tuple[int, list[numpy.ndarray[Any, Any]]]:
+    """So many texts from there on: how many bytes they take, and of each an array of its length and one of its bytes.
+    `struct.error`: the file ends before."""
+    at, parts, length = start, list[numpy.ndarray[Any, Any]](), struct.Struct("=Q").unpack_from
+    content: Any = data
+    for _ in range(count):
+        begin = at + 8
+        end = begin + length(content, at)[0]
+        parts += data[at:begin].view(numpy.uint64), data[begin:end]
+        at = end
+    return at - start, parts
 
 
 def take_factors(file: GgufFile, config: Any) -> None:

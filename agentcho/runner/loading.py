@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from agentcho.runner.kv.kv_pool import Kind, shared_host_tokens, shared_tokens
 from agentcho.runner.kv.kv_quant import check_kv_dtype
 from agentcho.runner.model.device import Place, dtype_of
 from agentcho.runner.model.fingerprints import check_kept
-from agentcho.runner.model.model import Model, Source, find, ours, read_tokenizer
+from agentcho.runner.model.model import Model, Source, end_tokens, find, ours, read_tokenizer
 from agentcho.runner.model.quantized_checkpoint import check_quantised
 from agentcho.runner.quant.prepack import pack
 from agentcho.runner.quant.quantized_linear import check_bits
@@ -99,10 +99,11 @@ def load(
     """See `Engine.load`. `found`: what `checked` returned, where it was called before. The default size of the store is
     a share of the memory that the weights leave free."""
     sizes.check()
-    source, fidelity = found or checked(weights, markers, sizes.context, differs)
+    found = found or checked(weights, markers, sizes.context, differs)
+    source = found.source
     if sizes.kept is not None:
         check_kept(Path(sizes.kept), source, weights.place)
-    loaded = Model.load(source, weights.place, tell)
+    loaded = Model.load(source, weights.place, tell, found.tokenizer)
     loaded.kv_dtype = weights.place.kv
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
@@ -110,7 +111,7 @@ def load(
     if loaded.device.type == "cpu":
         _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)
     with loaded.threads.using():
-        return proved(loaded, sizes, tell, fidelity, variables=weights.variables)
+        return proved(loaded, sizes, tell, found, variables=weights.variables)
 
 
 def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
@@ -168,9 +169,13 @@ def load_all(
 
 
 class Checked(NamedTuple):
-    """Where a model is, and how far its prompts are those of transformers (None: not looked at yet)."""
+    """Where a model is; and what was looked at before its weights (None: not yet): its tokenizer, the framing of that
+    with these end tokens, and how far its prompts are those of transformers."""
 
     source: Source
+    tokenizer: Any = None
+    framing: Framing | None = None
+    ends: frozenset[int] = frozenset()
     fidelity: Fidelity | None = None
 
 
@@ -189,14 +194,14 @@ def checked(weights: Weights, markers: Markers, context: int | None = None, diff
     variables = _variables(weights.variables)
     if markers == "accept" and (differs == "accept" or ours(source)):
         return Checked(source)
-    tokenizer = read_tokenizer(source)
-    framing = derive(tokenizer, source.name, variables=variables)  # it does not depend on the weights
+    tokenizer, ends = read_tokenizer(source), end_tokens(source)
+    framing = derive(tokenizer, source.name, ends, variables)  # it does not depend on the weights
     check_markers(framing.plain, markers, source.name)
     if differs == "accept" or ours(source):
-        return Checked(source)
+        return Checked(source, tokenizer, framing, ends)
     found = fidelity(tokenizer, framing)
     check_plain(found, source.name, differs)
-    return Checked(source, found)
+    return Checked(source, tokenizer, framing, ends, fidelity=found)
 
 
 def _variables(given: Variables) -> Variables:
@@ -235,13 +240,16 @@ def proved(
     model: Model,
     sizes: Sizes,
     tell: Tell = unheard,
-    known: Fidelity | None = None,
+    found: Checked | None = None,
     variables: Variables = NO_VARIABLES,
 ) -> Parts:
-    """All that is found out about a loaded model: its framing, and a proof a layer. `known`: how far its prompts are
-    those of transformers, where that was looked at already. `variables`: what its chat template is given beside the
-    conversation. Raises as `Engine.load` does."""
-    framing = derive(model.tokenizer, model.source.name, model.end_tokens(), variables)
+    """All that is found out about a loaded model: its framing, and a proof a layer. `found`: what was looked at before
+    its weights were read, with the same `variables`, which its chat template is given beside the conversation. Raises
+    as `Engine.load` does."""
+    ends = model.end_tokens()
+    framing = found.framing if found is not None and found.ends == ends else None
+    if framing is None:
+        framing = derive(model.tokenizer, model.source.name, ends, variables)
     if not model.source.random:
         check_vocabulary(model, framing)
     positions = min(sizes.context or model.context, model.context)
@@ -252,6 +260,7 @@ def proved(
     kind = _kind(model, proofs)
     room = shared_tokens([kind], sizes.share)[0] if room is None else room
     outside = shared_host_tokens([kind], sizes.share)[0] if outside is None else outside
+    known = None if found is None else found.fidelity
     if known is None and not ours(model.source):
         known = fidelity(model.tokenizer, framing)
     return Parts(model, framing, proofs, room, outside, positions, sizes.disk, sizes.kept, known)

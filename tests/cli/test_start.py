@@ -30,6 +30,65 @@ NEEDLESS = (
 """What serves compilers, training, several processes or statistics. It takes seconds to import."""
 
 
+AS_COMMAND = """
+import sys, types
+sys.argv = ["agentcho", "run"]
+sys.modules["__main__"].__spec__ = types.SimpleNamespace(name="agentcho.__main__")
+"""
+SWITCHES = """
+import gc, inspect, sys, threading
+import transformers.utils, transformers.utils.import_utils as stock
+names = "is_torch_distributed_available", "is_scipy_available"
+before = [getattr(place, name) for name in names for place in (stock, transformers.utils)]
+from agentcho.runner import lean, model
+enter = threading.Barrier(3)
+def use():
+    enter.wait()
+    for _ in range(50):
+        with lean.left_out():
+            assert lean.WHOLE or stock.is_scipy_available() is False
+users = [threading.Thread(target=use) for _ in range(3)]
+[user.start() for user in users]
+[user.join() for user in users]
+after = [getattr(place, name) for name in names for place in (stock, transformers.utils)]
+assert after == before, after
+assert not any(isinstance(module, lean._StandIn) for module in list(sys.modules.values()))
+import torch._dynamo.config
+assert inspect.isfunction(torch._dynamo.optimize)
+print("whole" if lean.WHOLE else "lean", gc.get_freeze_count() > 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("begin", "said"), [("", "whole False"), (AS_COMMAND, "lean True")])
+def test_transformers_is_what_it_was_once_it_is_imported_and_in_a_script_always(begin: str, said: str) -> None:
+    ran = run([sys.executable, "-c", begin + SWITCHES], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.strip() == said
+
+
+@pytest.mark.slow
+def test_in_a_script_losses_that_need_scipy_are_there_beside_an_engine() -> None:
+    script = (
+        "import sys; sys.argv = ['mine.py', 'run']; import agentcho.runner.engine\n"
+        "from transformers.loss import loss_for_object_detection as loss; print(loss.linear_sum_assignment.__name__)"
+    )
+    ran = run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.stdout.strip() == "linear_sum_assignment", ran.stderr[-2000:]
+
+
+def test_what_a_stand_in_does_not_know_is_looked_up_in_the_module_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    import json.tool
+
+    stand_in = lean._StandIn("json.tool", main="known")
+    monkeypatch.setitem(sys.modules, "json.tool", stand_in)
+    assert stand_in.main == "known"
+    assert not hasattr(stand_in, "__file__")
+    assert sys.modules["json.tool"] is stand_in
+    assert stand_in.argparse is json.tool.argparse  # type: ignore[attr-defined]
+    assert sys.modules["json.tool"] is not stand_in
+
+
 @pytest.mark.slow
 def test_a_game_on_the_embedded_model_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     words = ("run", "prisoners-dilemma", "--max-tokens", "16", "--out", str(tmp_path))

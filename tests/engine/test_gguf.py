@@ -12,7 +12,10 @@ import torch
 from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling, extras
+from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.errors import ExtraMissing, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.runner import loading
 from agentcho.runner.doctor import doctor
 from agentcho.runner.gguf_file import quickly
 
@@ -105,12 +108,51 @@ def test_what_is_read_quickly_is_what_the_package_reads(tmp_path: Path) -> None:
     assert type(quick.data).__name__ == "ndarray"
     assert stock.fields.keys() == quick.fields.keys()
     assert all(quick.fields[key].contents() == field.contents() for key, field in stock.fields.items())
+    for key, field in stock.fields.items():
+        found = quick.fields[key]
+        assert (found.offset, found.data, found.types) == (field.offset, field.data, field.types), key
+        parts = zip(found.parts, field.parts, strict=True)
+        assert all((one.dtype, one.tobytes()) == (other.dtype, other.tobytes()) for one, other in parts), key
     for ours, theirs in zip(quick.tensors, stock.tensors, strict=True):
         assert (ours.name, ours.tensor_type, ours.data.tobytes()) == (
             theirs.name,
             theirs.tensor_type,
             theirs.data.tobytes(),
         )
+
+
+def test_two_threads_may_read_quickly_at_once() -> None:
+    before = (gguf.GGUFReader, gguf.get_tensor_name_map)
+    first, second = quickly(), quickly()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gguf.GGUFReader is not before[0], "the second is not done yet"
+    second.__exit__(None, None, None)
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == before
+
+
+def test_the_vocabulary_is_read_three_times_and_the_framing_derived_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, _ = made(tmp_path)
+    read, derived = list[Any](), list[Any]()
+
+    class Counted(gguf.GGUFReader):
+        def __init__(self, *where: Any) -> None:
+            read.append(where)
+            super().__init__(*where)
+
+    def counted(*given: Any) -> Framing:
+        derived.append(given)
+        return derive(*given)
+
+    monkeypatch.setattr(gguf, "GGUFReader", Counted)
+    monkeypatch.setattr(loading, "derive", counted)
+    with Engine.load(file, "cpu") as engine:
+        assert engine.framing.stops
+    assert len(read) == 3, "its config, its tokenizer, its weights"
+    assert len(derived) == 1
 
 
 def test_in_8_bits_it_is_near_what_it_was_made_from_and_not_that(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import copy
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,6 +36,7 @@ from agentcho.runner.lean import (
     AutoTokenizer,
     GenerationConfig,
     GgufConfig,
+    left_out,
     no_init_weights,
     transformers,
 )
@@ -166,6 +167,19 @@ def read_tokenizer(source: Source) -> Any:
     return tokenizer
 
 
+def end_tokens(source: Source) -> frozenset[int]:
+    """The ids that end a message by what lies beside its weights, before these are read: the generation config, or
+    where there is none the config. `Model.end_tokens` has the last word."""
+    if source.gguf is None:
+        with suppress(*Unreadable):
+            return _ids(GenerationConfig.from_pretrained(source.path).eos_token_id)
+    return _ids(getattr(source.config, "eos_token_id", None))
+
+
+def _ids(eos: Any) -> frozenset[int]:
+    return frozenset() if eos is None else frozenset([eos] if isinstance(eos, int) else eos)
+
+
 def ours(source: Source) -> bool:
     """Whether it has the tokenizer of the embedded model."""
     return source.path == str(_understudy())
@@ -215,9 +229,9 @@ class Model:
         self.packed = min(4096, _scale_step(self.config))
 
     @classmethod
-    def load(cls, source: Source, place: Place, tell: Tell = unheard) -> Model:
+    def load(cls, source: Source, place: Place, tell: Tell = unheard, tokenizer: Any = None) -> Model:
         """Load weights (safetensors only, no remote code) straight to their device. See `Engine.load` for where and in
-        which numbers."""
+        which numbers. `tokenizer`: the model's own, where it was read already."""
         where = place.where()
         if source.random and place.map is not None:
             raise ModelError(f"{source.name} is drawn on one device; give a device, and no map")
@@ -225,7 +239,7 @@ class Model:
         AttentionInterface.register(ATTENTION, _answer)
         try:
             kind = dtype_of(place.dtype, where, source.random, _size(source) if sized else 0)
-            tokenizer = read_tokenizer(source)
+            tokenizer = read_tokenizer(source) if tokenizer is None else tokenizer
             if source.gguf is not None:
                 check_taken(source.name, source.gguf, source.config, _count(source))
                 kind = torch.bfloat16 if kind == "auto" else kind
@@ -326,8 +340,7 @@ class Model:
 
     def end_tokens(self) -> frozenset[int]:
         """The ids that end a message by the model's generation config."""
-        eos = getattr(getattr(self.network, "generation_config", None), "eos_token_id", None)
-        return frozenset() if eos is None else frozenset([eos] if isinstance(eos, int) else eos)
+        return _ids(getattr(getattr(self.network, "generation_config", None), "eos_token_id", None))
 
     @property
     def stored(self) -> str | None:
@@ -378,7 +391,9 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
     else:
         placed = where if isinstance(where, str) else dict(where)
     of_gguf = nullcontext() if source.gguf is None else multiplied_out(tell)
-    with quiet(), weights_heard(tell), of_gguf, source.place() as place:
+    MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class with all that this asks for
+    lean = left_out() if quantised.quantisation(source.config) is None else nullcontext()
+    with quiet(), weights_heard(tell), of_gguf, source.place() as place, lean:
         network, report = _loader().from_pretrained(
             **place,
             dtype=dtype,
@@ -441,12 +456,19 @@ def _size(source: Source, dtype: torch.dtype = torch.float32) -> int:
         with safe_open(_embedded_file(source), "pt") as file:
             shapes: list[list[int]] = [file.get_slice(name).get_shape() for name in list(file.keys())]
         return dtype.itemsize * sum(map(math.prod, shapes))
-    return sum(weight.nbytes for weight in _made(source, dtype, torch.device("meta")).parameters())
+    return sum(weight.nbytes for weight in _outlined(source, dtype).parameters())
 
 
 def _count(source: Source) -> int:
     """How many numbers all weights have, shared ones counted once. Nothing is loaded."""
-    return sum(weight.numel() for weight in _made(source, torch.float32, torch.device("meta")).parameters())
+    return sum(weight.numel() for weight in _outlined(source, torch.float32).parameters())
+
+
+def _outlined(source: Source, dtype: torch.dtype) -> nn.Module:
+    """The network without numbers."""
+    MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class with all that this asks for
+    with left_out():
+        return _made(source, dtype, torch.device("meta"))
 
 
 def _made(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
