@@ -205,6 +205,37 @@ def test_a_recorded_game_replays_token_by_token(engine: Engine, exported: Workfl
         assert entry.message.audience == by_id[entry.message.id].readers
 
 
+class Stopped(Scenario):
+    """Messages that end by a token, by one that is shown, by a text, and by a text of two tokens."""
+
+    name = "stopped"
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        ada = game.cast(Agent, "ada", system="You are Ada.", audience="everyone")
+        (go, halt) = (letter[-1] for letter in self.letters)
+        told: Any = {"allowed_token_ids": [go, halt], "logit_bias": {halt: 90}, "min_tokens": 2, "max_tokens": 9}
+        await ada.say(**told, stop_token_ids=[halt])
+        await ada.say(**told, stop_token_ids=[halt], include_stop_str_in_output=True)
+        await ada.say(**told, stop=["y"])
+        await ada.say(header="y", **told, stop=["yy"])
+        return self.Outcome()
+
+    letters: tuple[list[int], ...] = ()
+
+
+def test_a_text_that_was_cut_where_it_stopped_is_cut_there_again(engine: Engine, tmp_path: Path) -> None:
+    scenario = Stopped()
+    encode = engine.framing.content.encode
+    Stopped.letters = encode("x"), encode("y")
+    play(scenario, RunConfig(mode="choreographed", leakage="audit"), engine=engine, out=tmp_path)
+    (workflow,) = find("last", tmp_path).export()
+    said = [message.text for message in workflow.messages if message.kind == "decode"]
+    assert said == ["xx", "xxy", "yy", "y"]
+    again = replay(workflow, engine, "choreographed", "audit", logits=False)
+    assert [entry.message.text for entry in again.entries if entry.message.kind == "decode"] == said
+    assert [entry.message.tokens for entry in again.entries] == [message.tokens for message in workflow.messages]
+
+
 def rebuilt(engine: Engine, workflow: Workflow, offsets: Callable[[Any], dict[str, Any]]) -> dict[str, int]:
     """The encodings of a choreographed trace, made with the engine's own calls."""
     ids: dict[str, int] = {}

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Unpack, cast
 
 import anyio
 
-from agentcho.calls.call import EncodingId, EnginePort, Receipt
+from agentcho.calls.call import EncodingId, EnginePort, Receipt, Sampling
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.quiescence import TrackedTask
@@ -189,7 +189,12 @@ class _Replay:
         await gate.wait(task)
         draft = self._journal.resolver.drafts[decode.id]
         plan = self._journal.resolver.decode_plan(
-            draft, out=self._out(draft), forced=self._drafts.forced(decode), logits=self._logits, stride=self._stride
+            draft,
+            out=self._out(draft),
+            forced=(forced := self._drafts.forced(decode)),
+            sampling=self._drafts.cut(decode, forced),
+            logits=self._logits,
+            stride=self._stride,
         )
         waited = perf_counter() - gate.opened
 
@@ -272,3 +277,16 @@ class _Drafts:
         if content[: len(header)] != header:
             raise RecordBroken(f"message {decode.id}", "its tokens do not begin with its header's", TRACE)
         return content[len(header) :]
+
+    def cut(self, decode: TraceMessage, forced: tuple[int, ...]) -> Sampling:
+        """The options under which the last of these tokens cuts the text where it was cut: by a token that ended it and
+        is none of it, or by a text that stopped it."""
+        stream, before, shown = self._engine.framing.content.stream(begun=bool(decode.header)), "", ""
+        for token in forced:
+            before, shown = shown, shown + stream.push(token)
+        shown += stream.end()
+        if shown == decode.text or not shown.startswith(decode.text):
+            return Sampling()
+        if before == decode.text:
+            return Sampling(min_tokens=len(forced) - 1, stop_token_ids=forced[-1:])
+        return Sampling(min_tokens=len(forced) - 1, stop=(shown[len(decode.text) :],))
