@@ -97,7 +97,8 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep agents --scale 0.1 $(OURS) --json docs/results/bench-agents.json
 	$(BIN)/agentcho bench workflows --shape qwen3-0.6b --sweep branches --scale 0.1 $(OURS) --json docs/results/bench-branches.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
-	for page in societies memory; do $(BIN)/python -m tools.pages.sentences docs/results docs/how-to/$$page.md; done
+	$(BIN)/python -m tools.bench threads --json docs/results/threads.json
+	for page in societies memory own-model; do $(BIN)/python -m tools.pages.sentences docs/results docs/how-to/$$page.md; done
 
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
 	$(BIN)/agentcho paper --export docs/results/paper.json

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from agentcho.records import cached
 from agentcho.records.digests import file_digest, folder_digest
 
 CODE = '''
@@ -117,3 +121,72 @@ def test_what_is_no_python_has_the_digest_of_its_bytes() -> None:
 def test_a_folder_has_one_digest_whatever_its_files_are_called() -> None:
     one, other = digest("x = 1"), digest("x = 2")
     assert folder_digest([one, other]) == folder_digest([other, one]) != folder_digest([one])
+
+
+# Digests that are kept
+
+SOURCES = [CODE.encode(), b"x = 1", b"no Python ("]
+
+
+@pytest.fixture
+def computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is computed, and not read in an empty cache folder."""
+    monkeypatch.setenv(cached.CACHE, str(tmp_path))
+    sources = list[bytes]()
+
+    def counted(source: bytes) -> str:
+        sources.append(source)
+        return file_digest(source)
+
+    monkeypatch.setattr(cached, "file_digest", counted)
+    return sources
+
+
+def test_a_digest_is_computed_once_for_each_content(computed: list[bytes]) -> None:
+    right = [file_digest(source) for source in SOURCES]
+    assert cached.file_digests(SOURCES) == right
+    assert cached.file_digests(SOURCES[::-1]) == right[::-1]
+    assert computed == SOURCES
+    assert cached.file_digests([b"x = 2"]) == [file_digest(b"x = 2")]
+    assert computed == [*SOURCES, b"x = 2"]
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"a": 1}', "[" * 10_000, None])
+def test_a_damaged_cache_says_nothing_and_is_made_anew(
+    computed: list[bytes], tmp_path: Path, damage: str | None
+) -> None:
+    right = cached.file_digests(SOURCES)
+    file = tmp_path / cached.NAME
+    if damage is None:
+        file.write_text(json.dumps(dict.fromkeys(json.loads(file.read_text()), "not a digest")))
+    else:
+        file.write_text(damage)
+    assert cached.file_digests(SOURCES) == right
+    assert computed == SOURCES * 2
+    assert cached.file_digests(SOURCES) == right
+    assert computed == SOURCES * 2
+    assert [each.name for each in tmp_path.iterdir()] == [cached.NAME]
+
+
+def test_other_code_that_makes_digests_does_not_read_those_of_its_predecessor(
+    computed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached.file_digests(SOURCES)
+    monkeypatch.setattr(cached, "_maker", lambda: "another")
+    cached.file_digests(SOURCES)
+    assert computed == SOURCES * 2
+
+
+def test_where_there_can_be_no_cache_digests_are_computed(
+    computed: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(cached.CACHE, str(tmp_path / "file"))
+    assert cached.file_digests(SOURCES) == [file_digest(source) for source in SOURCES]
+
+
+def test_a_full_cache_begins_anew(computed: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached, "MOST", 2)
+    cached.file_digests(SOURCES[:2])
+    cached.file_digests(SOURCES[2:])
+    assert len(json.loads((tmp_path / cached.NAME).read_text())) == 1

@@ -281,12 +281,11 @@ class _Drafts:
     def cut(self, decode: TraceMessage, forced: tuple[int, ...]) -> Sampling:
         """The options under which the last of these tokens cuts the text where it was cut: by a token that ended it and
         is none of it, or by a text that stopped it."""
-        stream, before, shown = self._engine.framing.content.stream(begun=bool(decode.header)), "", ""
-        for token in forced:
-            before, shown = shown, shown + stream.push(token)
-        shown += stream.end()
+        spelled, begins = self._engine.framing.content.token_bytes, not decode.header
+        pieces = [spelled(token, begins and not place) for place, token in enumerate(forced)]
+        shown = b"".join(pieces).decode(errors="replace")
         if shown == decode.text or not shown.startswith(decode.text):
             return Sampling()
-        if before == decode.text:
+        if b"".join(pieces[:-1]).decode(errors="replace") == decode.text:
             return Sampling(min_tokens=len(forced) - 1, stop_token_ids=forced[-1:])
         return Sampling(min_tokens=len(forced) - 1, stop=(shown[len(decode.text) :],))

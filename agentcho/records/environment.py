@@ -7,12 +7,14 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 
-from agentcho.records.digests import file_digest, folder_digest
+from agentcho.records.cached import file_digests
+from agentcho.records.digests import folder_digest
 
 ROOT = Path(__file__).parents[2]
 """The folder that the package lies in: the root of a checkout, or where packages are installed."""
@@ -68,7 +70,7 @@ def sources() -> dict[str, str]:
     """
     loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     named = sorted(set(_named(Path(file) for file in loaded if file)))
-    return {"trees": written((name, tree_digest(ROOT, name)) for name in named)}
+    return {"trees": written(tree_digests(ROOT, named))}
 
 
 def written(digests: Iterable[tuple[str, str]]) -> str:
@@ -81,13 +83,24 @@ def tree_digest(root: Path, name: str) -> str:
 
     Scenarios and agents are also found where an installed package has them.
     """
-    place = next((each for each in (root / name, root / "agentcho" / SHIPPED / name) if each.exists()), None)
-    if place is None:
-        return GONE
-    if place.is_file():
-        return file_digest(place.read_bytes())
-    found = [file_digest(file.read_bytes()) for file in place.glob("*.py")]
-    return folder_digest(found) if found else GONE
+    return tree_digests(root, [name])[0][1]
+
+
+def tree_digests(root: Path, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Those of several files and folders, each behind its name."""
+    places = [_place(root, name) for name in names]
+    held = [[] if place is None else [place] if place.is_file() else list(place.glob("*.py")) for place in places]
+    digests = iter(file_digests([file.read_bytes() for files in held for file in files]))
+    found = list[tuple[str, str]]()
+    for name, place, files in zip(names, places, held, strict=True):
+        each = list(islice(digests, len(files)))
+        whole = each[0] if place is not None and place.is_file() else folder_digest(each) if each else GONE
+        found.append((name, whole))
+    return found
+
+
+def _place(root: Path, name: str) -> Path | None:
+    return next((each for each in (root / name, root / "agentcho" / SHIPPED / name) if each.exists()), None)
 
 
 def unit(file: Path) -> str:

@@ -7,13 +7,11 @@ Does not know: how a model is loaded, how it comes into the cache (`tools/real.p
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-CACHE = "AGENTCHO_CACHE"
-"""The environment variable that names another folder for what is kept between runs."""
+from agentcho.records.cached import cache_root
 
 
 class Known(NamedTuple):
@@ -45,9 +43,7 @@ KNOWN = {
 
 def cache_folder(name: str) -> Path:
     """Where a model of that name lies once it is in the cache."""
-    root = os.environ.get(CACHE)
-    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentcho")
-    return base / "models" / name
+    return cache_root() / "models" / name
 
 
 def place_of(name: str) -> str:

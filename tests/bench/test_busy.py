@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tools.bench.threads import ALL, DEFAULT, ONE, Times, measure, occupied, playing
+from tools.pages.sentences import of_threads
 
 ARMS: dict[str, Sequence[str]] = {DEFAULT: (), ONE: ("--threads", "1"), ALL: ("--threads", "2")}
 
@@ -53,3 +54,20 @@ def test_a_play_that_fails_ends_it_with_the_reason(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with pytest.raises(SystemExit, match="error: no scenario"):
         playing("debate", "fake", 16)(())
+
+
+def test_a_page_says_it_with_the_machine() -> None:
+    found: dict[str, Any] = {
+        "command": "python -m tools.bench threads debate --model small --repeats 3",
+        "busy": 2,
+        "seconds": {DEFAULT: [2, 30, 4], ONE: [1, 10, 4], ALL: [10, 10, 40]},
+        "machine": "a machine",
+        "system": "Linux",
+        "python": "3.11",
+        "torch": "2",
+        "commit": "0123456789abcdef",
+    }
+    said = of_threads(found)
+    assert "`agentcho run debate --model small` took 4.0 s on one thread" in said
+    assert "it took 2.00 (1.00 to 3.00) times as long, and on all threads 10.00 (1.00 to 10.00) times" in said
+    assert "Measured on a machine, Linux, Python 3.11, torch 2, at `0123456789ab`" in said

@@ -9,7 +9,8 @@ from zipfile import ZipFile
 import pytest
 
 from agentcho.errors import ModelNotFound
-from agentcho.runner.known import CACHE, KNOWN, cache_folder, place_of
+from agentcho.records.cached import CACHE
+from agentcho.runner.known import KNOWN, cache_folder, place_of
 from agentcho.runner.model.model import find
 from tools.real import taken_out
 

@@ -70,6 +70,7 @@ MEASURED: Mapping[str, Place] = {
     "agentdojo": Place(("agentdojo.md",), ("agentcho/flow", "agentcho/audit", "tools/bench/dojo")),
     "kv": Place(("how-to/memory.md",), (*CORE, "tools/bench/kv.py")),
     "stream": Place(("how-to/societies.md",), (*CORE, "tools/bench/stream.py")),
+    "threads": Place(("how-to/own-model.md",), (*CORE, "tools/bench/threads.py")),
     "judge": Place(("how-to/repair.md",), (*CORE, "agentcho/lab/judging")),
     "textarena": Place(("how-to/textarena.md",), ("agentcho/arena", "agents/player.py")),
     "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),

@@ -8,16 +8,39 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from agentcho.lab.bench.result import read_result
-from tools.bench import kv, stream
+from tools.bench import kv, stream, threads
 from tools.pages.render import arguments
+
+
+def of_threads(found: Mapping[str, Any]) -> str:
+    """What a game takes on a busy machine, on one thread, on all, and as agentcho chooses."""
+    times = threads.Times(found["seconds"], found["busy"])
+    scenario, model = found["command"].split(" threads ")[1].split(" --model ")
+    default, every = (_spread(times.ratios(arm)) for arm in (threads.DEFAULT, threads.ALL))
+    one = times.seconds[threads.ONE]
+    return (
+        f"With another process on {times.busy} cores, `agentcho run {scenario} --model {model.split()[0]}` took "
+        f"{median(one):.1f} s on one thread, start-up included. On the number that was chosen it took {default} times "
+        f"as long, and on all threads {every} times: each the median, the least and the most of {len(one)} turns, "
+        f"paired. Measured on {found['machine']}, {found['system']}, Python {found['python']}, torch "
+        f"{found['torch']}, at `{found['commit'][:12]}`: `{found['command']}`."
+    )
+
+
+def _spread(numbers: Sequence[float]) -> str:
+    return f"{median(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
+
 
 SENTENCES: Mapping[str, Callable[[Path], str]] = {
     "stream": lambda file: stream.sentence(read_result(file)),
     "kv": lambda file: kv.sentence(json.loads(file.read_text())),
+    "threads": lambda file: of_threads(json.loads(file.read_text())),
 }
 """By name, which is that of the result file too."""
 
