@@ -231,7 +231,7 @@ def test_a_text_that_was_cut_where_it_stopped_is_cut_there_again(engine: Engine,
     (workflow,) = find("last", tmp_path).export()
     said = [message.text for message in workflow.messages if message.kind == "decode"]
     assert said == ["xx", "xxy", "yy", "y"]
-    again = replay(workflow, engine, "choreographed", "audit", logits=False)
+    again = replay(workflow, engine, mode="choreographed", leakage="audit", logits=False)
     assert [entry.message.text for entry in again.entries if entry.message.kind == "decode"] == said
     assert [entry.message.tokens for entry in again.entries] == [message.tokens for message in workflow.messages]
 

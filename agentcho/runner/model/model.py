@@ -392,7 +392,7 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
         placed = where if isinstance(where, str) else dict(where)
     of_gguf = nullcontext() if source.gguf is None else multiplied_out(tell)
     MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class with all that this asks for
-    lean = left_out() if quantised.quantisation(source.config) is None else nullcontext()
+    lean = left_out() if quantized_checkpoint.quantisation(source.config) is None else nullcontext()
     with quiet(), weights_heard(tell), of_gguf, source.place() as place, lean:
         network, report = _loader().from_pretrained(
             **place,
