@@ -116,6 +116,15 @@ def alone(file: GgufFile) -> Iterator[dict[str, str]]:
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.path.name}
 
 
+class _Listed(NamedTuple):
+    """A list as the package's reader returns it: its bytes, its parts, which of these are values, and its types."""
+
+    size: int
+    parts: list[Any]
+    values: list[int]
+    types: list[Any]
+
+
 class _Quick:
     """The library's readers that stand in for its own, for as long as anybody asks for it."""
 
@@ -161,19 +170,20 @@ def _reader(stock: Any) -> type:
         def data(self, mapped: numpy.ndarray[Any, Any]) -> None:
             self._bytes = mapped.view(numpy.ndarray)
 
-        def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
             of, count = (self._get(orig_offs, numpy.uint32), self._get(orig_offs + 4, numpy.uint64))
             listed = raw_type == ARRAY and self.byte_order == "I" and count[0] > 0
             if not listed or (of[0] != STRING and of[0] not in self.gguf_scalar_to_np):
-                found: tuple[int, list[Any], list[int], list[Any]] = super()._get_field_parts(orig_offs, raw_type)
-                return found
+                return super()._get_field_parts(orig_offs, raw_type)
             types = [self._kinds(ARRAY), self._kinds(of[0])]
             if of[0] == STRING:
                 size, parts = _texts(self.data, orig_offs + 12, int(count[0]))
-                return 12 + size, [of, count, *parts], list(range(3, 2 + len(parts), 2)), types
-            values = self._get(orig_offs + 12, self.gguf_scalar_to_np[of[0]], count[0])
-            parts = [values[place : place + 1] for place in range(len(values))]
-            return 12 + values.nbytes, [of, count, *parts], list(range(2, 2 + len(parts))), types
+                places = range(3, 2 + len(parts), 2)
+            else:
+                values = self._get(orig_offs + 12, self.gguf_scalar_to_np[of[0]], count[0])
+                size, parts = values.nbytes, [values[place : place + 1] for place in range(len(values))]
+                places = range(2, 2 + len(parts))
+            return _Listed(12 + size, [of, count, *parts], list(places), types)
 
         @staticmethod
         def _kinds(number: int) -> Any:
