@@ -195,7 +195,9 @@ def _reader(stock: Any) -> type:
 def _texts(data: numpy.ndarray[Any, Any], start: int, count: int) -> tuple[int, list[numpy.ndarray[Any, Any]]]:
     """So many texts from there on: how many bytes they take, and of each an array of its length and one of its bytes.
     `struct.error`: the file ends before."""
-    at, parts, length = start, list[numpy.ndarray[Any, Any]](), struct.Struct("=Q").unpack_from
+    parts = list[numpy.ndarray[Any, Any]]()
+    length = struct.Struct("=Q").unpack_from
+    at = start
     content: Any = data
     for _ in range(count):
         begin = at + 8
