@@ -227,7 +227,7 @@ def test_a_text_that_was_cut_where_it_stopped_is_cut_there_again(engine: Engine,
     scenario = Stopped()
     encode = engine.framing.content.encode
     Stopped.letters = encode("x"), encode("y")
-    play(scenario, RunConfig(mode="choreographed", leakage="audit"), engine=engine, out=tmp_path)
+    play(RunRequest(scenario, RunConfig(mode="choreographed", leakage="audit"), engine=engine, out=tmp_path))
     (workflow,) = find("last", tmp_path).export()
     said = [message.text for message in workflow.messages if message.kind == "decode"]
     assert said == ["xx", "xxy", "yy", "y"]
