@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import AudienceError
 from agentcho.flow.labels import Ledger, readers
-from agentcho.flow.views import Read, View, audience_policy, read_set, visible_metadata
+from agentcho.flow.views import History, MessageLog, Read, View, granted, shown_to
 from agentcho.message import EVERYONE, Audience, Metadata, audience
 from agentcho.records.environment import machine, versions
 
@@ -19,6 +19,14 @@ AUDIENCES = st.one_of(st.just(EVERYONE), NAMES.map(Audience))
 
 def said(id: str, *members: str) -> Metadata:
     return Metadata(id, "prefill", "user", None, Audience(frozenset(members)) if members else EVERYONE, ())
+
+
+def history(messages: list[Metadata]) -> History:
+    return History(MessageLog(messages))
+
+
+def every(message: Metadata) -> bool:
+    return True
 
 
 @given(AUDIENCES, AUDIENCES)
@@ -41,27 +49,26 @@ def test_a_name_is_exact(names: str | list[str]) -> None:
 
 def test_a_read_set_holds_what_the_view_names_in_its_order() -> None:
     messages = [said("m0"), said("m1", "bob"), said("m2", "alice", "bob")]
-    allowed = audience_policy("bob", messages)
-    reads = read_set("bob", View((Read("m2", 7), Read("m0"))), allowed, messages)
+    reads = granted("bob", View((Read("m2", 7), Read("m0"))), every, history(messages))
     assert reads.reads == (Read("m2", 7), Read("m0", None))
     assert reads.direct == ()
 
 
 def test_reading_outside_the_audience_is_marked_and_nothing_else_is() -> None:
     messages = [said("m0"), said("m1", "alice")]
-    reads = read_set("bob", View.of(messages), audience_policy("bob", messages), messages)
+    reads = granted("bob", View.of(messages), every, history(messages))
     assert reads.direct == ("m1",)
 
 
-def test_a_policy_withholds_what_the_audience_would_allow() -> None:
+def test_what_an_agent_does_not_see_cannot_be_named() -> None:
     messages = [said("m0"), said("m1")]
     with pytest.raises(AudienceError, match="m1"):
-        read_set("bob", View.of(messages), messages[:1], messages)
+        granted("bob", View.of(messages), lambda m: m.id == "m0", history(messages))
 
 
 def test_a_view_cannot_name_what_was_not_said() -> None:
     with pytest.raises(AudienceError, match="m9"):
-        read_set("bob", View.of(["m9"]), [], [said("m0")])
+        granted("bob", View.of(["m9"]), every, history([said("m0")]))
 
 
 @given(st.data())
@@ -99,8 +106,9 @@ def test_a_view_sees_of_anothers_message_only_parents_that_all_its_readers_may_r
         Metadata("ada.1", "decode", "assistant", "ada", everyone, ("ada.0",)),
         Metadata("ben.0", "decode", "assistant", "ben", everyone, ("ada.1",)),
     ]
-    assert [m.parents for m in visible_metadata("ben", out[1:], out)] == [(), ("ada.1",)]
-    assert [m.parents for m in visible_metadata("ada", out, out)] == [(), ("ada.0",), ("ada.1",)]
+    known = {m.id: m for m in out}
+    assert [shown_to("ben", m, known.get).parents for m in out[1:]] == [(), ("ada.1",)]
+    assert [shown_to("ada", m, known.get).parents for m in out] == [(), ("ada.0",), ("ada.1",)]
 
 
 def test_results_say_where_they_were_found() -> None:

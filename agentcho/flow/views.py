@@ -1,9 +1,9 @@
-"""Views and policies: which messages an agent reads at a call, in which order, and where they are placed.
+"""Views: which messages an agent reads at a call, in which order, and where they are placed.
 
-A view is the author's wish; a policy is the scenario's rule. `read_set` turns both into one explicit, frozen
-list that nothing downstream can widen. Both see metadata, never words: the schedule is public, so it must not
-depend on what a model wrote. `History` is what is out at one moment, without a copy of any of it;
-`absolute_positions` turns the places that a view asks for into positions. Does not know: encodings, engines.
+A view is the author's wish. `granted` makes of it one explicit, frozen list that nothing downstream can widen. It sees
+metadata, never words: the schedule is public, so it must not depend on what a model wrote. `History` is what is out at
+one moment, without a copy of any of it; `absolute_positions` turns the places that a view asks for into positions. Does
+not know: encodings, engines.
 """
 
 from __future__ import annotations
@@ -250,15 +250,6 @@ class Act(NamedTuple):
     thought: str | None = None
 
 
-Policy = Callable[[str, Sequence[Metadata]], Sequence[Metadata]]
-"""(agent, messages said so far in order) → those it is allowed to read. Called once a request."""
-
-
-def audience_policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
-    """The default policy: an agent may read what it is in the audience of."""
-    return [m for m in messages if m.audience.includes(agent)]
-
-
 def shown_to(agent: str, message: Metadata, find: Callable[[str], Metadata | None]) -> Metadata:
     """What a view gets of a message that it may read: of another's only those parents that `find` finds and that all of
     the message's own audience may read, so that no view can depend on what else its author had read; nor on whether it
@@ -270,14 +261,8 @@ def shown_to(agent: str, message: Metadata, find: Callable[[str], Metadata | Non
     return message._replace(parents=tuple(public))
 
 
-def visible_metadata(agent: str, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> list[Metadata]:
-    """What a view gets of the messages that a policy allowed of those that were `said`."""
-    known = {m.id: m for m in said}
-    return [shown_to(agent, m, known.get) for m in allowed]
-
-
 class ReadSet(NamedTuple):
-    """The answer of view and policy for one call, explicit and final. `caller` None is the scenario.
+    """What a call reads by its view, explicit and final. `caller` None is the scenario.
 
     `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse). `reuse`
     is that of its view. `named`: the call named its messages itself, instead of choosing among those that were out.
@@ -291,34 +276,29 @@ class ReadSet(NamedTuple):
     named: bool = False
 
 
-def read_set(caller: str, view: View, allowed: Sequence[Metadata], said: Sequence[Metadata]) -> ReadSet:
-    """Combine a view with what is `allowed`: what the policy answered, and was shown. See `granted`."""
-    ids = {m.id for m in allowed}
-    history = said if isinstance(said, History) else History(MessageLog(said))
-    return granted(caller, view, lambda m: m.id in ids, history)
+def granted(caller: str, view: View, sees: Callable[[Metadata], bool], said: History) -> ReadSet:
+    """What a call reads of what its view names. `sees` is asked of what the view names alone: an agent does not see the
+    system prompts of others, though nothing in them is secret.
 
-
-def granted(caller: str, view: View, may: Callable[[Metadata], bool], said: History) -> ReadSet:
-    """Combine a view with what is allowed of it; `may` is asked of what the view names alone.
-
-    What the view names and is allowed is read. What it names, is not allowed and the caller is in the audience
-    of, is an `AudienceError`: a policy may only be asked for what it grants. What it names outside the caller's
-    audience stays in, marked `direct`. An id not said yet is an `AudienceError` too; neither tells of what is hidden.
-    Ids become exact words first, so that what is checked here is what is read.
+    What the view names outside the caller's audience stays in, marked `direct`; what the caller is in the audience of
+    and does not see is an `AudienceError`, and so is an id not said yet. Neither tells of what is hidden. Ids become
+    exact words first, so that what is checked here is what is read.
     """
+
+    def theirs() -> Iterator[str]:
+        return (m.id for m in said if m.audience.includes(caller) and sees(m))
+
     view = _plain(view)
     direct = []
     for read in view.reads:
         known = said.find(read.id)
         if known is None:
-            theirs = (m.id for m in said if m.audience.includes(caller) and may(m))
-            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", theirs, "it may read")
+            raise AudienceError(f"{caller}'s view names {read.id!r}, which has not been said", theirs(), "it may read")
         if not known.audience.includes(caller):
             direct.append(read.id)
-        elif not may(known):
-            why = "which the policy withholds, or which is the system prompt of other agents"
-            theirs = (m.id for m in said if may(m))
-            raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", theirs, "it may read")
+        elif not sees(known):
+            why = "which is the system prompt of other agents"
+            raise AudienceError(f"{caller}'s view names {read.id!r}, {why}", theirs(), "it may read")
     if reads := view.reads:
         reads = (reads[0]._replace(at=_first(reads[0].at)), *reads[1:])
     return ReadSet(

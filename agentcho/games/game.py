@@ -21,7 +21,7 @@ from agentcho.errors import ScenarioError, TaskError
 from agentcho.events import Event, Joined, Over, Sink
 from agentcho.flow.markers import check_markers, required_markers
 from agentcho.flow.taint import TaintTracker
-from agentcho.flow.views import History, Policy, ReadSet, audience_policy
+from agentcho.flow.views import History, ReadSet
 from agentcho.flow.words import words_rule
 from agentcho.games.endpoints import Endpoints
 from agentcho.games.human import People, Seats
@@ -67,7 +67,7 @@ class Game:
         index: int = 0,
         seed: int = 0,
         config: RunConfig | None = None,
-        policy: Policy = audience_policy,
+        *,
         sink: Sink | None = None,
         find_agent: Callable[[str], type[Agent]] | None = None,
         tasks: Sequence[Task] = (),
@@ -106,7 +106,6 @@ class Game:
             recorded=self._recorded,
             roster=self._roster,
             rounds=self._rounds,
-            policy=policy,
             reuse=self.reuse,
         )
         endpoints = Endpoints(models.ports, self._messages.drafts, self.config.allow_vendor)

@@ -1,6 +1,6 @@
 """The messages of one game: what each is before it is said, over what it is read, and those whose words are known.
 
-Views and policies are asked for metadata, once a message; the answer is a read set that nothing widens. Does not know:
+A view is asked for metadata, once a message; the answer is a read set that nothing widens. Does not know:
 agents' verbs, how words are sampled, engines.
 """
 
@@ -26,15 +26,11 @@ from agentcho.flow.sinks import Sinks
 from agentcho.flow.views import (
     Act,
     History,
-    Policy,
     ReadSet,
     ToolUse,
     View,
-    audience_policy,
     granted,
     places_of,
-    read_set,
-    visible_metadata,
 )
 from agentcho.games.journal import Journal, Recorded
 from agentcho.games.limits import GAME
@@ -54,11 +50,10 @@ class Messages:
         recorded: Recorded,
         roster: Roster,
         rounds: Rounds,
-        policy: Policy,
         reuse: ReusePolicy,
     ) -> None:
         self._journal, self.recorded, self.roster = journal, recorded, roster
-        self.rounds, self.taint, self._policy = rounds, rounds.taint, policy
+        self.rounds, self.taint = rounds, rounds.taint
         self.drafts = journal.resolver.drafts
         self._leaks = LeakPaths(reuse, self.drafts)
         self._sinks = Sinks(self.drafts, reuse.leakage)
@@ -140,8 +135,8 @@ class Messages:
         return given if given.members is None else Audience(given.members | {author})
 
     def reads(self, author: str, agent: Agent, wish: ViewLike, model: GameModel) -> ReadSet:
-        """Ask policy and view once, for metadata alone. Where audiences alone decide, the view alone says how much of
-        it is looked at. On `model` it is read: with those thoughts that its author reads there. `LeakageError`: it must
+        """Ask the view once, for metadata alone; it alone says how much of what the agent may read is looked at. On
+        `model` it is read: with those thoughts that its author reads there. `LeakageError`: it must
         not read one of these."""
         self._answer(author)
         said = self.said
@@ -149,15 +144,9 @@ class Messages:
             raise RequestError(
                 f"the view of a call is {values.kind(wish)}; give a View, or a function that returns one"
             )
-        if self._policy is audience_policy:
-            sees = partial(self.roster.sees, author)
-            view = wish if isinstance(wish, View) else (wish or agent.view)(Readable(author, said, sees))
-            reads = granted(author, view, lambda m: m.audience.includes(author) and sees(m.id), said)
-        else:
-            for_it = self.roster.visible(author, said)
-            allowed = self._policy(author, for_it)
-            view = wish if isinstance(wish, View) else (wish or agent.view)(visible_metadata(author, allowed, for_it))
-            reads = read_set(author, view, allowed, said)
+        sees = partial(self.roster.sees, author)
+        view = wish if isinstance(wish, View) else (wish or agent.view)(Readable(author, said, sees))
+        reads = granted(author, view, lambda m: sees(m.id), said)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
         return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
@@ -174,10 +163,8 @@ class Messages:
 
     def readable(self, author: str) -> list[Metadata]:
         """All that an agent may read where the running task is, for a person who plays it: what a view of the agent's
-        would be made of, and nothing outside its audiences, whatever the policy answers."""
-        for_it = self.roster.visible(author, self.said)
-        allowed = [message for message in self._policy(author, for_it) if message.audience.includes(author)]
-        return visible_metadata(author, allowed, for_it)
+        would be made of."""
+        return [*Readable(author, self.said, partial(self.roster.sees, author))]
 
     def metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
         """That of the author's next message."""

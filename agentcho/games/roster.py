@@ -91,10 +91,6 @@ class Roster:
         """The id of an agent's system prompt; None: it has none."""
         return None if name is None else self._own.get(name)
 
-    def visible(self, name: str, said: Sequence[Metadata]) -> tuple[Metadata, ...]:
-        """Without the open system prompts of others: the words are no secret, but they are not for this agent."""
-        return tuple(m for m in said if self.sees(name, m.id))
-
     def hide(self, id: str) -> None:
         """Leave a message out of every view: what stands before an agent that may call tools, and the choice to."""
         self._hidden.add(id)

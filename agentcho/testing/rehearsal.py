@@ -23,7 +23,6 @@ from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.errors import RequestError
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.flow.views import Policy, audience_policy
 from agentcho.games import library
 from agentcho.games.game import Game
 from agentcho.games.human import People
@@ -82,7 +81,6 @@ def play(
     *,
     config: RunConfig | None = None,
     engine: FakeEngine | None = None,
-    policy: Policy = audience_policy,
     find_agent: Callable[[str], type[Agent]] | None = None,
     backend: str = "asyncio",
     endpoint: TextPort | None = None,
@@ -110,8 +108,19 @@ def play(
         own = engine if endpoint is None else TextEngine(endpoint)
         beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
         async with opened(Loaded(own, beside), config) as models:
-            run = 0, config.seed, config, policy, events.append, find_agent or library.agent, first
-            return await Game(models.own, *run, reuse=config.policy, others=models.others, people=people).play(whole)
+            game = Game(
+                models.own,
+                0,
+                config.seed,
+                config,
+                sink=events.append,
+                find_agent=find_agent or library.agent,
+                tasks=first,
+                reuse=config.policy,
+                others=models.others,
+                people=people,
+            )
+            return await game.play(whole)
 
     over = anyio.run(work, backend=backend)
     entries = [event.entry for event in events if isinstance(event, Ended)]

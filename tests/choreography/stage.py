@@ -16,7 +16,6 @@ from agentcho.calls.call import StepResult
 from agentcho.choreography.handle import Request
 from agentcho.config import Defaults, Leakage, Mode
 from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.flow.views import Policy, audience_policy
 from agentcho.records.transcript import Entry, carry
 from agentcho.testing import FakeEngine
 
@@ -61,7 +60,6 @@ def game(
     limits: Limits | None = None,
     games: int = 1,
     seed: int = 0,
-    policy: Policy = audience_policy,
     default_prompt: Defaults = "keep",
 ) -> tuple[list[Entry], list[Over]]:
     """Play a script; its transcript and outcomes. No game may leave anything in the engine."""
@@ -77,7 +75,7 @@ def game(
 
     async def work() -> None:
         async with Choreographer(engine, mode=mode, leakage=leakage) as c:
-            all_games = [Game(c, i, seed, config, policy, events.append) for i in range(games)]
+            all_games = [Game(c, i, seed, config, sink=events.append) for i in range(games)]
             try:
                 await c.tasks.together(*(each.play(Scripted(script)) for each in all_games))
             finally:

@@ -10,7 +10,7 @@ import pytest
 
 from agentcho import Agent, View
 from agentcho.flow.readable import Readable
-from agentcho.flow.views import History, MessageLog, audience_policy, visible_metadata
+from agentcho.flow.views import History, MessageLog, shown_to
 from agentcho.games.game import Game
 from agentcho.message import EVERYONE, Audience, Metadata, audience
 from agentcho.testing import play
@@ -33,7 +33,8 @@ def talk(count: int, seed: int) -> list[Metadata]:
 def gone_through(agent: str, said: Sequence[Metadata], sees: Callable[[str], bool]) -> list[Metadata]:
     """The slow way, which looks at everything."""
     seen = [m for m in said if sees(m.id)]
-    return visible_metadata(agent, audience_policy(agent, seen), seen)
+    known = {m.id: m for m in seen}
+    return [shown_to(agent, m, known.get) for m in seen if m.audience.includes(agent)]
 
 
 @pytest.mark.parametrize("seed", range(4))

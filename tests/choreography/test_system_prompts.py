@@ -148,29 +148,33 @@ def test_the_default_prompt_can_be_left_out(play: Play) -> None:
     assert [e.message.role for e in entries] == ["assistant"]
 
 
-def test_it_comes_first_and_no_other_agent_nor_its_policy_is_shown_it(play: Play) -> None:
+def test_it_comes_first_and_no_other_agent_nor_its_view_is_shown_it(play: Play) -> None:
     shown: dict[str, list[str]] = {}
 
-    def policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
-        shown[agent] = [m.id for m in messages]
-        return messages
+    class Watching(Judge):
+        """Notes what its view is shown."""
+
+        def view(self, readable: Sequence[Metadata]) -> View:
+            shown[self.name] = [m.id for m in readable]
+            return super().view(readable)
 
     class Following(Talker):
         """Reads what it hears, and what that was said over."""
 
         def view(self, readable: Sequence[Metadata]) -> View:
+            shown[self.name] = [m.id for m in readable]
             return View.of(dict.fromkeys(id for m in readable for id in (*m.parents, m.id)))
 
     async def script(game: Game) -> None:
         await game.announce("the rules", role="system")
-        alice, other = game.cast(Judge, "alice"), game.cast(Judge, "bob", system="You judge all else.")
+        alice, other = game.cast(Watching, "alice"), game.cast(Judge, "bob", system="You judge all else.")
         carol, dora = game.cast(Talker, "carol"), game.cast(Following, "dora")
         assert (alice.brief, other.brief, carol.brief) == ("scenario.1", "scenario.2", None)
         for agent in (alice, other, carol, dora):
             await agent.say()
         assert [m.id for m in game.said[:3]] == ["scenario.0", "scenario.1", "scenario.2"]
 
-    entries, _ = game(play, script, policy=policy)
+    entries, _ = game(play, script)
     talk = ("scenario.0", "alice.0", "bob.0", "carol.0")
     assert [m.parents for m in spoken(entries)] == [
         ("scenario.1", "scenario.0"),
@@ -188,7 +192,7 @@ def test_a_view_that_names_anothers_is_refused_and_told_why(play: Play, leakage:
         alice, bob = game.cast(Judge, "alice"), game.cast(Talker, "bob", system="You are Bob.")
         await game.announce("the rules")
         why = (
-            r"bob's view names 'scenario\.0', which the policy withholds, or which is the system prompt of other "
+            r"bob's view names 'scenario\.0', which is the system prompt of other "
             r"agents; it may read: bob\.0, scenario\.1\."
         )
         with pytest.raises(AudienceError, match=why):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentcho import After, Game, Metadata, Read, View
 from agentcho.config import Leakage
-from agentcho.errors import AudienceError, LeakageError, RequestError
+from agentcho.errors import LeakageError, RequestError
 from agentcho.flow.views import Place
 from agentcho.records.transcript import own_records
 from agentcho.testing import FakeEngine
@@ -42,7 +42,7 @@ def test_a_direct_leak_is_recorded_under_audit_and_refused_else(play: Play) -> N
         assert all(len(batch) == 1 for batch in engine.batches), "nothing of it was computed"
 
 
-def test_views_and_policies_see_metadata_and_never_words(play: Play) -> None:
+def test_views_see_metadata_and_never_words(play: Play) -> None:
     seen: list[Metadata] = []
 
     class Looking(Talker):
@@ -50,21 +50,14 @@ def test_views_and_policies_see_metadata_and_never_words(play: Play) -> None:
             seen.extend(readable)
             return super().view(readable)
 
-    def policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
-        asked.append(agent)
-        seen.extend(messages)
-        return messages[-1:]
-
-    asked: list[str] = []
-
     async def script(game: Game) -> None:
         a = game.cast(Looking, "alice")
         await game.announce("secret words")
         await a.say(prompt="well?")
         await a.tell("so")
 
-    entries, _ = game(play, script, policy=policy)
-    assert asked == ["alice", "alice"]
+    entries, _ = game(play, script)
+    assert [m.id for m in seen] == ["scenario.0", "scenario.0", "alice.0", "alice.1"]
     assert {type(m) for m in seen} == {Metadata}
     assert Metadata._fields == ("id", "kind", "role", "author", "audience", "parents")
     assert spoken(entries)[0].parents == ("scenario.0", "alice.0")
@@ -87,23 +80,6 @@ def test_a_view_is_told_of_no_parent_that_a_messages_readers_may_not_read(play: 
 
     game(play, script)
     assert told == [(), ("alice.0",)]
-
-
-def test_a_policy_can_only_narrow_what_its_audience_may_read(play: Play) -> None:
-    def policy(agent: str, messages: Sequence[Metadata]) -> Sequence[Metadata]:
-        return [m for m in messages if m.author != "bob"]
-
-    async def script(game: Game) -> None:
-        a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        await b.say()
-        await a.say()
-        with pytest.raises(AudienceError, match="withholds"):
-            await a.say(view=View.of(["bob.0"]))
-        with pytest.raises(AudienceError, match="not been said"):
-            await a.say(view=View.of(["bob.7"]))
-
-    entries, _ = game(play, script, policy=policy)
-    assert [m.parents for m in spoken(entries)] == [(), ()]
 
 
 def test_the_view_of_a_call_wins_over_the_agents_own(play: Play) -> None:

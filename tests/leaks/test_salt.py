@@ -11,7 +11,7 @@ from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
 from agentcho.engine.layout import KVEntry
 from agentcho.errors import RequestError
-from agentcho.flow.views import MessageLog, Read, View, read_set
+from agentcho.flow.views import History, MessageLog, Read, View, granted
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.testing import FakeEngine
 
@@ -94,8 +94,9 @@ def test_a_prompt_of_ones_own_words_is_as_anybodys_where_it_is_read_so(determini
 
 
 def test_a_view_keeps_what_is_read_as_others_do() -> None:
-    said = MessageLog([Metadata("m", "decode", "assistant", "alice", EVERYONE, ())]).messages
+    said = History(MessageLog([Metadata("m", "decode", "assistant", "alice", EVERYONE, ())]))
+    everything = lambda m: True  # noqa: E731
     for at in (None, 7):
-        assert read_set("alice", View((Read("m", at, True),)), said, said).reads == (Read("m", at, True),)
+        assert granted("alice", View((Read("m", at, True),)), everything, said).reads == (Read("m", at, True),)
     with pytest.raises(RequestError, match="public of a Read"):
-        read_set("alice", View((Read("m", None, 1),)), said, said)  # type: ignore[arg-type]
+        granted("alice", View((Read("m", None, 1),)), everything, said)  # type: ignore[arg-type]

@@ -368,8 +368,8 @@ READ = (
         "a view may name the open system prompt of another",
         "an agent would take the instructions of others for its own",
         "agentcho/games/messages.py",
-        "lambda m: m.audience.includes(author) and sees(m.id)",
-        "lambda m: m.audience.includes(author)",
+        "lambda m: sees(m.id)",
+        "lambda m: True",
         (f"{SYSTEM_PROMPTS}::test_a_view_that_names_anothers_is_refused_and_told_why",),
     ),
     Mutant(

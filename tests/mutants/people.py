@@ -12,14 +12,6 @@ DESK = "tests/people/test_desk.py"
 
 PEOPLE = (
     Mutant(
-        "a person is shown what the policy answers",
-        "a policy that is wider than an audience would show secrets",
-        "agentcho/games/messages.py",
-        "for message in self._policy(author, for_it) if message.audience.includes(author)]",
-        "for message in self._policy(author, for_it)]",
-        (HUMAN,),
-    ),
-    Mutant(
         "what comes out meanwhile is heard by whoever is asked",
         "what a person says would be recorded as said over less than the person had seen",
         "agentcho/games/human.py",

@@ -137,8 +137,8 @@ ENFORCEMENT = (
         "tell what there is",
         "the text of an error would name messages that the reader may not read",
         "agentcho/flow/views.py",
-        "theirs = (m.id for m in said if m.audience.includes(caller) and may(m))",
-        "theirs = (m.id for m in said)",
+        "return (m.id for m in said if m.audience.includes(caller) and sees(m))",
+        "return (m.id for m in said)",
         (f"{INTERFERENCE}::test_an_error_about_what_was_not_said_names_nothing_hidden",),
     ),
     Mutant(

@@ -14,7 +14,6 @@ from agentcho import Agent, Game, Limits, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.audit.wording import headline
 from agentcho.errors import AudienceError, CallFailed, ConfigError, ContextOverflow, PersonLeft, RequestError
-from agentcho.flow.views import audience_policy
 from agentcho.games.human import Asked, Person
 from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play as play_run
@@ -82,17 +81,6 @@ def test_what_it_says_is_recorded_as_a_persons_and_encoded_as_anybodys() -> None
     assert [entries[id].origin for id in ("alice.2", "bob.1", "bob.3")] == ["sampled", "human", "human"]
     assert entries["bob.1"].encoding is not None
     assert entries["bob.1"].message.stopped == "forced"
-
-
-def test_a_policy_keeps_from_a_person_what_it_keeps_from_its_agent() -> None:
-    kept_from = lambda agent, said: [m for m in audience_policy(agent, said) if m.id != "alice.2"]  # noqa: E731
-    bob = Scripted(["hello", "so"])
-    play(talk, LINES, people={"bob": bob}, policy=kept_from)
-    assert "open words" not in bob.read
-    everything = Scripted(["hello", "so"])
-    seen = RunConfig(model="fake", leakage="audit")
-    play(talk, LINES, people={"bob": everything}, policy=lambda agent, said: list(said), config=seen)
-    assert "SECRET" not in everything.read
 
 
 def test_open_system_prompts_of_others_are_not_for_it() -> None:
