@@ -56,7 +56,7 @@ class SetRunner(VirtualRunner):
         if segment.entry is not None:
             self.values[segment.entry] = value | _words(segment.entry)
 
-    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
+    def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
         """The influences that a row has gathered, with its own tokens."""
         self.values[entry] = slot.value | _words(entry)
 

@@ -51,7 +51,7 @@ class ScriptedRunner(VirtualRunner):
                 self.feed(segment)
         return super().run(segments)
 
-    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
+    def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
         """There is nothing to store."""
 
     def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:

@@ -15,13 +15,6 @@ Row = Any
 """One row of logits `[vocab]`, or what stands for one. Only the runner that made it looks inside."""
 Stored = Any
 """The pages of one encoding, or a copy of them outside. Only the runner that made it looks inside."""
-Slot = Any
-"""The place where one running decode keeps the keys and values that it attends to. `slot.pieces` are those of its
-context that it gathers; the others are in the shared runs of `slot.readings`, or are read where they are stored, as
-`slot.stored`. `slot.pool.kind.alone` says whether its decode runs in forwards of its own."""
-SharedRun = Any
-"""What several slots read in one place: its `pieces`. `claimed`: one of their decodes gathers it in this forward, or
-has gathered it."""
 
 
 class Detokenizer(Protocol):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentcho.calls.call import EncodingId
-from agentcho.engine.base import Row, SharedRun
-from agentcho.engine.layout import Segment
+from agentcho.engine.base import Row
+from agentcho.engine.layout import Segment, SharedRun
 from agentcho.engine.runner_port import Ran, Runner
 from agentcho.engine.sequence import Sequence
 from agentcho.engine.waiting import Waiting

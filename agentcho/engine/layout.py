@@ -11,7 +11,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from agentcho.calls.call import (
     Call,
@@ -28,7 +28,7 @@ from agentcho.calls.call import (
 )
 from agentcho.calls.reuse import Ape, Blend, Choose
 from agentcho.calls.values import text as plain
-from agentcho.engine.base import SharedRun, Slot, Stored
+from agentcho.engine.base import Stored
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.message import Words
 
@@ -191,6 +191,38 @@ class Piece(NamedTuple):
     def shift(self) -> int:
         """By how many positions its keys are moved from where they were encoded."""
         return self.offset - self.entry.position
+
+
+class SharedRun(Protocol):
+    """What several slots read in one place: its `pieces`. `claimed`: one of their decodes gathers it in this forward,
+    or has gathered it."""
+
+    claimed: bool
+
+    @property
+    def pieces(self) -> Sequence[Piece]: ...
+
+
+class Reading(Protocol):
+    """What one slot reads of a `run`."""
+
+    @property
+    def run(self) -> SharedRun: ...
+
+
+class Slot(Protocol):
+    """The place where one running decode keeps the keys and values that it attends to, as the core sees it. `pieces`
+    are those of its context that it gathers; the others are in the shared runs of `readings`, or are read where they
+    are `stored`. `alone`: its decode runs in forwards of its own. The runner that made it knows more of it."""
+
+    @property
+    def pieces(self) -> Sequence[Piece]: ...
+    @property
+    def readings(self) -> Sequence[Reading]: ...
+    @property
+    def stored(self) -> Sequence[Piece]: ...
+    @property
+    def alone(self) -> bool: ...
 
 
 class Parallel(NamedTuple):
@@ -400,7 +432,7 @@ class Segment:
     @property
     def alone(self) -> bool:
         """Whether it is of a decode or a shadow whose bits are to depend on that alone."""
-        return self.slot is not None and self.entry is None and bool(self.slot.pool.kind.alone)
+        return self.slot is not None and self.entry is None and self.slot.alone
 
     @property
     def gathered(self) -> int:

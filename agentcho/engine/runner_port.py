@@ -13,9 +13,9 @@ from agentcho.calls.call import Logprobs, Sampling
 from agentcho.calls.costs import Costs
 from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm
-from agentcho.engine.base import Constraint, Pool, Row, Slot
+from agentcho.engine.base import Constraint, Pool, Row
 from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Context, KVEntry, Segment
+from agentcho.engine.layout import Context, KVEntry, Segment, Slot
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.waiting import Budget
 

@@ -286,7 +286,7 @@ class Scheduler:
         """Move the keys of a row's own tokens from its slot into the store."""
         slot, words = row.slot, row.speech.words()
         assert slot is not None
-        feeds = (*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()
+        feeds = (*row.feeds, len(row.feed)) if slot.alone else ()
         entry = KVEntry.of(Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds))
         self._unreserve(row)
         self._tiers.hold([entry])

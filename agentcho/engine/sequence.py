@@ -13,11 +13,10 @@ from enum import Enum
 from agentcho.calls.call import Call, EncodingId, Receipt, Repair
 from agentcho.calls.checks import ask_guard
 from agentcho.calls.reuse import Blend
-from agentcho.engine.base import Slot
 from agentcho.engine.cache import Prefix
 from agentcho.engine.generation import Generation
 from agentcho.engine.guessing import NONE, Guess
-from agentcho.engine.layout import Context, KVEntry, Piece, Segment, Weighted, both
+from agentcho.engine.layout import Context, KVEntry, Piece, Segment, Slot, Weighted, both
 from agentcho.message import Words
 
 STRIDE = 16
@@ -278,7 +277,7 @@ class Sequence:
     def guess(self) -> Guess:
         """What a decode may say next. Nothing is guessed before its first token, or where its forwards are made again
         as they were."""
-        if self.leader is not None or not self.fed or self.slot is None or self.slot.pool.kind.alone:
+        if self.leader is not None or not self.fed or self.slot is None or self.slot.alone:
             return NONE
         return self.speech.guess()
 

@@ -95,6 +95,7 @@ class Speaker:
             mute = not speech.sampled
             try:
                 if wrong := speech.say(drawn, spoken):
+                    assert row.slot is not None
                     self._runner.slots.retract(row.slot, wrong)
                     row.retract(wrong)
                     dropped += wrong

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from math import sqrt
-from types import SimpleNamespace
 from typing import Any
 
 from agentcho.calls.call import Logprobs, Sampling
@@ -18,7 +17,7 @@ from agentcho.calls.owner import Owner
 from agentcho.calls.tools import AnswerForm
 from agentcho.engine.base import Constraint, Row
 from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Context, KVEntry, Piece, Segment
+from agentcho.engine.layout import Context, KVEntry, Piece, Reading, Segment, Slot
 from agentcho.engine.runner_port import Ran
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.waiting import Budget
@@ -97,8 +96,9 @@ class VirtualPages:
 class VirtualSlot:
     """The place of one running decode. `value` is whatever its runner keeps there. Nothing is read in place."""
 
-    pool = SimpleNamespace(kind=SimpleNamespace(alone=False))
-    readings = stored = ()
+    alone = False
+    readings: Sequence[Reading] = ()
+    stored: Sequence[Piece] = ()
 
     def __init__(self) -> None:
         self.pieces: Sequence[Piece] = ()
@@ -107,8 +107,12 @@ class VirtualSlot:
 
 def virtual(segment: Segment) -> VirtualSlot | None:
     """The slot that a row is fed into."""
-    slot: Any = segment.slot
-    assert slot is None or isinstance(slot, VirtualSlot)
+    return None if segment.slot is None else _virtual(segment.slot)
+
+
+def _virtual(slot: Slot) -> VirtualSlot:
+    """A slot as the one that `VirtualSlots` made."""
+    assert isinstance(slot, VirtualSlot)
     return slot
 
 
@@ -137,13 +141,13 @@ class VirtualSlots:
         self._open.add(slot)
         return slot
 
-    def close(self, slot: VirtualSlot) -> None:
+    def close(self, slot: Slot) -> None:
         """Give it up."""
-        self._open.remove(slot)
+        self._open.remove(_virtual(slot))
 
-    def retract(self, slot: VirtualSlot, tokens: int) -> None:
+    def retract(self, slot: Slot, tokens: int) -> None:
         """Only a runner that keeps nothing in its slots has guesses to check."""
-        assert slot.value is None
+        assert _virtual(slot).value is None
 
     def clear(self) -> None:
         """Nothing is shared."""
@@ -169,8 +173,12 @@ class VirtualRunner(ABC):
         """Compute a segment. Each of its pieces was made, or stands before it in the same forward."""
 
     @abstractmethod
-    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
+    def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
         """Make an entry of all that a decode was fed."""
+
+    def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
+        """See `Runner.store`."""
+        self.keep_fed(_virtual(slot), entry)
 
     def step(self, segments: Sequence[Segment]) -> Ran:
         """See `run`."""

@@ -134,6 +134,7 @@ class Batch:
         """After a forward that succeeded: note that slots have grown, and store what was computed."""
         for segment in self.segments:
             if segment.slot is not None:
+                assert isinstance(segment.slot, Slot)
                 segment.slot.length += len(segment.ids) + (segment.gathered if segment.pieces else 0)
             if segment.entry is not None:
                 written = segment.entry.length if segment.last else segment.done + len(segment.ids)
@@ -146,6 +147,7 @@ def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, li
     spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
     for segment in segments:
         slot = segment.slot
+        assert slot is None or isinstance(slot, Slot)
         if slot is None or segment.pieces or segment.entry is not None or not _together(segment, slot.pool):
             spans.append(segment)
         else:
@@ -299,8 +301,9 @@ class _Context:
         self._places = torch.tensor(segment.places, device=device)
         whole = [self._queries] if self._base is None else self._base.positions()
         self._length = len(whole[0])
-        self._slot = slot = segment.slot
+        slot = segment.slot
         assert slot is None or isinstance(slot, Slot)
+        self._slot = slot
         new = torch.cat([*self._gather.positions(), *whole])
         reads: Reads = "copy"
         parallel = segment.parallel
@@ -338,16 +341,16 @@ class _Context:
         if segment.entry is not None:
             source.pages.write(segment.entry.block, source.layer, own_k, own_v, segment.done)
         before, own = self._gather.length, own_k.shape[1]
-        if segment.slot is not None:
-            k, v = segment.slot.room(source.layer, before + own)
+        if self._slot is not None:
+            k, v = self._slot.room(source.layer, before + own)
         elif before:
             k, v = (x.new_empty(x.shape[0], before + own, x.shape[2]) for x in (own_k, own_v))
         else:
             return own_k, own_v
         self._gather.write(source, k, v)
         k[:, before:], v[:, before:] = own_k, own_v
-        if segment.slot is not None:
-            k, v = segment.slot.get(source.layer, 0, segment.slot.length + before + own)
+        if self._slot is not None:
+            k, v = self._slot.get(source.layer, 0, self._slot.length + before + own)
         return k, v
 
     def _own(self, source: Source) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from agentcho.engine.layout import Segment
 from agentcho.errors import EngineFailed
 from agentcho.runner.batch import Batch, DecodeGroup, Layers, grouped
-from agentcho.runner.kv.decode_kv import SlotPool
+from agentcho.runner.kv.decode_kv import Slot, SlotPool
 from agentcho.runner.model.model import Model
 
 MOST = 16
@@ -70,7 +70,7 @@ class Graphs:
         kind = tuple(_kind(group, self._layers.pages.moved) for group in groups)
         logits = self._logits(kind, order, torch.tensor(columns))
         for segment in order:
-            assert segment.slot is not None
+            assert isinstance(segment.slot, Slot)
             segment.slot.length += 1
         wanted = [place for place, segment in enumerate(order) if segment.wanted]
         return order, logits[torch.tensor(wanted, device=logits.device, dtype=torch.long)]

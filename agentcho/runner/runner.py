@@ -26,6 +26,7 @@ from agentcho.engine.base import Constraint
 from agentcho.engine.framing import Framing
 from agentcho.engine.generation import Draw
 from agentcho.engine.layout import KVEntry, Recipe, Segment
+from agentcho.engine.layout import Slot as CoreSlot
 from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError
@@ -171,7 +172,9 @@ class TorchRunner:
     def _make_room(self, segments: Sequence[Segment]) -> None:
         """Move slots that are too narrow for the tokens that are fed now to wider pools."""
         for segment in segments:
-            if (slot := segment.slot) is not None:
+            slot = segment.slot
+            if slot is not None:
+                assert isinstance(slot, Slot)
                 tokens = slot.length + len(segment.ids) + (segment.gathered if segment.pieces else 0)
                 if tokens > slot.pool.capacity:
                     self.slots.ensure(slot, tokens)
@@ -213,9 +216,10 @@ class TorchRunner:
         free = sampling.choices is None and sampling.json_schema is None and not forms
         return None if free else self._constraints.of(sampling, forms, begun)
 
-    def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
+    def store(self, slot: CoreSlot, start: int, entry: KVEntry) -> None:
         """Move the keys and values of a row's own tokens, from token `start` of its slot on, into the pages of an
         entry."""
+        assert isinstance(slot, Slot)
         self.pages.write_all(entry.block, slot.all(start, start + entry.length))
 
     def measure(self, context: int) -> Costs:
@@ -336,7 +340,8 @@ def shared_out(segments: Sequence[Segment], device: torch.device) -> list[Share]
 
 def _tempered(segment: Segment) -> bool:
     """Whether a running row weighs what it attends to, which no captured graph does."""
-    return segment.slot is not None and segment.slot.parallel is not None
+    slot = segment.slot
+    return isinstance(slot, Slot) and slot.parallel is not None
 
 
 def _whole(call: Repairing) -> Segment:

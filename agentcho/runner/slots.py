@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import torch
 
 from agentcho.engine.layout import Context, KVEntry, Piece
+from agentcho.engine.layout import Slot as CoreSlot
 from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import Backends
 from agentcho.runner.kv.decode_kv import Pieces, PoolKind, Reading, SharedRun, Slot, SlotPool, tokens
@@ -167,14 +168,16 @@ class Slots:
         """A slot with room for `tokens` tokens in a pool of such rows; see `PoolKind`."""
         return self._pool(PoolKind(tokens, alone, apart, beside, stored)).open()
 
-    def close(self, slot: Slot) -> None:
+    def close(self, slot: CoreSlot) -> None:
         """Give a slot up. A pool that is `alone` gives its memory back at once; another one without rows does so when a
         new pool is needed and too much is kept."""
+        assert isinstance(slot, Slot)
         self._vacate(slot)
         self._leave(slot.readings)
 
-    def retract(self, slot: Slot, tokens: int) -> None:
+    def retract(self, slot: CoreSlot, tokens: int) -> None:
         """Forget the last tokens of a slot: what comes next is written over them."""
+        assert isinstance(slot, Slot)
         slot.length -= tokens
 
     def _vacate(self, slot: Slot) -> None:

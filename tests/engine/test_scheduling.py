@@ -14,6 +14,7 @@ from agentcho.engine.layout import Context, KVEntry
 from agentcho.engine.sequence import Sequence
 from agentcho.engine.waiting import DEPTH, Budget, Queue, Rush
 from agentcho.lab.bench.recorded import recorded
+from agentcho.runner.kv.decode_kv import Slot
 
 LONG = Sampling(max_tokens=40, temperature=0)
 WORDS = "it was said in the open " * 4
@@ -375,8 +376,8 @@ def test_speakers_do_not_read_what_their_shadows_have(fresh: Fresh) -> None:
     for _ in range(30):
         engine.step()
     row, shadow = engine.debug.rows
-    assert row.slot is not None
-    assert shadow.slot is not None
+    assert isinstance(row.slot, Slot)
+    assert isinstance(shadow.slot, Slot)
     assert row.slot.pool is not shadow.slot.pool
     finish(engine)
 

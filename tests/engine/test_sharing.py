@@ -19,7 +19,7 @@ from agentcho.errors import EngineFailed
 from agentcho.runner import slots
 from agentcho.runner.attention.shared_prefix import SharedRuns
 from agentcho.runner.kv import shared_runs
-from agentcho.runner.kv.decode_kv import Reading, SharedRun, tokens
+from agentcho.runner.kv.decode_kv import Reading, SharedRun, Slot, tokens
 from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.kv.rope import Rotation
 from agentcho.runner.slots import Slots
@@ -247,7 +247,7 @@ def test_a_part_of_what_a_long_row_has_is_read_by_who_comes_later(
         if engine is not plain:
             (run,) = engine.debug.shared
             assert run.readers == 3
-            assert all(row.slot is not None and row.slot.length < 60 for row in engine.debug.rows)
+            assert all(isinstance(row.slot, Slot) and row.slot.length < 60 for row in engine.debug.rows)
         while not engine.idle:
             engine.step()
         assert not engine.debug.shared
@@ -296,7 +296,7 @@ def test_messages_that_stand_elsewhere_for_each_are_read_in_place(llama: Engine)
             ]
         )
         engine.step()
-        slots, kept = engine.debug.slots, [row.slot for row in engine.debug.rows if row.slot is not None]
+        slots, kept = engine.debug.slots, [row.slot for row in engine.debug.rows if isinstance(row.slot, Slot)]
         tokens = sum(slot.length for slot in kept) + sum(run.tokens for run in slots.shared)
         assert len(slots.shared) == (1 if slots.may_share else 0)
         while not engine.idle:

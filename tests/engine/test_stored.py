@@ -15,6 +15,7 @@ from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import BACKENDS, Backends
 from agentcho.runner.doctor import attention_rows, doctor
 from agentcho.runner.graphs import Graphs
+from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.page_tables import widths
 
 from ..engines import Engines
@@ -101,7 +102,7 @@ def test_what_is_read_stays_where_it_is_until_the_row_ends(engines: Engines, by_
     (id,) = engine.submit([Decode(parents=told[0], forced=(40, 41) * 30, logits=True)])
     engine.step()
     (slot,) = (row.slot for row in engine.debug.rows)
-    assert slot is not None
+    assert isinstance(slot, Slot)
     assert slot.length < 10 < engine.debug.entry(told[0][0]).length
     entry = engine.debug.entry(told[0][0])
     for number in range(3):

@@ -145,7 +145,7 @@ EXACT = (
         "forget how an exact message was fed",
         "a message that was dropped would be made again in one forward, with other last bits, under the same key",
         "agentcho/engine/scheduler.py",
-        "(*row.feeds, len(row.feed)) if slot.pool.kind.alone else ()",
+        "(*row.feeds, len(row.feed)) if slot.alone else ()",
         "()",
         (PROFILE,),
     ),

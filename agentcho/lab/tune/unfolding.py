@@ -94,7 +94,7 @@ class RecordingRunner(VirtualRunner):
         elif (slot := virtual(segment)) is not None and slot.value is None:
             slot.value = len(segment.ids)
 
-    def store(self, slot: VirtualSlot, start: int, entry: KVEntry) -> None:
+    def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
         """The tokens of a decode as one segment, with a row wanted for each of its sampled tokens."""
         assert entry.recipe is not None
         tokens, context = entry.recipe.tokens, entry.recipe.context

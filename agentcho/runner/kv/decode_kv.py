@@ -37,7 +37,8 @@ class Slot:
     """
 
     def __init__(self, pool: SlotPool, index: int) -> None:
-        self.pool, self.index, self.length, self.touched = pool, index, 0, 0
+        self.pool, self.index, self.alone = pool, index, pool.kind.alone
+        self.length = self.touched = 0
         self.pieces: Pieces = ()
         self.readings: tuple[Reading, ...] = ()
         self.parallel: Parallel | None = None
