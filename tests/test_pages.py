@@ -14,8 +14,8 @@ import pytest
 from agentcho.cli import main
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
+from agentcho.lab.attacks.result import Row, read_leaks
 from agentcho.lab.compare.compare import read_comparison
-from agentcho.lab.leaks.result import Row, read_leaks
 from agentcho.tasks import task_set
 from agentcho.tasks.formats import formats
 from agentcho.tasks.sets import TaskSet, generators

@@ -12,16 +12,16 @@ import pytest
 
 from agentcho import Engine
 from agentcho.errors import ConfigError
-from agentcho.lab.leaks import measured
-from agentcho.lab.leaks.collision import collision
-from agentcho.lab.leaks.evidence import above_chance
-from agentcho.lab.leaks.guesses import Case, Effort, Guess
-from agentcho.lab.leaks.judged import claims, judge
-from agentcho.lab.leaks.measured import AttackOptions, PartialLeaks, measure
-from agentcho.lab.leaks.scene import SAID, natural, scene
-from agentcho.lab.leaks.secrets import drawn, kind, split
-from agentcho.lab.leaks.seen import Seen, seen
-from agentcho.lab.leaks.ways import MEANING, PLAIN, USUAL, usual, way, ways
+from agentcho.lab.attacks import measured
+from agentcho.lab.attacks.collision import collision
+from agentcho.lab.attacks.evidence import above_chance
+from agentcho.lab.attacks.guesses import Case, Effort, Guess
+from agentcho.lab.attacks.judged import claims, judge
+from agentcho.lab.attacks.measured import AttackOptions, PartialLeaks, measure
+from agentcho.lab.attacks.scene import SAID, natural, scene
+from agentcho.lab.attacks.secrets import drawn, kind, split
+from agentcho.lab.attacks.seen import Seen, seen
+from agentcho.lab.attacks.ways import MEANING, PLAIN, USUAL, usual, way, ways
 from agentcho.progress import unheard
 from tests.engines import Engines
 

@@ -19,8 +19,8 @@ from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
 
 if TYPE_CHECKING:
-    from agentcho.lab.judging.measured import JudgeOptions
-    from agentcho.lab.judging.result import JudgeResult
+    from agentcho.lab.judge_agreement.measured import JudgeOptions
+    from agentcho.lab.judge_agreement.result import JudgeResult
 
 TASK = "One or more of votes, slips, answers, merges; default: all."
 WAY = (
@@ -46,8 +46,8 @@ def judge(
     """How often a judge of four close candidates picks the same over what is reused, by what is encoded anew."""
     require("to compare choices", "lab")
     from agentcho.lab.display.judge import sheets, verdict
-    from agentcho.lab.judging.cases import TASKS
-    from agentcho.lab.judging.measured import WAYS, JudgeOptions
+    from agentcho.lab.judge_agreement.cases import TASKS
+    from agentcho.lab.judge_agreement.measured import WAYS, JudgeOptions
 
     asked = JudgeOptions.of(task or TASKS, way or WAYS, n, seed, leakage)
     found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, differs=template_differs)
@@ -59,9 +59,9 @@ def _measured(
     model: str, dtype: str, asked: JudgeOptions, file: Path | None, resume: bool, differs: Markers
 ) -> JudgeResult:
     """Play, keep what was played beside the result until that is written, and write it."""
-    from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
-    from agentcho.lab.judging.result import JudgeResult
-    from agentcho.lab.judging.second import seconds
+    from agentcho.lab.judge_agreement.measured import PartialJudge, digest, measure, rows, target
+    from agentcho.lab.judge_agreement.result import JudgeResult
+    from agentcho.lab.judge_agreement.second import seconds
     from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
 

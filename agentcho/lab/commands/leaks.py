@@ -20,8 +20,8 @@ from agentcho.lab.commands import workflows as speed
 from agentcho.progress import heard
 
 if TYPE_CHECKING:
-    from agentcho.lab.leaks.measured import AttackOptions
-    from agentcho.lab.leaks.result import LeaksResult, Secrets
+    from agentcho.lab.attacks.measured import AttackOptions
+    from agentcho.lab.attacks.result import LeaksResult, Secrets
 
 WAY = (
     "One or more of author, reuse, in-place, audience, text, and reuse+REPAIR, as reuse+top-k:0.15; default: author, "
@@ -60,10 +60,10 @@ def leaks(
 ) -> None:
     """What a public sentence gives away of a private prompt: bits of a secret, by way of reading and by attack."""
     require("to attack encodings", "lab")
-    from agentcho.lab.leaks.guesses import Effort
-    from agentcho.lab.leaks.measured import ATTACKS, AttackOptions
-    from agentcho.lab.leaks.secrets import KINDS
-    from agentcho.lab.leaks.ways import usual, ways
+    from agentcho.lab.attacks.guesses import Effort
+    from agentcho.lab.attacks.measured import ATTACKS, AttackOptions
+    from agentcho.lab.attacks.secrets import KINDS
+    from agentcho.lab.attacks.ways import usual, ways
 
     kinds, attacks = (tuple(dict.fromkeys(given)) for given in (kind or KINDS, attack or ATTACKS))
     effort = Effort(candidates, templates)
@@ -83,7 +83,7 @@ def _measured(
     model: str, dtype: str, asked: AttackOptions, file: Path | None, resume: bool, differs: Markers
 ) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
-    from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
+    from agentcho.lab.attacks.measured import PartialLeaks, costs, digest, measure
     from agentcho.lab.timing import stoppable
     from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
@@ -106,8 +106,8 @@ def _measured(
 def _result(
     asked: AttackOptions, secrets: tuple[Secrets, ...], kept: Any, timed: Any, where: dict[str, Any]
 ) -> LeaksResult:
-    from agentcho.lab.leaks.judged import claims, judge
-    from agentcho.lab.leaks.result import LeaksResult
+    from agentcho.lab.attacks.judged import claims, judge
+    from agentcho.lab.attacks.result import LeaksResult
 
     rows = judge(kept.outcomes(asked), asked.seed)
     return LeaksResult(

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from agentcho.audit.measurement import Ablation
-from agentcho.lab.measure.arms import Experiment, Original, RowsByMessage
-from agentcho.lab.measure.decisions import Question
-from agentcho.lab.measure.differential import Flips, flips
-from agentcho.lab.measure.play import Line, Pair, Play
+from agentcho.lab.leak_effects.arms import Experiment, Original, RowsByMessage
+from agentcho.lab.leak_effects.decisions import Question
+from agentcho.lab.leak_effects.differential import Flips, flips
+from agentcho.lab.leak_effects.play import Line, Pair, Play
 from agentcho.lab.stats import clopper_pearson, holm
 
 Seen = Literal["all", "system", "plan", "public"]

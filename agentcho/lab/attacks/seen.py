@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.lab.leaks.scene import BOB, SAID
-from agentcho.lab.leaks.ways import Way
-from agentcho.lab.measure.play import Play
-from agentcho.lab.measure.stage import Stage
+from agentcho.lab.attacks.scene import BOB, SAID
+from agentcho.lab.attacks.ways import Way
+from agentcho.lab.leak_effects.play import Play
+from agentcho.lab.leak_effects.stage import Stage
 
 Floats = NDArray[np.float32]
 LAYERS, TOKENS = 8, 48

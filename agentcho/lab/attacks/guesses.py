@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.lab.leaks.scene import Scene
-from agentcho.lab.leaks.secrets import Split, Symbols
-from agentcho.lab.leaks.seen import Seen
-from agentcho.lab.leaks.ways import Way
-from agentcho.lab.measure.play import Ids, Play
+from agentcho.lab.attacks.scene import Scene
+from agentcho.lab.attacks.secrets import Split, Symbols
+from agentcho.lab.attacks.seen import Seen
+from agentcho.lab.attacks.ways import Way
+from agentcho.lab.leak_effects.play import Ids, Play
 
 Scores = NDArray[np.float64]
 SHARPNESS = (0.0, *np.geomspace(0.01, 1000, 41).tolist())

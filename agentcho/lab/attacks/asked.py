@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentcho.lab.leaks.guesses import Case, Guess, Scores, Sharpened, answered, sharpened
-from agentcho.lab.leaks.scene import answer
-from agentcho.lab.measure.play import Play
-from agentcho.lab.measure.stage import Stage
+from agentcho.lab.attacks.guesses import Case, Guess, Scores, Sharpened, answered, sharpened
+from agentcho.lab.attacks.scene import answer
+from agentcho.lab.leak_effects.play import Play
+from agentcho.lab.leak_effects.stage import Stage
 
 
 def asked(case: Case) -> Guess:

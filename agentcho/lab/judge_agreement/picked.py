@@ -16,8 +16,8 @@ from agentcho.calls.reuse import parsed_repair
 from agentcho.config import Leakage, ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.games.replay import Replayed, replay
-from agentcho.lab.judging.cases import Case, Written, written
-from agentcho.lab.judging.result import Block
+from agentcho.lab.judge_agreement.cases import Case, Written, written
+from agentcho.lab.judge_agreement.result import Block
 from agentcho.lab.stats import log_softmax
 
 BASELINE, REUSE = "baseline", "reuse"

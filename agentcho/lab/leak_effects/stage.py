@@ -17,7 +17,7 @@ from agentcho.flow.draft import Draft
 from agentcho.flow.plans import Needed, Resolved
 from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import Read, ReadSet
-from agentcho.lab.measure.play import Ids, Line, MeasuredPort, Play
+from agentcho.lab.leak_effects.play import Ids, Line, MeasuredPort, Play
 from agentcho.message import Message
 
 UNENCODABLE = (LeakageError, ContextOverflow, StoreFull)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from agentcho.calls.call import Sampling
+from agentcho.lab.attacks.secrets import Kind, Symbols
 from agentcho.lab.bench.workflows import line, spoken, whole
-from agentcho.lab.leaks.secrets import Kind, Symbols
-from agentcho.lab.measure.play import Ids, MeasuredPort, Play, of_workflow
+from agentcho.lab.leak_effects.play import Ids, MeasuredPort, Play, of_workflow
 from agentcho.records.trace import Workflow
 
 Sentence = Literal["forced", "natural"]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from agentcho.lab.leaks.guesses import SHARPNESS, Case, Guess, Scores, doubt, log_probabilities
-from agentcho.lab.leaks.probes import fit
-from agentcho.lab.leaks.secrets import Symbols
+from agentcho.lab.attacks.guesses import SHARPNESS, Case, Guess, Scores, doubt, log_probabilities
+from agentcho.lab.attacks.probes import fit
+from agentcho.lab.attacks.secrets import Symbols
 
 WIDTH = 96
 HEADS = 4

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.lab.judging.measured import JudgeOptions, PartialJudge, agreement
-from agentcho.lab.judging.picked import BASELINE
-from agentcho.lab.judging.result import AGREE, Look, Second
+from agentcho.lab.judge_agreement.measured import JudgeOptions, PartialJudge, agreement
+from agentcho.lab.judge_agreement.picked import BASELINE
+from agentcho.lab.judge_agreement.result import AGREE, Look, Second
 
 FULL = "full"
 """The second look."""

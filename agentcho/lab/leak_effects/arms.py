@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from agentcho.audit.measurement import Arm, Swap
 from agentcho.config import ReusePolicy
-from agentcho.lab.measure.decisions import Question
-from agentcho.lab.measure.play import Line, MeasuredPort, Pair, Play, compared, through_to
-from agentcho.lab.measure.stage import UNENCODABLE, Stage, why_not
-from agentcho.lab.measure.swap import swapped
+from agentcho.lab.leak_effects.decisions import Question
+from agentcho.lab.leak_effects.play import Line, MeasuredPort, Pair, Play, compared, through_to
+from agentcho.lab.leak_effects.stage import UNENCODABLE, Stage, why_not
+from agentcho.lab.leak_effects.swap import swapped
 from agentcho.lab.stats import Floats, distance
 
 RowsByMessage = dict[str, NDArray[np.float32]]

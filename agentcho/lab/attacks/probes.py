@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from agentcho.lab.leaks.guesses import Case, Guess, Scores, Sharpened, answered, by_slot, layers, one_hot, sharpened
+from agentcho.lab.attacks.guesses import Case, Guess, Scores, Sharpened, answered, by_slot, layers, one_hot, sharpened
 
 RIDGES = (0.01, 0.1, 1.0, 10.0)
 """By how much a linear probe is held back, beside the mean square of what it sees."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from agentcho.audit.measurement import Swap
-from agentcho.lab.measure.play import Ids, Line, Pair, Play, slots, through_to
+from agentcho.lab.leak_effects.play import Ids, Line, Pair, Play, slots, through_to
 
 Secrets = dict[str, Ids]
 """New content ids by message id."""

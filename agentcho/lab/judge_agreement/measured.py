@@ -18,14 +18,14 @@ from pydantic import Field
 
 from agentcho.config import Leakage
 from agentcho.errors import ConfigError
-from agentcho.lab.judging.cases import CANDIDATES, TASKS, drawn
-from agentcho.lab.judging.picked import BASELINE, REUSE, Way, picked, way
-from agentcho.lab.judging.result import AGREE, ANEW, Agreement, Block, Failing, Row, Target
+from agentcho.lab.judge_agreement.cases import CANDIDATES, TASKS, drawn
+from agentcho.lab.judge_agreement.picked import BASELINE, REUSE, Way, picked, way
+from agentcho.lab.judge_agreement.result import AGREE, ANEW, Agreement, Block, Failing, Row, Target
 from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.lab.stats import clopper_pearson
 from agentcho.progress import Tell
 
-ROOMS = ("lab/judging", "flow", "engine", "runner", "calls")
+ROOMS = ("lab/judge_agreement", "flow", "engine", "runner", "calls")
 TOGETHER = 10
 """Choices that are played in one workflow."""
 HARD = 0.80

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agentcho.audit.measurement import Arm, Effect, Swap
-from agentcho.lab.measure.arms import SWAPS, Shift
-from agentcho.lab.measure.play import Pair
+from agentcho.lab.leak_effects.arms import SWAPS, Shift
+from agentcho.lab.leak_effects.play import Pair
 from agentcho.lab.stats import Floats, clopper_pearson, clustered, holm, mcnemar, pooled_mean
 
 ARMS: tuple[Arm, ...] = ("reuse", "floor", "enforce", "plain", "stale")

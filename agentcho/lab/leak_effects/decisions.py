@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.lab.measure.play import Ids, Line, Play
+from agentcho.lab.leak_effects.play import Ids, Line, Play
 
 Encode = Callable[[str], list[int]]
 """Text to ids, as content."""

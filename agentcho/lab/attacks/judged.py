@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcho.audit.measurement import Interval
-from agentcho.lab.leaks.evidence import above_chance, equivalent, more, recovered
-from agentcho.lab.leaks.result import Against, Claim, Outcome, Row, Verdict
-from agentcho.lab.leaks.secrets import kind
-from agentcho.lab.leaks.ways import AUTHOR, TEXT, way
+from agentcho.lab.attacks.evidence import above_chance, equivalent, more, recovered
+from agentcho.lab.attacks.result import Against, Claim, Outcome, Row, Verdict
+from agentcho.lab.attacks.secrets import kind
+from agentcho.lab.attacks.ways import AUTHOR, TEXT, way
 from agentcho.lab.stats import clopper_pearson, holm
 
 SHOWN = 0.001

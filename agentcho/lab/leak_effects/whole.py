@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal
 
 from agentcho.audit.measurement import Measurement, Probe
-from agentcho.lab.measure.ablation import HEADERS, Answered, Outcome, ablations, answered
-from agentcho.lab.measure.arms import Experiment, Shift, original, shifts_of
-from agentcho.lab.measure.controls import noise
-from agentcho.lab.measure.decisions import Question, question
-from agentcho.lab.measure.differential import effects
-from agentcho.lab.measure.play import (
+from agentcho.lab.leak_effects.ablation import HEADERS, Answered, Outcome, ablations, answered
+from agentcho.lab.leak_effects.arms import Experiment, Shift, original, shifts_of
+from agentcho.lab.leak_effects.controls import noise
+from agentcho.lab.leak_effects.decisions import Question, question
+from agentcho.lab.leak_effects.differential import effects
+from agentcho.lab.leak_effects.play import (
     MeasuredPort,
     Pair,
     Play,
@@ -25,7 +25,7 @@ from agentcho.lab.measure.play import (
     pairs,
     through_to,
 )
-from agentcho.lab.measure.probe import probe
+from agentcho.lab.leak_effects.probe import probe
 from agentcho.progress import Tell, unheard
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry

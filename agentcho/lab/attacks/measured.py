@@ -17,19 +17,19 @@ from pydantic import Field
 
 from agentcho.errors import ConfigError
 from agentcho.games.replay import Replayed, replay
+from agentcho.lab.attacks import scene as scenes
+from agentcho.lab.attacks.asked import asked
+from agentcho.lab.attacks.collision import collision
+from agentcho.lab.attacks.guesses import Case, Effort, Guess
+from agentcho.lab.attacks.inversion import inversion
+from agentcho.lab.attacks.probes import linear, mlp
+from agentcho.lab.attacks.result import Cost, Outcome, Secrets
+from agentcho.lab.attacks.scene import SECRET, Scene, Sentence, scene
+from agentcho.lab.attacks.secrets import Split, Symbols, drawn, kind, split
+from agentcho.lab.attacks.seen import seen
+from agentcho.lab.attacks.ways import Way
 from agentcho.lab.bench.workflows import dilemma
-from agentcho.lab.leaks import scene as scenes
-from agentcho.lab.leaks.asked import asked
-from agentcho.lab.leaks.collision import collision
-from agentcho.lab.leaks.guesses import Case, Effort, Guess
-from agentcho.lab.leaks.inversion import inversion
-from agentcho.lab.leaks.probes import linear, mlp
-from agentcho.lab.leaks.result import Cost, Outcome, Secrets
-from agentcho.lab.leaks.scene import SECRET, Scene, Sentence, scene
-from agentcho.lab.leaks.secrets import Split, Symbols, drawn, kind, split
-from agentcho.lab.leaks.seen import seen
-from agentcho.lab.leaks.ways import Way
-from agentcho.lab.measure.play import Ids
+from agentcho.lab.leak_effects.play import Ids
 from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import first_token, in_turns
@@ -46,7 +46,7 @@ ATTACKS: Mapping[str, Attack] = {
 """All attacks by their names."""
 AT_ONCE = 1 << 20
 """A stride that no text reaches."""
-ROOMS = ("lab/leaks", "lab/measure", "flow", "engine", "runner", "calls")
+ROOMS = ("lab/attacks", "lab/leak_effects", "flow", "engine", "runner", "calls")
 
 
 class AttackOptions(NamedTuple):

@@ -10,9 +10,9 @@ from math import log2
 
 import numpy as np
 
-from agentcho.lab.leaks.guesses import SHARPNESS, Case, Guess, Scores, doubt, log_probabilities
-from agentcho.lab.leaks.secrets import Symbols, drawn
-from agentcho.lab.leaks.seen import Floats, pooled, vectors
+from agentcho.lab.attacks.guesses import SHARPNESS, Case, Guess, Scores, doubt, log_probabilities
+from agentcho.lab.attacks.secrets import Symbols, drawn
+from agentcho.lab.attacks.seen import Floats, pooled, vectors
 
 SHARPER = 1000.0
 """What is searched can be sharper than what is learned: by so much more."""

@@ -24,10 +24,10 @@ from sklearn.preprocessing import StandardScaler
 
 from agentcho.audit.measurement import Probe, ProbeSource
 from agentcho.config import ReusePolicy
-from agentcho.lab.measure.arms import Experiment
-from agentcho.lab.measure.play import Ids, Pair, Play
-from agentcho.lab.measure.stage import UNENCODABLE, Stage
-from agentcho.lab.measure.swap import Secrets, borrowed, donor_order, fitted
+from agentcho.lab.leak_effects.arms import Experiment
+from agentcho.lab.leak_effects.play import Ids, Pair, Play
+from agentcho.lab.leak_effects.stage import UNENCODABLE, Stage
+from agentcho.lab.leak_effects.swap import Secrets, borrowed, donor_order, fitted
 from agentcho.lab.stats import clopper_pearson, proven_bits
 
 Vector = NDArray[np.float32]

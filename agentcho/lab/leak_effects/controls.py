@@ -12,7 +12,7 @@ from math import sqrt
 
 from agentcho.audit.measurement import Arm, Effect, Measurement, Probe, Swap
 from agentcho.audit.report import Control
-from agentcho.lab.measure.arms import SWAPS
+from agentcho.lab.leak_effects.arms import SWAPS
 
 FEWEST_GAMES = 8
 ROUNDING = 0.01
