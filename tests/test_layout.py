@@ -124,7 +124,7 @@ def test_libraries_stay_in_their_place() -> None:
         assert path == PACKAGE / "arena" / "package.py" or "textarena" not in tops, path
         assert path == PACKAGE / "cluster" / "ray.py" or not any(name.split(".")[0] == "ray" for name in names), path
         assert mine == "agent" or rank(mine) > rank("runner") or "anyio" not in tops, path
-        if mine == "runner" and path.stem not in ("lean", "model"):
+        if mine == "runner" and path.stem not in ("lean_transformers", "model"):
             assert not any(name.startswith(("transformers.Auto", "transformers.models")) for name in names), path
 
 

@@ -22,9 +22,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from agentcho.display.progress import progress
-from agentcho.runner.gguf_file import quickly
-from agentcho.runner.known import KNOWN, Known, cache_folder
+from agentcho.runner.model.gguf_file import quickly
 from agentcho.runner.model.hf_progress import multiplied_out
+from agentcho.runner.model.known_models import KNOWN, Known, cache_folder
 
 
 def main() -> None:

@@ -216,7 +216,7 @@ def _check(source: Source, markers: Markers) -> None:
     if source.model.model == FAKE and source.model.adapter is not None:
         raise ConfigError("adapter needs a model with weights, and the fake one has none")
     if source.here:
-        from agentcho.runner.loading import checked
+        from agentcho.runner.model.loading import checked
 
         checked(_weights(source), markers)
 
@@ -255,8 +255,8 @@ def _load(
 
 def _weights(source: Source) -> Any:
     from agentcho.engine.adapter import find_adapter
-    from agentcho.runner.loading import Weights
     from agentcho.runner.model.device import Place
+    from agentcho.runner.model.loading import Weights
 
     model = source.model
     adapter = None if model.adapter is None else find_adapter(model.adapter)

@@ -21,8 +21,8 @@ from agentcho.progress import Tell, unheard
 from agentcho.runner.attention.base import Locality
 from agentcho.runner.attention.registry import Backends, Reported
 from agentcho.runner.engine import Engine
-from agentcho.runner.known import place_of
 from agentcho.runner.kv.kv_pool import token_bytes
+from agentcho.runner.model.known_models import place_of
 from agentcho.runner.model.model import Source, read_tokenizer
 from agentcho.runner.quant.prepack import kernels
 from agentcho.runner.quant.quantized_linear import lightened

@@ -35,15 +35,15 @@ from agentcho.runner.attention.registry import Backends
 from agentcho.runner.batch import Batch
 from agentcho.runner.gradients import Made
 from agentcho.runner.kv.kv_pool import PagePool, token_bytes
-from agentcho.runner.loading import Sizes, Weights, load, load_all
 from agentcho.runner.model.device import DeviceMap, Place
 from agentcho.runner.model.fingerprints import kept_files
+from agentcho.runner.model.loading import Sizes, Weights, load, load_all
 from agentcho.runner.model.lora import Adapters
 from agentcho.runner.model.model import Model
+from agentcho.runner.model.threads import Wish
 from agentcho.runner.reuse_check import LayerProof
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
-from agentcho.runner.threads import Wish
 
 
 class Engine(EngineCore):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentcho.extras import importing
-from agentcho.runner import lean
+from agentcho.runner.model import lean_transformers
 
 NEEDLESS = (
     "matplotlib",
@@ -40,22 +40,23 @@ import gc, inspect, sys, threading
 import transformers.utils, transformers.utils.import_utils as stock
 names = "is_torch_distributed_available", "is_scipy_available"
 before = [getattr(place, name) for name in names for place in (stock, transformers.utils)]
-from agentcho.runner import lean, model
+from agentcho.runner import model
+from agentcho.runner.model import lean_transformers
 enter = threading.Barrier(3)
 def use():
     enter.wait()
     for _ in range(50):
-        with lean.left_out():
-            assert lean.WHOLE or stock.is_scipy_available() is False
+        with lean_transformers.left_out():
+            assert lean_transformers.WHOLE or stock.is_scipy_available() is False
 users = [threading.Thread(target=use) for _ in range(3)]
 [user.start() for user in users]
 [user.join() for user in users]
 after = [getattr(place, name) for name in names for place in (stock, transformers.utils)]
 assert after == before, after
-assert not any(isinstance(module, lean._StandIn) for module in list(sys.modules.values()))
+assert not any(isinstance(module, lean_transformers._StandIn) for module in list(sys.modules.values()))
 import torch._dynamo.config
 assert inspect.isfunction(torch._dynamo.optimize)
-print("whole" if lean.WHOLE else "lean", gc.get_freeze_count() > 0)
+print("whole" if lean_transformers.WHOLE else "lean", gc.get_freeze_count() > 0)
 """
 
 
@@ -80,7 +81,7 @@ def test_in_a_script_losses_that_need_scipy_are_there_beside_an_engine() -> None
 def test_what_a_stand_in_does_not_know_is_looked_up_in_the_module_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     import json.tool
 
-    stand_in = lean._StandIn("json.tool", main="known")
+    stand_in = lean_transformers._StandIn("json.tool", main="known")
     monkeypatch.setitem(sys.modules, "json.tool", stand_in)
     assert stand_in.main == "known"
     assert not hasattr(stand_in, "__file__")
@@ -140,6 +141,6 @@ def test_only_a_process_that_plays_and_does_nothing_else_leaves_parts_of_transfo
     monkeypatch.setattr(sys, "argv", ["agentcho", *([] if command is None else [command])])
     monkeypatch.delitem(sys.modules, "transformers.modeling_utils")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert lean.whole() is not leaves
+    assert lean_transformers.whole() is not leaves
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert lean.whole(), "kernels are compiled on a GPU"
+    assert lean_transformers.whole(), "kernels are compiled on a GPU"

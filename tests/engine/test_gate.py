@@ -163,13 +163,13 @@ def test_a_model_whose_plain_chats_differ_loads_where_that_is_accepted_alone(
         asked.append("asked")
         return fidelity(*given)
 
-    monkeypatch.setattr("agentcho.runner.loading.fidelity", counted)
+    monkeypatch.setattr("agentcho.runner.model.loading.fidelity", counted)
     load = partial(Engine.load, weights, device="cpu", dtype="float32", store_tokens=1 << 10)
-    monkeypatch.setattr("agentcho.runner.loading.Model", None)  # its weights are not read
+    monkeypatch.setattr("agentcho.runner.model.loading.Model", None)  # its weights are not read
     with pytest.raises(UnsupportedModel) as refused:
         load()
     monkeypatch.undo()
-    monkeypatch.setattr("agentcho.runner.loading.fidelity", counted)
+    monkeypatch.setattr("agentcho.runner.model.loading.fidelity", counted)
     said = str(refused.value)
     assert "in 3 of 7 conversations" in said
     assert "at token 0:\n  transformers: '<|start_header_id|>system" in said

@@ -15,9 +15,9 @@ from agentcho import Decode, Engine, Sampling, extras
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
 from agentcho.errors import ExtraMissing, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
-from agentcho.runner import loading
 from agentcho.runner.doctor import doctor
-from agentcho.runner.gguf_file import quickly
+from agentcho.runner.model import loading
+from agentcho.runner.model.gguf_file import quickly
 
 from .families import Family
 from .templates import tokenizer

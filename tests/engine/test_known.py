@@ -10,7 +10,7 @@ import pytest
 
 from agentcho.errors import ModelNotFound
 from agentcho.records.cached import CACHE
-from agentcho.runner.known import KNOWN, cache_folder, place_of
+from agentcho.runner.model.known_models import KNOWN, cache_folder, place_of
 from agentcho.runner.model.model import find
 from tools.real import taken_out
 

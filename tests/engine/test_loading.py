@@ -18,9 +18,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemm
 from agentcho import Engine, Sampling
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import unheard
-from agentcho.runner import checkpoint
-from agentcho.runner.checkpoint import INDEX, refusal
 from agentcho.runner.doctor import doctor
+from agentcho.runner.model import checkpoint
+from agentcho.runner.model.checkpoint import INDEX, refusal
 from agentcho.understudy import weights_path
 
 from .families import families, llama_family

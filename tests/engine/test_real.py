@@ -20,7 +20,7 @@ from agentcho.calls.call import Said
 from agentcho.engine.fidelity import TALKS, Talk, fidelity
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
-from agentcho.runner.known import place_of
+from agentcho.runner.model.known_models import place_of
 from tools.templates.families import Family, family
 from tools.templates.measured import CALL, CONVERSATIONS, FUNCTIONS, RESULT, THOUGHTFUL, framed, of_functions
 from tools.templates.sources import Template, carried, found

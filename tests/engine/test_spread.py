@@ -21,8 +21,8 @@ from agentcho.lab.tune.unfolding import unfold
 from agentcho.runner.attention import flex
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_tokens
-from agentcho.runner.loading import Sizes, proved
 from agentcho.runner.model.device import Place, check_kept
+from agentcho.runner.model.loading import Sizes, proved
 from agentcho.runner.model.model import Model, find
 
 from ..tune.flows import talk

@@ -15,9 +15,9 @@ from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import ModelError, ResumeMismatch
 from agentcho.games.resume import check_engine, loading_config
-from agentcho.runner import threads
 from agentcho.runner.engine import Engine
-from agentcho.runner.threads import SMALL, WINDOW, Threads
+from agentcho.runner.model import threads
+from agentcho.runner.model.threads import SMALL, WINDOW, Threads
 from tests.engines import Engines
 
 LARGE = SMALL + 1

@@ -15,7 +15,7 @@ import agentcho
 from agentcho.audit.audit import audit_run
 from agentcho.records.record import SavedRun
 from agentcho.runner.doctor import DoctorReport, Row, doctor
-from agentcho.runner.known import KNOWN, place_of
+from agentcho.runner.model.known_models import KNOWN, place_of
 
 NAME = "smollm2"
 LEAST = 3

@@ -802,7 +802,7 @@ EIGHT_BITS = (
     Mutant(
         "count whole numbers where rounded ones are kept",
         "a store of so many bytes would hold no more tokens than before",
-        "agentcho/runner/loading.py",
+        "agentcho/runner/model/loading.py",
         "model.dtype, model.kv_dtype is not None)",
         "model.dtype)",
         (f"{OCTETS}::test_a_default_store_holds_more_tokens",),

@@ -21,7 +21,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers, proce
 from transformers import AutoTokenizer
 from transformers.convert_slow_tokenizer import SpmConverter, TikTokenConverter, import_protobuf
 
-from agentcho.runner.known import place_of
+from agentcho.runner.model.known_models import place_of
 
 FOLDER = "AGENTCHO_TOKENIZERS"
 """The environment variable that names another folder of packages."""

@@ -25,10 +25,24 @@ from agentcho.engine.adapter import Adapter
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.progress import Tell, counted, unheard
 from agentcho.runner.attention.base import Locality, Scoring
-from agentcho.runner.checkpoint import Unreadable, check_files, heard, refusal
-from agentcho.runner.gguf_file import WHOLE, GgufFile, alone, check_taken, is_gguf, named_files, read, take_factors
-from agentcho.runner.known import KNOWN, place_of
-from agentcho.runner.lean import (
+from agentcho.runner.model import quantized_checkpoint
+from agentcho.runner.model.checkpoint import Unreadable, check_files, heard, refusal
+from agentcho.runner.model.device import DeviceMap, Place, check_kept, check_room, dtype_of, warn_emulated
+from agentcho.runner.model.digests import tokenizer_digest, weights_digest
+from agentcho.runner.model.gguf_file import (
+    WHOLE,
+    GgufFile,
+    alone,
+    check_taken,
+    is_gguf,
+    named_files,
+    read,
+    take_factors,
+)
+from agentcho.runner.model.hf_progress import heard as weights_heard
+from agentcho.runner.model.hf_progress import multiplied_out, quiet
+from agentcho.runner.model.known_models import KNOWN, place_of
+from agentcho.runner.model.lean_transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AttentionInterface,
     AutoConfig,
@@ -40,16 +54,11 @@ from agentcho.runner.lean import (
     no_init_weights,
     transformers,
 )
-from agentcho.runner.model import quantized_checkpoint
-from agentcho.runner.model.device import DeviceMap, Place, check_kept, check_room, dtype_of, warn_emulated
-from agentcho.runner.model.digests import tokenizer_digest, weights_digest
-from agentcho.runner.model.hf_progress import heard as weights_heard
-from agentcho.runner.model.hf_progress import multiplied_out, quiet
 from agentcho.runner.model.lora import TRAINING, Adapters
 from agentcho.runner.model.shapes import PREFIX, SHAPES
+from agentcho.runner.model.threads import Threads
 from agentcho.runner.quant.prepack import packed
 from agentcho.runner.quant.quantized_linear import lighten
-from agentcho.runner.threads import Threads
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"

@@ -28,10 +28,10 @@ from agentcho.runner.model.device import Place, dtype_of
 from agentcho.runner.model.fingerprints import check_kept
 from agentcho.runner.model.model import Model, Source, end_tokens, find, ours, read_tokenizer
 from agentcho.runner.model.quantized_checkpoint import check_quantised
+from agentcho.runner.model.threads import Wish, check_threads
 from agentcho.runner.quant.prepack import pack
 from agentcho.runner.quant.quantized_linear import check_bits
 from agentcho.runner.reuse_check import PROBE, Gate, LayerProof, check_config, plain_attention
-from agentcho.runner.threads import Wish, check_threads
 
 
 class Parts(NamedTuple):
