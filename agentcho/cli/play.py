@@ -70,7 +70,7 @@ class RunArguments:
             config, scenario = run_config(**self.how), chosen(self.scenario, self.given)
             return RunRequest(scenario, config, out=self.out, named=from_anywhere(self.scenario), **how)
         saved = find(self.resume, self.out)
-        config = run_config(**{**saved.info.config.model_dump(), **self.how})
+        config = run_config(**{**saved.info.config.renamed(), **self.how})
         named = self.scenario or _named(saved)
         scenario = chosen(named, {**saved.info.options, **self.given})
         _check_secrets(scenario, self.given)

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import re
 import shlex
+import warnings
 from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from agentcho.calls.call import Sampling
-from agentcho.calls.reuse import ROTATE, Ape, parsed_repair, parsed_way
+from agentcho.calls.reuse import IN_PLACE, ROTATE, Ape, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
 from agentcho.calls.variables import option
 from agentcho.config.reuse import Leakage, Mode, ReusePolicy, Shadowing
@@ -227,6 +237,10 @@ FREE = (*KEYS, "threads", "disk_tokens", "keep_cache", "prefill_budget")
 """Options that a run may go on with otherwise."""
 
 
+RECORDED = {"recorded": True}
+"""The context in which pydantic reads the options of a record: with the names that they had then."""
+
+
 class RunConfig(BaseModel):
     """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
 
@@ -238,7 +252,7 @@ class RunConfig(BaseModel):
     `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
     who may see what is private; `device`, `device_map`, `dtype`, `weights` and `kv_dtype` are as in `Engine.load`;
     `threads` is the number of each model that is loaded, None: chosen as there, in the deterministic profile by size
-    alone. `in_place` reads encodings at the positions where they were made; `tasks` are as in `task_set`;
+    alone. `in_place` is the old name of `reuse="in-place"`, and goes in 0.6; `tasks` are as in `task_set`;
     `temperature`, `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts
     under enforce and deny; `models` are those that agents may speak through beside the run's own, by name, and
     `own_model` has of that what no other option says: see `of_own`; `people` are the agents that people play. Raises
@@ -392,7 +406,7 @@ class RunConfig(BaseModel):
     people: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _fits(self) -> RunConfig:
+    def _fits(self, info: ValidationInfo) -> RunConfig:
         check_model(self.model, _changed(self.own_model or self) | _changed(self))
         if self.own_model is not None and self.own != self.own_model.model_copy(
             update={name: getattr(self, name) for name in KEYS}
@@ -435,7 +449,19 @@ class RunConfig(BaseModel):
         if (self.in_place or self.reuse != ROTATE) and self.mode == "baseline":
             said = "in_place" if self.in_place else "reuse"
             raise ValueError(f"{said} says nothing in baseline mode, which encodes every prompt at its own positions")
+        if self.in_place and info.context != RECORDED:
+            told = 'RunConfig(in_place=True) is now RunConfig(reuse="in-place"); the old name goes in 0.6'
+            warnings.warn(told, DeprecationWarning, stacklevel=3)
         return self
+
+    @property
+    def way(self) -> str:
+        """How what is reused is read, by either of its names."""
+        return IN_PLACE if self.in_place else self.reuse
+
+    def renamed(self) -> dict[str, Any]:
+        """All options by the names that they have today."""
+        return {**self.model_dump(), "in_place": False, "reuse": self.way}
 
     @property
     def own(self) -> ModelConfig:
@@ -456,10 +482,17 @@ class RunConfig(BaseModel):
     @property
     def policy(self) -> ReusePolicy:
         """Mode, leakage, shadows, profile, positions, weights and repair together."""
-        repair, way = None if self.repair is None else parsed_repair(self.repair), parsed_way(self.reuse)
-        in_place, ape = self.in_place or way != ROTATE, way if isinstance(way, Ape) else None
-        policy = ReusePolicy(self.mode, self.leakage, self.shadow, self.deterministic, in_place, repair)
-        return policy._replace(speculate=self.speculate, ape=ape)
+        way = parsed_way(self.way)
+        return ReusePolicy(
+            mode=self.mode,
+            leakage=self.leakage,
+            shadow=self.shadow,
+            deterministic=self.deterministic,
+            in_place=way != ROTATE,
+            repair=None if self.repair is None else parsed_repair(self.repair),
+            speculate=self.speculate,
+            ape=way if isinstance(way, Ape) else None,
+        )
 
     @property
     def numbers(self) -> range:

@@ -48,10 +48,11 @@ def differences(
         return [f"the scenario ({info.scenario}, not {scenario})"]
     named = sorted({*options, *info.options})
     found = [f"option {name}" for name in named if options.get(name) != info.options.get(name)]
+    then, now = ({**dict(each), "reuse": each.way} for each in (info.config, config))
     found += [
-        f"{name} ({getattr(info.config, name)}, not {getattr(config, name)})"
+        f"{name} ({then[name]}, not {now[name]})"
         for name in RunConfig.model_fields
-        if name not in FREE and _keyless(getattr(info.config, name)) != _keyless(getattr(config, name))
+        if name not in (*FREE, "in_place") and _keyless(then[name]) != _keyless(now[name])
     ]
     if tasks != info.tasks:
         found.append("the words of its tasks")

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, WrapValidator
 
 from agentcho.calls.costs import Costs, whole
-from agentcho.config import RunConfig
+from agentcho.config import RECORDED, RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordError, RecordNotFound, shown
 from agentcho.message import AgentName
 from agentcho.records import writer
@@ -322,7 +322,7 @@ class SavedRun:
         self.path = path
         file = path / INFO
         try:
-            self.info = RunInfo.model_validate_json(file.read_bytes())
+            self.info = RunInfo.model_validate_json(file.read_bytes(), context=RECORDED)
         except (FileNotFoundError, NotADirectoryError):
             raise RecordNotFound(path.name, path.parent) from None
         except ValidationError as error:

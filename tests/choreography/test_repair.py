@@ -187,4 +187,6 @@ def test_ways_of_reading_are_read() -> None:
     policies = [RunConfig(reuse=way).policy for way in ways]
     assert [policy.in_place for policy in policies] == [False, True, True, True, True]
     assert [policy.ape for policy in policies] == [None, None, Ape(0.9, 0.9), Ape(0.5, 0.8), Ape(1.0, 1.0)]
-    assert RunConfig(in_place=True).policy == RunConfig(reuse="in-place").policy
+    with pytest.warns(DeprecationWarning, match="is now RunConfig") as told:
+        assert RunConfig(in_place=True).policy == RunConfig(reuse="in-place").policy
+    assert told[0].filename == __file__

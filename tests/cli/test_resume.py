@@ -14,7 +14,7 @@ import pytest
 from agentcho.records.record import SavedRun, find
 from agentcho.testing import FakeEngine
 
-from .conftest import Command, one_line
+from .conftest import PLAY, Command, one_line
 
 MAIN = "from agentcho.cli import main; main()"
 TALK = '''
@@ -333,3 +333,16 @@ def test_a_second_failure_is_resumed_from_the_longest_of_what_was_said(agentcho:
     assert agentcho("run", "--resume", "last").code == 0
     assert {entry.attempt for entry in last().games()[5]} == {4}
     assert texts(last(), 5) == expected[5]
+
+
+def test_a_record_of_an_earlier_version_in_place_is_read_and_goes_on(agentcho: Command, here: Path) -> None:
+    """By its old name, without a warning, which the tests would make an error."""
+    assert agentcho(*PLAY, "--reuse", "in-place", "--games", "2").code == 0
+    file = last().path / "run.json"
+    then = json.loads(file.read_text())
+    then["config"] |= {"in_place": True, "reuse": "rotate"}
+    file.write_text(json.dumps(then))
+    assert last().info.config.policy.in_place
+    assert agentcho("run", "--resume", "last", "--out", "runs").code == 0
+    assert agentcho("run", "--resume", "last", "--reuse", "in-place", "--out", "runs").code == 0
+    assert "reuse (in-place, not rotate)" in one_line(agentcho("run", "--resume", "last", "--reuse", "rotate"))

@@ -38,7 +38,7 @@ def models(engines: Engines) -> Models:
 
 
 def rehearsed(script: Script, context: int = CONTEXT, in_place: bool = False, **limits: int) -> Rehearsal:
-    config = RunConfig(model="fake", in_place=in_place, max_tokens=4, limits=Limits(**limits))
+    config = RunConfig(model="fake", reuse="in-place" if in_place else "rotate", max_tokens=4, limits=Limits(**limits))
     return play(script, config=config, engine=FakeEngine(lambda call, prompt: "word " * 200, context=context))
 
 

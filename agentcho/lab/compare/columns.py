@@ -59,7 +59,8 @@ class Column(Frozen):
 
     def config(self, base: RunConfig) -> RunConfig:
         """The options of a run in this column."""
-        return RunConfig.model_validate(base.model_dump() | self.model_dump(exclude={"digest"}))
+        own = self.model_dump(exclude={"digest", "in_place"}) | ({"reuse": IN_PLACE} if self.in_place else {})
+        return RunConfig.model_validate(base.renamed() | own)
 
     def folder(self, out: Path) -> Path:
         """Where the records of its games are."""
