@@ -171,7 +171,7 @@ def test_a_game_is_played_and_listed_without_the_lab() -> None:
 def test_importing_it_imports_no_torch() -> None:
     code = (
         "import sys, agentcho; [getattr(agentcho, name) for name in agentcho.__all__ if name != 'Engine'];"
-        "import agentcho.cli.app, agentcho.cli.serve, agentcho.cli.cluster, agentcho.backends.remote.endpoint;"
+        "import agentcho.cli.app, agentcho.cli.serve_run, agentcho.cli.cluster, agentcho.backends.remote.endpoint;"
         "heavy = {'torch', 'transformers', 'starlette', 'uvicorn', 'prometheus_client', 'openai', 'jsonschema', 'ray'};"
         "heavy.add('prompt_toolkit');"
         "heavy.add('textarena');"

@@ -16,7 +16,7 @@ from agentcho.audit.report import FailOn
 from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import Given, fields, spread
-from agentcho.cli.serving import key, serve
+from agentcho.cli.serve import key, serve
 from agentcho.cli.words import (
     AGENTS,
     AUDITED,

@@ -1,157 +1,51 @@
-"""`agentcho serve`: everything is checked and the address taken, then the model is loaded, then requests are answered.
-
-Does not know: HTTP, what a request says.
-"""
+"""The commands of the server: `agentcho serve` and `agentcho key`. Does not know: how one serves."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-import anyio
 import typer
 
-from agentcho.calls.call import EnginePort
-from agentcho.cli.signals import INTERRUPTED
-from agentcho.config import RunConfig
-from agentcho.display.progress import progress
-from agentcho.display.safe import inline
-from agentcho.engine.core import EngineCore
-from agentcho.errors import RecordError
-from agentcho.extras import require
-from agentcho.games import runtime
-from agentcho.progress import Tell
-from agentcho.records.files import check_folder, writing
-from agentcho.records.record import SavedRun, folders
+from agentcho.cli.options import From, Given, checked, fields
+from agentcho.cli.words import FILE
+from agentcho.serve.config import ServeConfig
 
-if TYPE_CHECKING:
-    from agentcho.serve.config import ServeConfig
-    from agentcho.serve.sharing.served import ServedModel, Serving
-    from agentcho.serve.web.keys import Keys
-
-NEEDED = "to serve models"
-OF_RUNS = (
-    *("model", "chat_template_kwargs", "device", "dtype", "threads", "weights", "kv_dtype"),
-    *("leakage", "plain_markers", "template_differs"),
-)
-"""Options of a server that are those of each of its runs."""
-FILES = 4
-"""So many are open for each record that is written."""
-SOCIETY = "society-"
-"""How the records of societies are called."""
+ADAPTER = "An adapter of the model, served as MODEL+NAME, on an engine of its own."
+TENANT = "Whose key it is. Tenants share nothing."
 
 
-def make_key(file: Path, given: Mapping[str, object]) -> str:
-    """Make a key, append its entry to the file, and return it."""
-    from agentcho.serve.web.keys import add_key
+def serve(
+    how: Annotated[Given, From(ServeConfig)],
+    adapter: Annotated[list[str] | None, typer.Option(metavar="NAME=DIR", help=ADAPTER, show_default=False)] = None,
+) -> None:
+    """Serve a model by OpenAI's API, with the messages of societies encoded once.
 
-    return add_key(file, **given)
+    The first Ctrl-C or SIGTERM lets requests end and takes no more, the second ends all. Exit codes: 0 all were
+    answered, 2 wrong usage, 130 ended at once.
+    """
+    from agentcho.cli.serve_run import serve_models
 
-
-def serve_models(config: ServeConfig) -> int:
-    """Serve until a signal ends it. Returns the exit code."""
-    require(NEEDED, "serve")
-    from agentcho.serve.web.app import Site
-    from agentcho.serve.web.keys import Keys
-    from agentcho.serve.web.server import bound, serve
-
-    keys = Keys() if config.keys is None else Keys.read(config.keys)
-    with bound(config.host, config.port, bool(keys)) as listening:
-        if config.folder is not None:
-            check_folder(config.folder)
-        if config.folder is not None and config.keep_days is not None:
-            delete_old(config.folder, timedelta(days=config.keep_days))
-        os.umask(0o077)  # what is written from now on is for its owner alone
-        with progress("serve", sys.stderr) as told:
-            served = _loaded(config, keys, told.tell)
-        site = Site(served, keys, config.limits)
-        ready = partial(_tell, [model.name for model in served])
-        whole = anyio.run(serve, site, served, listening, ready)
-    return 0 if whole else INTERRUPTED
+    folders = {name: Path(folder) for name, folder in fields("--adapter", adapter or []).items()}
+    raise typer.Exit(serve_models(checked(ServeConfig, **how, adapters=folders)))
 
 
-def _tell(names: list[str], address: str) -> None:
-    typer.echo(inline(f"agentcho serves {', '.join(names)} at {address}/v1; Ctrl-C ends it"))
-    sys.stdout.flush()
+def key(
+    file: Annotated[Path, typer.Argument(metavar=FILE, help="A file of keys. It is made where there is none.")],
+    tenant: Annotated[str, typer.Option(help=TENANT)],
+    society: Annotated[str | None, typer.Option(help="The only society it may use.", show_default=False)] = None,
+    agent: Annotated[str | None, typer.Option(help="The only agent it speaks for.", show_default=False)] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="At most.", show_default=False)] = None,
+    concurrent: Annotated[int | None, typer.Option(min=1, help="Requests at once.", show_default=False)] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="So many its tenant may keep encoded.", show_default=False)
+    ] = None,
+    priority: Annotated[bool, typer.Option("--priority", help="It may ask to be served before others.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="It may read the metrics of the whole server.")] = False,
+) -> None:
+    """Make a key for `agentcho serve --keys FILE`, and print it this once: the file has its hash alone."""
+    from agentcho.cli.serve_run import make_key
 
-
-def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
-    """The model, and each of its adapters on an engine of its own."""
-    from agentcho.serve.sharing.served import ServedModel
-
-    run = RunConfig(**{name: getattr(config, name) for name in OF_RUNS})
-    found = list[ServedModel]()
-    for name, adapter in {"": None, **config.adapters}.items():
-        how = run if adapter is None else run.model_copy(update={"adapter": str(adapter)})
-        called = f"{config.served_name}+{name}" if name else config.served_name
-        engine = runtime.load_engine(how.model_copy(update={"deterministic": config.deterministic}), tell)
-        found.append(ServedModel(called, engine, how, serving_of(config, keys, engine)))
-    return found
-
-
-def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
-    """How a model on this engine is served: options, bounds and keys in the words of what serves it."""
-    from agentcho.serve.sharing.served import Serving
-    from agentcho.serve.sharing.society import Keeping
-
-    limits = config.limits
-    keeping = Keeping(tokens=limits.society_tokens, messages=limits.society_messages)
-    if isinstance(engine, EngineCore):
-        keeping = keeping._replace(capacity=engine.store.limit * engine.store.page_tokens)
-    return Serving(
-        mode=config.leakage,
-        markers=config.plain_markers,
-        record=config.folder,
-        keeping=keeping,
-        quota=lambda tenant: keys.tokens(tenant) or limits.tenant_tokens,
-        idle=limits.idle_minutes * 60,
-        societies=limits.tenant_societies,
-        deterministic=config.deterministic,
-        logprobs=config.logprobs,
-        prefill_budget=config.prefill_budget,
-        user_messages=config.user_messages,
-        records=None if config.folder is None else most_records(len(config.adapters) + 1),
-    )
-
-
-def most_records(models: int) -> int | None:
-    """How many records each of so many models may write at a time, with half of the files that this process may open:
-    as many as the system lets it ask for. None: nobody knows."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return None
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        soft = hard
-    return None if soft == resource.RLIM_INFINITY else max(1, soft // 2 // FILES // models)
-
-
-def delete_old(folder: Path, age: timedelta) -> list[Path]:
-    """Delete the records of societies that ended, or began and were never ended, so long ago. Returns which.
-    `CannotWrite`: one of them cannot be deleted."""
-    found = [path for path in folders(folder) if not path.is_symlink() and _is_old(path, age)]
-    for path in found:
-        with writing(path):
-            shutil.rmtree(path)
-    return found
-
-
-def _is_old(path: Path, age: timedelta) -> bool:
-    """Whether it is a record that a server wrote of a society, so old, and nobody writes it. What does not say when is
-    not."""
-    try:
-        run = SavedRun(path)
-        since = datetime.now(UTC) - datetime.fromisoformat(run.info.ended or run.info.started)
-    except (RecordError, ValueError, TypeError):
-        return False
-    served = run.info.asked == "serve" and run.info.scenario.startswith(SOCIETY)
-    return served and run.status != "running" and since > age
+    names = {"tenant": tenant, "society": society, "agent": agent, "priority": priority, "metrics": metrics}
+    bounds = {"requests_per_minute": requests_per_minute, "concurrent": concurrent, "tokens": tokens}
+    typer.echo(make_key(file, {**names, **bounds}))

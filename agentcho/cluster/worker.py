@@ -27,7 +27,7 @@ from agentcho.events import Called, Calling
 from agentcho.games import library
 from agentcho.games.faults import words
 from agentcho.games.limiter import FIRST, GameLimiter
-from agentcho.games.loading import fingerprints, give_up
+from agentcho.games.loading import fingerprints, give_up, teach
 from agentcho.games.models import Loaded, opened
 from agentcho.games.recording import RecordingSink
 from agentcho.games.request import FindAgent, GameSelection, OnFailure, RunRequest
@@ -151,12 +151,10 @@ class Table:
         self._portal.start_task_soon(self._play, deal)
 
     def _meet(self, texts: Iterable[tuple[str, str]]) -> None:
-        """Let engines meet words that games say again, where they know none that they have not met (the fake)."""
+        """Let engines meet words that games say again."""
         told = tuple(texts)
         for model in (self._loaded.engine, *self._loaded.others.values()):
-            if (known := getattr(model, "meet", None)) is not None:
-                for header, text in told:
-                    known(header, text)
+            teach(model, told)
 
     def report(self, seconds: float) -> Report:
         """What is over by now; waits for it, at most so many seconds, where anything is under way."""

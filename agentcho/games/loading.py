@@ -8,9 +8,9 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from agentcho.backends.text import TextEngine
 from agentcho.calls.call import EnginePort
@@ -62,6 +62,22 @@ class Room(NamedTuple):
     share: float
     disk_tokens: int
     keep_cache: str | None
+
+
+@runtime_checkable
+class LearnsWords(Protocol):
+    """An engine that can say only words it has met: the fake one, and what stands for one on workers. Before it is to
+    say words that another process heard, it meets them."""
+
+    def meet(self, header: str, text: str) -> None:
+        """Learn the words of a message, by its header and its text."""
+
+
+def teach(engine: object, texts: Iterable[tuple[str, str]]) -> None:
+    """Let an engine meet the words of messages, by their headers and texts, if it has to."""
+    if isinstance(engine, LearnsWords):
+        for header, text in texts:
+            engine.meet(header, text)
 
 
 def as_engines(models: Mapping[str, EnginePort | TextPort]) -> Engines:

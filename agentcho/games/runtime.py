@@ -36,6 +36,7 @@ from agentcho.games.loading import (
     load_together,
     remote,
     speculate,
+    teach,
     tell_differences,
     tell_unread,
     threads_of,
@@ -167,9 +168,7 @@ def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
 
 def meet(engine: EnginePort, entries: Iterable[Entry]) -> None:
     """Let an engine meet the words that it is to say again, where it knows none that it has not met (the fake)."""
-    if (known := getattr(engine, "meet", None)) is not None:
-        for entry in entries:
-            known(entry.message.header, entry.message.text)
+    teach(engine, ((entry.message.header, entry.message.text) for entry in entries))
 
 
 def recorded(record: RunRecord | None, run: Run, came_to: RunResult) -> RunResult:

@@ -15,7 +15,7 @@ import pytest
 
 import agentcho as agentcho_package
 from agentcho import RunConfig
-from agentcho.cli.serve import delete_old, serving_of
+from agentcho.cli.serve_run import delete_old, serving_of
 from agentcho.errors import CannotWrite
 from agentcho.records.record import RunRecord, write_info
 from agentcho.serve.config import ServeConfig, ServeLimits
@@ -154,7 +154,7 @@ def test_an_old_record_that_cannot_be_deleted_is_named(tmp_path: Path, monkeypat
         raise PermissionError(13, "Permission denied")
 
     RunRecord.create(tmp_path, "society-talk", {}, RunConfig(), {}, asked="serve").close("done")
-    monkeypatch.setattr("agentcho.cli.serve.shutil.rmtree", refused)
+    monkeypatch.setattr("agentcho.cli.serve_run.shutil.rmtree", refused)
     with pytest.raises(CannotWrite, match="society-talk: Permission denied"):
         delete_old(tmp_path, timedelta())
 
@@ -167,7 +167,7 @@ def test_the_commands_of_the_page_are_taken_as_they_stand(agentcho: Command, mon
         return True
 
     monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell: FakeEngine())
-    monkeypatch.setattr("agentcho.cli.serve.anyio.run", run)
+    monkeypatch.setattr("agentcho.cli.serve_run.anyio.run", run)
     said = [line for line in LINES if line.startswith("agentcho ")]
     for line in said:
         ran = agentcho(*shlex.split(line)[1:], *(["--port", "0"] if " serve " in line else []))
@@ -188,7 +188,7 @@ def test_each_adapter_is_a_model_on_an_engine_of_its_own(agentcho: Command, monk
         return False
 
     monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
-    monkeypatch.setattr("agentcho.cli.serve.anyio.run", run)
+    monkeypatch.setattr("agentcho.cli.serve_run.anyio.run", run)
     words = ("--adapter", "mild=one", "--adapter", "wild=two", "--name", "ours", "--record", "none")
     assert agentcho("serve", "--port", "0", *words).code == 130
     assert loaded == [None, "one", "two"]

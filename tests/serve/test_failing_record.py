@@ -11,7 +11,7 @@ import pytest
 
 from agentcho import RunConfig
 from agentcho.audit.audit import audit_run
-from agentcho.cli.serve import FILES
+from agentcho.cli.serve_run import FILES
 from agentcho.errors import CannotWrite
 from agentcho.records.record import RunRecord, runs
 from agentcho.records.transcript import Entry
