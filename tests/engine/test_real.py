@@ -35,7 +35,7 @@ CASES = {
     "tekken-240911": "mistral_v7_tekken",
     "smollm2": "",
     "llama4": "llama4",
-    "qwen2.5": "qwen2_5",
+    "qwen2.5": "qwen_25",
     "qwen3.5": "qwen3_6",
     "tekken-240718": "mistral_v3_tekken",
 }
