@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -110,6 +110,9 @@ bench-templates: .venv/.tools .venv/.tokenizers  ## real chat templates, from PL
 
 rules: .venv/.tools                ## the pages that list the audit's rules
 	$(BIN)/python -m tools.pages.rules docs/how-to/read-a-report.md docs/how-to/sinks.md
+
+methods: .venv/.tools              ## the page that lists the reuse methods
+	$(BIN)/python -m tools.pages.reuse docs/how-to/repair.md
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
 bench-leaks: .venv/.tools          ## what a public sentence gives away to the strongest attacks, and its part of docs/leakage.md

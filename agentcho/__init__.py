@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from agentcho.api import arun, compare, load, run, sweep
     from agentcho.calls.call import Decode, Prefill, Repair, Sampling
     from agentcho.calls.corpus import Corpus
-    from agentcho.calls.reuse import Ape, Blend, Ends, First, Most
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError, PersonLeft
@@ -27,6 +26,15 @@ if TYPE_CHECKING:
     from agentcho.records.canonical import canonical_transcript
     from agentcho.results.played import Played, PlayedGame
     from agentcho.results.table import Table
+    from agentcho.reuse.anchors import Anchor
+    from agentcho.reuse.ape import Ape
+    from agentcho.reuse.cacheblend import CacheBlend
+    from agentcho.reuse.ends import Ends
+    from agentcho.reuse.epic import Epic
+    from agentcho.reuse.first_k import FirstK
+    from agentcho.reuse.full import Full
+    from agentcho.reuse.kvcomm import KVComm
+    from agentcho.reuse.top_k import TopK
     from agentcho.runner.engine import Engine
     from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, Vault, Vignette, task_set
@@ -38,25 +46,28 @@ __all__ = [
     "After",
     "Agent",
     "AgentchoError",
+    "Anchor",
     "Ape",
     "Asked",
     "Audience",
-    "Blend",
+    "CacheBlend",
     "Choreographer",
     "Concepts",
     "Corpus",
     "Decode",
     "Ends",
     "Engine",
-    "First",
+    "Epic",
+    "FirstK",
+    "Full",
     "Game",
     "Judged",
+    "KVComm",
     "Limits",
     "MCPServer",
     "Message",
     "Metadata",
     "ModelConfig",
-    "Most",
     "Person",
     "PersonLeft",
     "Played",
@@ -70,6 +81,7 @@ __all__ = [
     "Scenario",
     "Table",
     "Tool",
+    "TopK",
     "Vault",
     "View",
     "Vignette",
@@ -88,7 +100,6 @@ __all__ = [
 HOMES = {
     "agent": ["Agent"],
     "calls.call": ["Decode", "Prefill", "Repair", "Sampling"],
-    "calls.reuse": ["Ape", "Blend", "Ends", "First", "Most"],
     "calls.corpus": ["Corpus"],
     "choreography.choreographer": ["Choreographer"],
     "api": ["arun", "compare", "load", "run", "sweep"],
@@ -102,6 +113,15 @@ HOMES = {
     "records.canonical": ["canonical_transcript"],
     "results.played": ["Played", "PlayedGame"],
     "results.table": ["Table"],
+    "reuse.anchors": ["Anchor"],
+    "reuse.ape": ["Ape"],
+    "reuse.cacheblend": ["CacheBlend"],
+    "reuse.ends": ["Ends"],
+    "reuse.epic": ["Epic"],
+    "reuse.first_k": ["FirstK"],
+    "reuse.full": ["Full"],
+    "reuse.kvcomm": ["KVComm"],
+    "reuse.top_k": ["TopK"],
     "runner.engine": ["Engine"],
     "scenario": ["Judged", "Scenario"],
     "tasks": ["Concepts", "Problem", "Vault", "Vignette", "task_set"],
@@ -109,7 +129,7 @@ HOMES = {
     "toolsets.tool": ["Tool", "tool"],
 }
 """The modules that define the names of `__all__`."""
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {"Blend": "CacheBlend", "First": "FirstK", "Most": "TopK"}
 """What took the place of names of version 0.4, by these: another name of `__all__`, or a module of the package and a
 name in it, as "games.runtime.play". They import up to, and without, version 0.6. Such a name stands in no other list
 here, and type checkers know it no more."""

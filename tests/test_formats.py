@@ -14,10 +14,10 @@ from agentcho.audit import audit_run, read_report
 from agentcho.audit.planned import plan
 from agentcho.engine.adapter import WEIGHTS, find_adapter
 from agentcho.flow.views import After
-from agentcho.lab.attacks.result import read_leaks
 from agentcho.lab.bench.result import read_result
 from agentcho.lab.collect import collected
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.leaks.result import read_leaks
 from agentcho.lab.paper.found import PaperFound, digest_of
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import read_traces

@@ -21,6 +21,7 @@ LAYERS = (
     ("errors", "progress"),
     ("extras",),
     ("message",),
+    ("reuse",),
     ("calls", "tasks"),
     ("config",),
     ("flow",),

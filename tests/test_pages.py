@@ -14,14 +14,15 @@ import pytest
 from agentcho.cli import main
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
-from agentcho.lab.attacks.result import Row, read_leaks
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.leaks.result import Row, read_leaks
 from agentcho.tasks import task_set
 from agentcho.tasks.formats import formats
 from agentcho.tasks.sets import TaskSet, generators
 from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
 from tools import scenario_pages
+from tools.pages.reuse import with_methods
 
 from .engines import Engines
 
@@ -37,6 +38,12 @@ SCENARIOS = [page for page in sorted((DOCS / "scenarios").glob("*.md")) if page.
 
 def blocks(page: Path, language: str) -> list[str]:
     return [text for found, text in re.findall(r"```(\w+)\n(.*?)```", page.read_text(), re.DOTALL) if found == language]
+
+
+def test_the_page_on_repair_lists_the_reuse_methods_as_they_are() -> None:
+    page = (DOCS / "how-to" / "repair.md").read_text()
+    assert with_methods(page) == page, "run `make methods`"
+    assert "| `kvcomm`, `kvcomm:0.3` |" in page
 
 
 @pytest.mark.slow

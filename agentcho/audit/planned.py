@@ -18,9 +18,7 @@ from agentcho.audit.report import AuditReport, Edge, Place
 from agentcho.audit.subject import of_traces
 from agentcho.audit.verdict import Reading, RevealedSecrets
 from agentcho.backends.words import FakeFraming
-from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import EncodingId
-from agentcho.calls.reuse import ROTATE
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, RunConfig
 from agentcho.engine.cache import Encoding
 from agentcho.engine.core import EngineCore
@@ -33,6 +31,8 @@ from agentcho.games.traced import traced
 from agentcho.message import SCENARIO
 from agentcho.records.trace import Workflow, read_traces
 from agentcho.records.transcript import Entry
+from agentcho.reuse.method import ByAnchors
+from agentcho.reuse.registry import DEFAULT
 
 Influence = frozenset[tuple[int, ...]]
 """The token ids of every message whose words went into an encoding, one tuple a message."""
@@ -118,7 +118,7 @@ def audit_traces(
     deterministic: bool = False,
     key: bytes | None = None,
     repair: str | None = None,
-    reuse: str = ROTATE,
+    reuse: str = DEFAULT,
 ) -> AuditReport:
     """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage`, `repair` (such as "first-k:4") and
     `reuse` (such as "in-place") would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the
@@ -126,7 +126,7 @@ def audit_traces(
     traces = read_traces(path)
     seal = Seal(key or new_key(), reveal)
     config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair, reuse=reuse)
-    if isinstance(config.policy.repair, Anchored):
+    if isinstance(config.policy.repairs, ByAnchors):
         raise ConfigError(
             f"which messages {repair} encodes anew goes by a model's embeddings, and a trace is audited without one: "
             "give another one, or audit the record of a run"

@@ -12,7 +12,6 @@ from typing import Any
 
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
-from agentcho.calls.reuse import ROTATE
 from agentcho.config import RunConfig, again
 from agentcho.records.calls import begun_lines
 from agentcho.records.environment import machine, versions
@@ -20,6 +19,7 @@ from agentcho.records.names import CALLS, HEARD, LINES
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import Entry
+from agentcho.reuse.registry import DEFAULT
 
 LIMITS = "limits"
 MARKERS = "engine markers"
@@ -67,7 +67,7 @@ def _engines(info: RunInfo) -> dict[str, str]:
 
 def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Subject:
     """A subject with the fields that follow from the options of its run."""
-    how = {name: value for name in ("reuse", "repair") if (value := getattr(config, name)) not in (None, ROTATE)}
+    how = {name: value for name in ("reuse", "repair") if (value := getattr(config, name)) not in (None, DEFAULT)}
     return Subject(
         mode=config.mode,
         leakage=config.leakage,

@@ -15,14 +15,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.costs import Costs
-from agentcho.calls.ids import Encoded
 from agentcho.calls.owner import Owner
-from agentcho.calls.reuse import Ape, Choose
 from agentcho.calls.tools import AnswerForm, Tool, ToolCall, ToolsPort
 from agentcho.calls.values import WORD, listed, schema
 from agentcho.calls.variables import NO_VARIABLES, Variables
 from agentcho.errors import RequestError
 from agentcho.message import Words
+from agentcho.reuse.anchors import Encoded
+from agentcho.reuse.method import Selection, Weighing
 
 EncodingId = int
 """A small number that one engine gave out: see `ids.GivenId`."""
@@ -240,7 +240,7 @@ class Prefill(Encoded):
     guard: Guard | None = None
     extends: EncodingId | None = None
     adapter: str | None = None
-    ape: Ape | None = None
+    ape: Weighing | None = None
     framed: tuple[int, ...] | None = None
     opening: tuple[int, ...] | None = None
     begins: bool = False
@@ -291,7 +291,7 @@ class Decode:
     corpora: tuple[Corpus, ...] | None = None
     peek: bool = False
     adapter: str | None = None
-    ape: Ape | None = None
+    ape: Weighing | None = None
     cut: bool = False
     opening: tuple[int, ...] | None = None
     thinks: bool = False
@@ -331,7 +331,7 @@ class Shadow:
     salt: str = ""
     guard: Guard | None = None
     adapter: str | None = None
-    ape: Ape | None = None
+    ape: Weighing | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +345,7 @@ class Repair(Encoded):
     """
 
     of: EncodingId | Prefill | Repair
-    choose: Choose
+    choose: Selection
     parents: Sequence[EncodingId | Prefill | Repair] = ()
     offsets: Offsets = None
     new_offset: int | None = None
@@ -383,7 +383,7 @@ class Receipt(NamedTuple):
 
     `start` is the position of its own first token; `bos` is the number of tokens at position 0 that every context
     begins with, and that it attended to: mostly the BOS. `base` is the encoding that a repaired one keeps tokens of,
-    and `anchors` those that offsets were added from (see `Anchored`).
+    and `anchors` those that offsets were added from (see `KVComm`).
     """
 
     context: tuple[ContextEntry, ...]

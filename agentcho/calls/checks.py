@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from math import inf
 from typing import Any, NamedTuple, TypeGuard, cast, get_args
 
-from agentcho.calls.anchored import Anchor, Anchored
 from agentcho.calls.call import Call, Decode, EncodingId, Guard, Offsets, Prefill, Repair, Sampling, Shadow, Turn
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.ids import GivenId
 from agentcho.calls.owner import foreign_code
-from agentcho.calls.reuse import Ape, Blend, Choose, Ends, First, Most
 from agentcho.calls.tools import AnswerForm
 from agentcho.calls.values import kind, listed, numbers, position, text, truth, whole
 from agentcho.errors import AgentchoError, CallbackFailed, RequestError, UnknownEncoding, shown
 from agentcho.message import Part, Role
+from agentcho.reuse.anchors import Anchor
+from agentcho.reuse.method import ByAnchors, Selection, Weighing
+from agentcho.reuse.registry import READINGS, SELECTIONS, called, selection_of, weighing_of
 
 ROLES, PARTS = get_args(Role), get_args(Part)
 MOST_LIKELY = 20
@@ -247,48 +247,30 @@ def _name(name: object) -> str | None:
     return None if name is None else text(name, "name")
 
 
-def _choose(choose: object, copies: Mapping[int, Call]) -> Choose:
-    if isinstance(choose, First):
-        if (tokens := whole(choose[0], "the tokens of First")) < 1:
-            raise RequestError(f"First({shown(tokens)}) repairs nothing; give at least 1")
-        return First(tokens)
-    if isinstance(choose, Ends):
-        ends = Ends(whole(choose[0], "the first tokens of Ends"), whole(choose[1], "the last tokens of Ends"))
-        if min(ends) < 0 or max(ends) < 1:
-            raise RequestError(f"{shown(choose)} repairs nothing; give two numbers from 0, not both 0")
-        return ends
-    if isinstance(choose, Most | Blend):
-        share, named = choose[0], Most if isinstance(choose, Most) else Blend
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            what = f"{named.__name__}({shown(share)})"
-            raise RequestError(f"{what} is no share of a message; give a number above 0, at most 1")
-        return named(float(share))
-    if isinstance(choose, Anchored):
-        return _anchored(choose, copies)
-    known = "First(tokens), Ends(first, last), Most(share), Blend(share) or Anchored(threshold, anchors)"
-    raise RequestError(f"choose is {kind(choose)}; give {known}")
+def _choose(choose: Any, copies: Mapping[int, Call]) -> Selection:
+    method = selection_of(choose)
+    if method is None:
+        raise RequestError(f"choose is {kind(choose)}; give one of {called(SELECTIONS)}")
+    plain = method.checked(choose)
+    return plain.with_anchors(_anchors(choose, copies)) if isinstance(plain, ByAnchors) else plain
 
 
-def _anchored(choose: Anchored, copies: Mapping[int, Call]) -> Anchored:
-    threshold, given = choose
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold <= 1:
-        raise RequestError(f"Anchored({shown(threshold)}) is no threshold; give a number above 0, at most 1")
+def _anchors(choose: ByAnchors, copies: Mapping[int, Call]) -> tuple[Anchor, ...]:
     anchors = list[Anchor]()
-    for each in listed(given, "the anchors"):
+    for each in listed(choose.anchors, "the anchors"):
         real, base = each if isinstance(each, tuple) and len(each) == len(Anchor._fields) else (None, None)
         if real is None or base is None:
             raise RequestError.parents(f"one of the anchors is {kind(each)}, and each is Anchor(real, base)")
         anchors.append(Anchor(_parent(real, copies), _parent(base, copies)))
-    return Anchored(float(threshold), tuple(anchors))
+    return tuple(anchors)
 
 
-def _ape(ape: object) -> Ape:
-    if not isinstance(ape, Ape):
-        raise RequestError(f"ape is {kind(ape)}; give Ape(temperature, scale), or None")
-    for name, value in zip(Ape._fields, ape, strict=True):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
-            raise RequestError(f"the {name} of Ape is {shown(value)}; give a number above 0, as 0.9")
-    return Ape(*map(float, ape))
+def _ape(ape: Any) -> Weighing:
+    method = weighing_of(ape)
+    if method is None:
+        weighings = called([each for each in READINGS if issubclass(each, Weighing)])
+        raise RequestError(f"ape is {kind(ape)}; give {weighings}, or None")
+    return method.checked(ape)
 
 
 def _sampling(given: object) -> Sampling:

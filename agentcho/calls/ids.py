@@ -1,15 +1,6 @@
-"""What names an encoding: the number that its engine gave it, and before that the call that makes it.
-
-Does not know: encodings, calls.
-"""
+"""What names an encoding: the number that its engine gave it. Does not know: encodings, calls."""
 
 from __future__ import annotations
-
-
-class Encoded:
-    """A call that makes an encoding which calls after it can name before it has an id: a `Prefill` or a `Repair`."""
-
-    __slots__ = ()
 
 
 class GivenId(int):

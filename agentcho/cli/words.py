@@ -12,6 +12,7 @@ from agentcho.cli.outputs import drawable
 from agentcho.cluster.config import ClusterConfig
 from agentcho.config import LOCAL, RunConfig, option_names
 from agentcho.display import Kind
+from agentcho.reuse.registry import READINGS, usual_repairs, usual_ways
 
 TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
 FILE = "FILE"
@@ -19,15 +20,16 @@ EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone.
 SUPPRESS = "A TOML file of findings that somebody answers for."
 MODELS = "Models for agents that name one: a TOML table each, with a field `model`; [default] is the run's own."
 MODES = (
-    "Columns, with commas between: mode[:leakage][:in-place|:ape[:T,S]][+repair][@adapter]. The first is the reference."
+    f"Columns, with commas between: mode[:leakage][{'|'.join(f':{each.form}' for each in READINGS[1:])}][+repair]"
+    "[@adapter]. The first is the reference."
 )
 FINAL_OF = "Sample nothing: let each game, of one step, say what this file's game of its number ended on."
 PEFT = "The fields of any peft configuration as JSON, in place of rank, alpha and dropout."
 INSPECT = "Export a log that Inspect opens (a name that ends with .eval), with every word, instead."
 TELEMETRY = "Spans and metrics of OpenTelemetry (extra otel), without words, or with their content."
 JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
-REPAIRS = "Each choreographed column once more with each of these: first-k:16,top-k:0.15,kvcomm,full; all: every one."
-WAYS = "Each choreographed column once more in each of these ways: in-place,ape:0.9,0.9."
+REPAIRS = f"Each choreographed column once more with each of these: {','.join(usual_repairs())}; all: every one."
+WAYS = f"Each choreographed column once more in each of these ways: {','.join(usual_ways()[1:])}."
 PLOT = "Draw fidelity against cost here, with the Pareto front."
 COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
 PROVES = "Whose secrets are swapped.  [default: each agent's in turn]"

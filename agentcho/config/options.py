@@ -24,11 +24,13 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from agentcho.calls.call import Sampling
-from agentcho.calls.reuse import IN_PLACE, ROTATE, Ape, parsed_repair, parsed_way
 from agentcho.calls.texts import Capability, Server
 from agentcho.calls.variables import option
 from agentcho.config.reuse import Leakage, Mode, ReusePolicy, Shadowing
 from agentcho.errors import ConfigError
+from agentcho.reuse.in_place import InPlace
+from agentcho.reuse.method import Weighing
+from agentcho.reuse.registry import DEFAULT, parsed_repair, parsed_way, repairs_help, ways_help
 
 Bits = Literal["int8", "int4"]
 """In how many bits the weights of linear layers can be kept."""
@@ -175,14 +177,6 @@ WordsRule = Literal["track", "refuse"]
 THREADS = (
     "Compute threads of models on a CPU.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
     "all by timing]"
-)
-WAY = (
-    "How what is reused is read: rotate (keys turned to where it stands now), in-place (no key turned), or "
-    "ape[:TEMPERATURE,SCALE] (in place, and what was encoded side by side weighed so)."
-)
-REPAIRED = (
-    "Encode some tokens of what is reused anew: first-k:TOKENS (epic:TOKENS), ends:FIRST,LAST, top-k:SHARE, "
-    "cacheblend:SHARE, kvcomm, or full."
 )
 
 
@@ -337,10 +331,12 @@ class RunConfig(BaseModel):
         json_schema_extra={"group": "reading"},
     )
     in_place: bool = False
-    reuse: str = Field(default=ROTATE, description=WAY, json_schema_extra={"metavar": "WAY", "group": "reading"})
+    reuse: str = Field(
+        default=DEFAULT, description=ways_help(), json_schema_extra={"metavar": "WAY", "group": "reading"}
+    )
     repair: str | None = Field(
         default=None,
-        description=REPAIRED,
+        description=repairs_help(),
         json_schema_extra={"metavar": "REPAIR", "group": "reading"},
     )
     speculate: bool = Field(
@@ -421,7 +417,7 @@ class RunConfig(BaseModel):
             raise ValueError(f"deterministic says nothing of model {remote[0]}: {ENCODED['deterministic']}")
         if served(self.model) and (wrong := next((name for name in ENCODED if name in _changed(self)), None)):
             raise ValueError(f"{wrong} says nothing of {self.model}, a model behind an API: {ENCODED[wrong]}")
-        parsed_way(self.reuse)
+        way = parsed_way(self.reuse)
         if self.deterministic and self.shadow == "always":
             raise ValueError(
                 "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
@@ -438,26 +434,28 @@ class RunConfig(BaseModel):
             parsed_part(self.part, self.games)
         if self.repair is not None:
             parsed_repair(self.repair)
-        if self.repair is not None and (self.mode == "baseline" or self.policy.in_place):
-            raise ValueError("repair goes with choreographed mode alone, and not with in_place, or reuse but rotate")
+        if self.repair is not None and (self.mode == "baseline" or self.in_place or way.name != DEFAULT):
+            raise ValueError(
+                f"repair goes with choreographed mode alone, and not with in_place, or reuse but {DEFAULT}"
+            )
         if self.merge and self.adapter is None:
             raise ValueError("merge says nothing without an adapter; give one, or leave merge out")
         if self.merge and self.weights is not None:
             raise ValueError(f"an adapter cannot be merged into weights in {self.weights}; leave out merge, or weights")
         if self.leak_budget is not None and self.words is None:
             raise ValueError("leak_budget says nothing without words; give words=refuse or words=track with it")
-        if (self.in_place or self.reuse != ROTATE) and self.mode == "baseline":
+        if (self.in_place or way.name != DEFAULT) and self.mode == "baseline":
             said = "in_place" if self.in_place else "reuse"
             raise ValueError(f"{said} says nothing in baseline mode, which encodes every prompt at its own positions")
         if self.in_place and info.context != RECORDED:
-            told = 'RunConfig(in_place=True) is now RunConfig(reuse="in-place"); the old name goes in 0.6'
+            told = f'RunConfig(in_place=True) is now RunConfig(reuse="{InPlace.name}"); the old name goes in 0.6'
             warnings.warn(told, DeprecationWarning, stacklevel=3)
         return self
 
     @property
     def way(self) -> str:
         """How what is reused is read, by either of its names."""
-        return IN_PLACE if self.in_place else self.reuse
+        return InPlace.name if self.in_place else self.reuse
 
     def renamed(self) -> dict[str, Any]:
         """All options by the names that they have today."""
@@ -488,10 +486,10 @@ class RunConfig(BaseModel):
             leakage=self.leakage,
             shadow=self.shadow,
             deterministic=self.deterministic,
-            in_place=way != ROTATE,
+            in_place=not way.turns,
             repair=None if self.repair is None else parsed_repair(self.repair),
             speculate=self.speculate,
-            ape=way if isinstance(way, Ape) else None,
+            ape=way if isinstance(way, Weighing) else None,
         )
 
     @property

@@ -6,13 +6,19 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from agentcho.calls.reuse import JUDGE, Ape, Choose
 from agentcho.errors import ArgumentError
+from agentcho.reuse.full import Full
+from agentcho.reuse.method import Selection, Weighing
+from agentcho.reuse.registry import parsed_repair
 
 Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Shadowing = Literal["auto", "always", "never"]
-RepairBy = Choose | Literal["full"]
+RepairBy = Selection | str
+"""Which tokens are encoded anew, or a text that names it, such as "full"."""
+JUDGE = Full()
+"""What `reuse="judge"` of a view encodes anew of each message of others that the call reads: all of it. Nothing less
+that was measured keeps the choices that judges make (`agentcho bench judge`)."""
 
 
 class ReusePolicy(NamedTuple):
@@ -30,8 +36,18 @@ class ReusePolicy(NamedTuple):
     in_place: bool = False
     repair: RepairBy | None = None
     speculate: bool = False
-    ape: Ape | None = None
+    ape: Weighing | None = None
     judge: RepairBy = JUDGE
+
+    @property
+    def repairs(self) -> Selection | None:
+        """`repair` as a method. Raises ValueError where it is a text that names none."""
+        return parsed_repair(self.repair) if isinstance(self.repair, str) else self.repair
+
+    @property
+    def judges(self) -> Selection:
+        """`judge` as a method. Raises ValueError where it is a text that names none."""
+        return parsed_repair(self.judge) if isinstance(self.judge, str) else self.judge
 
 
 class ReuseOptions(TypedDict, total=False):
@@ -44,7 +60,7 @@ class ReuseOptions(TypedDict, total=False):
     in_place: bool
     repair: RepairBy | None
     speculate: bool
-    ape: Ape | None
+    ape: Weighing | None
     judge: RepairBy
 
 

@@ -7,17 +7,13 @@ choreographer; `prefill`, `decode` and `repair` run to the end. A `Runner` compu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
-from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, Receipt, Repair, Shadow, StepResult, Turn
 from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids, is_id, reading
 from agentcho.calls.costs import Costs
-from agentcho.calls.ids import Encoded
 from agentcho.calls.owner import Owner, owned
-from agentcho.calls.reuse import Blend, Ends, First, Most
 from agentcho.calls.values import WORD, numbers
 from agentcho.engine.anchors import Pair, matched
 from agentcho.engine.assembly import Assembly, common
@@ -49,6 +45,8 @@ from agentcho.engine.sequence import Reuse
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding, shown
 from agentcho.message import Words
+from agentcho.reuse.anchors import Encoded
+from agentcho.reuse.method import ByAnchors, ByDeviation, ByPlace
 
 if TYPE_CHECKING:
     from agentcho.engine.kept import KeptFiles
@@ -385,16 +383,18 @@ class EngineCore(Direct):
         assert words is not None
         placed = self._layout(call, local, len(words.tokens))
         words = words._replace(sampled=None, stopped=None)
-        if isinstance(call.choose, Anchored):
-            return self._anchored(call, call.choose, placed, words, base, local)
-        context, length = placed.context, len(words.tokens)
-        if isinstance(call.choose, First | Ends):
-            judged, places = None, call.choose.places(length)
-            count = len(places)
-        else:
-            judged, places = self._judged(call, context, local), ()
-            count = self._count(call.choose, length)
-        reuse = Reuse(Piece(base[0], base[1], context.start), count, judged, places)
+        context, kept = placed.context, Piece(base[0], base[1], placed.context.start)
+        match call.choose:
+            case ByAnchors() as choose:
+                return self._by_anchors(call, choose, placed, words, kept, local)
+            case ByDeviation() as choose:
+                reuse = Reuse(kept, choose.count(len(words.tokens)), self._judged(call, context, local), ())
+            case ByPlace() as choose:
+                places = choose.places(len(words.tokens))
+                reuse = Reuse(kept, len(places), None, places)
+            case choose:
+                raise TypeError(f"{choose!r} selects by neither place, deviation nor anchors")
+        judged = reuse.judged
         recipe = Recipe(
             words.tokens,
             context,
@@ -406,32 +406,21 @@ class EngineCore(Direct):
         )
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
-    def _anchored(
-        self,
-        call: Repair,
-        choose: Anchored,
-        placed: Layout,
-        words: Words,
-        base: tuple[EncodingId, KVEntry],
-        local: Local,
+    def _by_anchors(
+        self, call: Repair, choose: ByAnchors, placed: Layout, words: Words, base: Piece, local: Local
     ) -> Admitted:
         """A message that is put together of its base and of anchors; where they do not suffice, encoded as a prefill of
         its ids is."""
         context, rules = placed.context, self._rules_of(call)
         stored = ((self._resolve(each, local, rules) for each in anchor) for anchor in choose.anchors)
         pairs = [Pair(*(Piece(id, entry, context.start) for id, entry in both)) for both in stored]
-        anchors = matched(words.tokens, pairs, choose.threshold, self._runner.apart)
+        anchors = matched(words.tokens, pairs, choose, self._runner.apart)
         recipe, reuse = Recipe(words.tokens, context, call.salt), None
         if anchors:
-            reuse = Reuse(Piece(*base, context.start), 0, None, (), anchors)
-            how = choose._replace(anchors=())
+            reuse = Reuse(base, 0, None, (), anchors)
+            how = choose.with_anchors(())
             recipe = recipe._replace(base=reuse.base, choose=how, judged=anchors_key(anchors), anchors=anchors)
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
-
-    @staticmethod
-    def _count(choose: Most | Blend, length: int) -> int:
-        """How many tokens of a message of this length are encoded anew, at most at any layer."""
-        return ceil((choose.first if isinstance(choose, Blend) else choose.share) * length)
 
     def _judged(self, call: Repair, context: Context, local: Local) -> Context:
         """The context over which a repair compares its tokens with those of its base: the call's own context, but with

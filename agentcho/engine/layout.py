@@ -8,7 +8,6 @@ and values are computed or kept, when a call runs.
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
@@ -26,11 +25,11 @@ from agentcho.calls.call import (
     Stopped,
     ThinkingPort,
 )
-from agentcho.calls.reuse import Ape, Blend, Choose
 from agentcho.calls.values import text as plain
 from agentcho.engine.base import Stored
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.message import Words
+from agentcho.reuse.method import ByDeviation, Selection, Weighing
 
 if TYPE_CHECKING:
     from agentcho.engine.disk import File
@@ -229,7 +228,7 @@ class Parallel(NamedTuple):
     """How the tokens of a context that were encoded beside each other are weighed, and which they are: the (start,
     stop) of each run of them, in the order of the context's tokens."""
 
-    ape: Ape
+    ape: Weighing
     spans: tuple[tuple[int, int], ...]
 
 
@@ -244,7 +243,7 @@ class Context(NamedTuple):
     adapter: str | None = None
     parallel: Parallel | None = None
 
-    def weighed(self, ape: Ape) -> Context:
+    def weighed(self, ape: Weighing) -> Context:
         """The same, read as a call with this `ape` reads it."""
         spans = tuple(beside(self.pieces))
         return self._replace(parallel=Parallel(ape, spans)) if spans else self
@@ -276,7 +275,7 @@ class Context(NamedTuple):
         for piece in self.pieces:
             hasher.update(piece.entry.key + piece.offset.to_bytes(8))
         if self.parallel is not None:  # which pieces it is about follows from their keys
-            hasher.update(b"ape" + struct.pack("<dd", *self.parallel.ape))
+            hasher.update(self.parallel.ape.key)
         hasher.update(b"own" + self.start.to_bytes(8) + len(tokens).to_bytes(8))
         width = 4 if max(tokens, default=0) < 1 << 32 else 8  # ids of fakes are words
         for numbers in (tokens, feeds):
@@ -308,7 +307,7 @@ class Recipe(NamedTuple):
     way: Literal["whole", "stepwise"] = "whole"
     feeds: tuple[int, ...] = ()
     base: Piece | None = None
-    choose: Choose | None = None
+    choose: Selection | None = None
     judged: bytes = b""
     places: tuple[int, ...] = ()
     anchors: tuple[Weighted, ...] = ()
@@ -332,11 +331,22 @@ class Recipe(NamedTuple):
         """The segment of one forward that makes it, into `entry`."""
         ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
         start, pieces = self.context.start, (*self.context.pieces, *both(self.anchors))
-        base, places, blend = self.base, self.places, self.choose if isinstance(self.choose, Blend) else None
-        adapter, parallel = self.context.adapter, self.context.parallel
         return Segment(
-            ids, start, pieces, None, entry, (), base, places, blend=blend, adapter=adapter, parallel=parallel
+            ids,
+            start,
+            pieces,
+            entry=entry,
+            base=self.base,
+            places=self.places,
+            narrowing=narrowing(self.choose),
+            adapter=self.context.adapter,
+            parallel=self.context.parallel,
         )
+
+
+def narrowing(choose: Selection | None) -> ByDeviation | None:
+    """A selection that encodes fewer tokens anew from layer to layer; None: it is none."""
+    return choose if isinstance(choose, ByDeviation) and choose.narrows else None
 
 
 def beside(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
@@ -379,7 +389,7 @@ def in_common(new: Sequence[int], old: Sequence[int]) -> int:
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(new) - 1, len(old)))
 
 
-def repaired_key(fresh: bytes, base: bytes, choose: Choose, judged: bytes) -> bytes:
+def repaired_key(fresh: bytes, base: bytes, choose: Selection, judged: bytes) -> bytes:
     """The key of a repaired encoding, from the key that it would have if all of it was encoded anew, the key of its
     base, and how and over which context its tokens were chosen."""
     parts = fresh + base + judged + choose.tag.encode()
@@ -395,8 +405,8 @@ class Segment:
     its pages. `wanted`: the indices of its tokens whose next-token logits are asked for.
 
     With a `base`, `ids` are the tokens of a message that are encoded anew, at its indices `places`, and the others are
-    those of the base; with a `blend` they become fewer from layer to layer, and `left` are the indices in `places` of
-    those that the layer before had. The first `done` tokens of the message were encoded before, and are in `entry`
+    those of the base; with a `narrowing` they become fewer from layer to layer, and `left` are the indices in `places`
+    of those that the layer before had. The first `done` tokens of the message were encoded before, and are in `entry`
     already; `copied` of them are not in its slot yet.
 
     `row`: it goes on with what a decode says, the last token said and those that are guessed to follow. `adapter`: the
@@ -412,7 +422,7 @@ class Segment:
     wanted: Sequence[int] = ()
     base: Piece | None = None
     places: Sequence[int] = ()
-    blend: Blend | None = None
+    narrowing: ByDeviation | None = None
     left: Sequence[int] = ()
     done: int = 0
     copied: int = 0

@@ -12,11 +12,10 @@ from enum import Enum
 
 from agentcho.calls.call import Call, EncodingId, Receipt, Repair
 from agentcho.calls.checks import ask_guard
-from agentcho.calls.reuse import Blend
 from agentcho.engine.cache import Prefix
 from agentcho.engine.generation import Generation
 from agentcho.engine.guessing import NONE, Guess
-from agentcho.engine.layout import Context, KVEntry, Piece, Segment, Slot, Weighted, both
+from agentcho.engine.layout import Context, KVEntry, Piece, Segment, Slot, Weighted, both, narrowing
 from agentcho.message import Words
 
 STRIDE = 16
@@ -335,19 +334,15 @@ class Sequence:
         assert self.repair is not None
         base, places = self.repair.base, self.repair.places
         assert isinstance(self.call, Repair)
-        choose, (pieces, start, _, adapter, _) = self.call.choose, self.context
-        blend = choose if isinstance(choose, Blend) else None
         return Segment(
-            ids=self._chosen(),
-            position=start,
-            pieces=pieces,
-            slot=None,
+            self._chosen(),
+            self.context.start,
+            self.context.pieces,
             entry=self.own,
-            wanted=(),
             base=base,
             places=places,
-            blend=blend,
-            adapter=adapter,
+            narrowing=narrowing(self.call.choose),
+            adapter=self.context.adapter,
         )
 
     def choose(self, places: Listed[int]) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentcho.calls.anchored import Anchor, Anchored
 from agentcho.calls.call import EncodingId, Receipt, Repair
 from agentcho.flow.plans import Lacking
+from agentcho.reuse.anchors import Anchor
+from agentcho.reuse.method import ByAnchors
 
 MOST = 20
 """Anchors of one caller, as in the paper's experiments."""
@@ -74,7 +75,7 @@ class AnchorPools:
     def _pending(self, path: Path, missing: Lacking) -> Iterator[Anchor]:
         for _, recipe, other, call, *_ in missing.values():
             mine = recipe == "repaired" and other[0] == path[0] and self._serves(other, path)
-            if mine and isinstance(call, Repair) and isinstance(call.choose, Anchored):
+            if mine and isinstance(call, Repair) and isinstance(call.choose, ByAnchors):
                 yield Anchor(call, call.of)
 
     def _serves(self, made: Path, path: Path) -> bool:

@@ -22,11 +22,10 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import Decode, EncodingId, FramePort, Guard, Offsets, Prefill, Receipt, Repair, Shadow
 from agentcho.calls.corpus import Corpus
 from agentcho.calls.values import position
-from agentcho.config import RepairBy, ReusePolicy
+from agentcho.config import ReusePolicy
 from agentcho.flow.anchors import AnchorPools
 from agentcho.flow.corpora import Corpora
 from agentcho.flow.draft import Draft, Spelling
@@ -36,6 +35,7 @@ from agentcho.flow.plans import Context, DecodePlan, Key, Lacking, Needed, Paren
 from agentcho.flow.prompts import Part, Prompts
 from agentcho.flow.views import History, Read, ReadSet, absolute_positions, places_of
 from agentcho.message import Audience, Metadata, is_default_prompt
+from agentcho.reuse.method import ByAnchors, Selection
 
 AHEAD, JUDGED, EXACT = " ahead", " judged", "exact "
 """After what is made of a message before its caller itself asks for it; after what is made for a view that judges;
@@ -71,6 +71,7 @@ class Resolver:
         self._lengths = Lengths(self.drafts, spelling)
         self._adapter = None if spelling is None else spelling.adapter
         self._ape = None if reuse.mode == "baseline" else reuse.ape
+        self._repair, self._judge = reuse.repairs, reuse.judges
         self._private: dict[Key, EncodingId] = {}
         self._public: dict[Key, EncodingId] = {} if kin is None else kin._public
         self._keys: dict[str, list[Key]] = {}
@@ -211,7 +212,7 @@ class Resolver:
             return False
         self._there(key)[key] = id
         self._keys.setdefault(message, []).append(key)
-        if recipe == "repaired" and isinstance(self.reuse.repair, Anchored) and not path[-1].endswith((AHEAD, JUDGED)):
+        if recipe == "repaired" and isinstance(self._repair, ByAnchors) and not path[-1].endswith((AHEAD, JUDGED)):
             reused: Key = (self._recipe(None, Read(message)), (message,))
             self._anchors.enter(path, message, id, self._there(reused).get(reused), receipt)
         return True
@@ -246,18 +247,18 @@ class Resolver:
         offsets, new_offset = self._positions(reads)
         repair = self._repair_of(reads)
         if repair is not None and reads.caller is not None:
-            how = JUDGED if reads.reuse == "judge" else AHEAD if isinstance(repair, Anchored) and not live else ""
+            how = JUDGED if reads.reuse == "judge" else AHEAD if isinstance(repair, ByAnchors) and not live else ""
             parents = self._repaired(reads.caller, reads, offsets, missing, how)
         else:
             parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
         return Context(parents, offsets, new_offset)
 
-    def _repair_of(self, reads: ReadSet) -> RepairBy | None:
+    def _repair_of(self, reads: ReadSet) -> Selection | None:
         """Which tokens of others' messages a call encodes anew: what its view asks for comes before what the run does.
         The scenario has no prompt, and what stays where it was made is read as it is."""
         if reads.caller is None or self.reuse.in_place or self._ape is not None:
             return None
-        return self.reuse.judge if reads.reuse == "judge" else self.reuse.repair
+        return self._judge if reads.reuse == "judge" else self._repair
 
     def _repaired(
         self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking, how: str
@@ -278,7 +279,7 @@ class Resolver:
             else:
                 offsets_before = places[:place] if any(each is not None for each in places[:place]) else None
                 context = Context(before, offsets_before, places[place])
-                before += (self._repair(read, path, context, missing),)
+                before += (self._repairing(read, path, context, missing),)
         return before
 
     def _context_of_others(self, draft: Draft) -> list[str]:
@@ -287,7 +288,7 @@ class Resolver:
         public = self.enforcing or not self._said_here(draft)
         return self._public_parents(draft) if public else [read.id for read in draft.reads.reads]
 
-    def _repair(self, read: Read, path: tuple[str, ...], context: Context, missing: Lacking) -> Parent:
+    def _repairing(self, read: Read, path: tuple[str, ...], context: Context, missing: Lacking) -> Parent:
         """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
         its caller reads; otherwise its base is what it is reused through."""
         key: Key = ("repaired", path)
@@ -296,14 +297,14 @@ class Resolver:
         if key not in missing:
             draft, caller = self.drafts[read.id], Audience(frozenset({path[0]}))
             call: Prefill | Repair
-            choose = self.reuse.judge if path[-1].endswith(JUDGED) else self.reuse.repair
-            if choose == "full" or path[-1].endswith(AHEAD):
+            choose = self._judge if path[-1].endswith(JUDGED) else self._repair
+            assert choose is not None
+            if not choose.keeps or path[-1].endswith(AHEAD):
                 call = self._prefill(draft, caller, context)
             else:
-                assert choose is not None
                 base, guard = self._through(path[0], read, missing), self._guard(draft, caller)
-                if isinstance(choose, Anchored):
-                    choose = choose._replace(anchors=self._anchors.of(path, missing))
+                if isinstance(choose, ByAnchors):
+                    choose = choose.with_anchors(self._anchors.of(path, missing))
                 call = Repair(base, choose, *context, self._salt(caller), guard, self._adapter)
             missing[key] = Needed(read.id, "repaired", path, call)
         return missing[key].call
@@ -368,7 +369,8 @@ class Resolver:
         if recipe == "audience":
             return [("audience", (id,)) for id in self._public_parents(draft)]
         reads, caller = draft.reads.reads, draft.reads.caller
-        if (choose := self._repair_of(draft.reads)) == "full" or isinstance(choose, Anchored):
+        choose = self._repair_of(draft.reads)
+        if choose is not None and (isinstance(choose, ByAnchors) or not choose.keeps):
             reads = tuple(read for read in reads if self._own(caller, read))
         return [(self._recipe(caller, read), (read.id,)) for read in reads]
 

@@ -362,7 +362,7 @@ class _Context:
         k, v = (x.new_empty(x.shape[0], self._base.length, x.shape[2]) for x in (new_k, new_v))
         self._base.write(source, k, v)
         places = self._places
-        if self._segment.blend is not None:
+        if self._segment.narrowing is not None:
             left = list(still_anew(self._segment, source.layer, source.pages.layers, new_v, v))
             places, new_k, new_v = places[left], new_k[:, left], new_v[:, left]
         k, v = k.index_copy_(1, places, new_k), v.index_copy_(1, places, new_v)

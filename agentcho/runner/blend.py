@@ -31,12 +31,12 @@ def still_anew(segment: Segment, layer: int, layers: int, fresh: Tensor, kept: T
     """The indices in `segment.places` of the tokens that are encoded anew at `layer` of `layers`, by the `fresh` values
     `[heads, places, dim]` and the `kept` ones `[heads, tokens of the message, dim]` of that layer. Layers are asked in
     their order."""
-    assert segment.blend is not None
+    assert segment.narrowing is not None
     if layer <= COMPARED:
         segment.left = range(len(segment.places))
     else:
         left = segment.left
         there = [segment.places[index] for index in left]
-        count = segment.blend.anew(kept.shape[1], layer, layers)
+        count = segment.narrowing.anew(kept.shape[1], layer, layers)
         segment.left = [left[index] for index in most_deviating(fresh[:, left], kept[:, there], count)]
     return segment.left

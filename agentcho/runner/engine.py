@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from agentcho.calls.call import ANY_TURN, Decode, EncodingId, Offsets
 from agentcho.calls.checks import checked_calls
 from agentcho.calls.owner import owned
-from agentcho.calls.reuse import Ape
 from agentcho.calls.values import numbers, text
 from agentcho.calls.variables import NO_VARIABLES, Variables, written
 from agentcho.config import Markers
@@ -30,6 +29,7 @@ from agentcho.engine.framing import Framing
 from agentcho.engine.layout import Piece, Segment, check_fits
 from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
 from agentcho.progress import Tell, unheard
+from agentcho.reuse.method import Weighing
 from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import Backends
 from agentcho.runner.batch import Batch
@@ -247,7 +247,7 @@ class Engine(EngineCore):
         name: str | None = None,
         tokens: Sequence[int] | None = None,
         adapter: str | None = None,
-        ape: Ape | None = None,
+        ape: Weighing | None = None,
         opening: tuple[int, ...] | None = None,
     ) -> Tensor:
         """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.

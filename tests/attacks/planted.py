@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from agentcho.lab.attacks.evidence import above_chance
-from agentcho.lab.attacks.guesses import Case, Guess
-from agentcho.lab.attacks.scene import Scene
-from agentcho.lab.attacks.secrets import Kind, drawn, split
-from agentcho.lab.attacks.seen import Seen
-from agentcho.lab.attacks.ways import way
-from agentcho.lab.leak_effects.play import Play
+from agentcho.lab.leaks.evidence import above_chance
+from agentcho.lab.leaks.guesses import Case, Guess
+from agentcho.lab.leaks.scene import Scene
+from agentcho.lab.leaks.secrets import Kind, drawn, split
+from agentcho.lab.leaks.seen import Seen
+from agentcho.lab.leaks.ways import way
+from agentcho.lab.measure.play import Play
 
 LETTERS = tuple("abcdef")
 TINY = Kind("tiny", (LETTERS,) * 4, "It is {} {} {} {}.", ("One is", "Two is", "Three is", "Four is"))

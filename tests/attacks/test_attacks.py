@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agentcho.lab.attacks import asked as asking
-from agentcho.lab.attacks.asked import asked
-from agentcho.lab.attacks.evidence import recovered
-from agentcho.lab.attacks.guesses import Case, Effort, log_probabilities, sharpened
-from agentcho.lab.attacks.inversion import inversion
-from agentcho.lab.attacks.measured import Attack
-from agentcho.lab.attacks.probes import linear, mlp
-from agentcho.lab.leak_effects.play import Play
+from agentcho.lab.leaks import asked as asking
+from agentcho.lab.leaks.asked import asked
+from agentcho.lab.leaks.evidence import recovered
+from agentcho.lab.leaks.guesses import Case, Effort, log_probabilities, sharpened
+from agentcho.lab.leaks.inversion import inversion
+from agentcho.lab.leaks.measured import Attack
+from agentcho.lab.leaks.probes import linear, mlp
+from agentcho.lab.measure.play import Play
 
 from .planted import case, p_of
 

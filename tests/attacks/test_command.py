@@ -10,8 +10,8 @@ import pytest
 
 from agentcho import Engine
 from agentcho.cli import main
-from agentcho.lab.attacks.measured import digest
-from agentcho.lab.attacks.result import read_leaks
+from agentcho.lab.leaks.measured import digest
+from agentcho.lab.leaks.result import read_leaks
 from tests.engines import Engines
 
 pytestmark = pytest.mark.usefixtures("one_command_line")

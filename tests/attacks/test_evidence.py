@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from agentcho.lab.attacks.evidence import above_chance, equivalent, more, recovered
+from agentcho.lab.leaks.evidence import above_chance, equivalent, more, recovered
 
 
 def test_the_exact_test_is_the_tail_of_a_binomial() -> None:

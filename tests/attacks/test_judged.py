@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentcho.errors import RecordBroken, RecordNotFound
-from agentcho.lab.attacks.judged import claims, judge
-from agentcho.lab.attacks.result import Outcome, Row, read_leaks
+from agentcho.lab.leaks.judged import claims, judge
+from agentcho.lab.leaks.result import Outcome, Row, read_leaks
 
 TESTED = 200
 NONE, ALL = (0,) * TESTED, (4,) * TESTED

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentcho.display.sheet import plain
-from agentcho.lab.attacks.judged import claims, judge
-from agentcho.lab.attacks.result import Cost, LeaksResult, Outcome, Secrets, read_leaks
 from agentcho.lab.display.leaks import sheets
+from agentcho.lab.leaks.judged import claims, judge
+from agentcho.lab.leaks.result import Cost, LeaksResult, Outcome, Secrets, read_leaks
 from agentcho.lab.stats import spread
 from tools.pages.leakage import page
 

@@ -12,17 +12,18 @@ import pytest
 
 from agentcho import Engine
 from agentcho.errors import ConfigError
-from agentcho.lab.attacks import measured
-from agentcho.lab.attacks.collision import collision
-from agentcho.lab.attacks.evidence import above_chance
-from agentcho.lab.attacks.guesses import Case, Effort, Guess
-from agentcho.lab.attacks.judged import claims, judge
-from agentcho.lab.attacks.measured import AttackOptions, PartialLeaks, measure
-from agentcho.lab.attacks.scene import SAID, natural, scene
-from agentcho.lab.attacks.secrets import drawn, kind, split
-from agentcho.lab.attacks.seen import Seen, seen
-from agentcho.lab.attacks.ways import MEANING, PLAIN, USUAL, usual, way, ways
+from agentcho.lab.leaks import measured
+from agentcho.lab.leaks.collision import collision
+from agentcho.lab.leaks.evidence import above_chance
+from agentcho.lab.leaks.guesses import Case, Effort, Guess
+from agentcho.lab.leaks.judged import claims, judge
+from agentcho.lab.leaks.measured import AttackOptions, PartialLeaks, measure
+from agentcho.lab.leaks.scene import SAID, natural, scene
+from agentcho.lab.leaks.secrets import drawn, kind, split
+from agentcho.lab.leaks.seen import Seen, seen
+from agentcho.lab.leaks.ways import MEANING, PLAIN, USUAL, usual, way, ways
 from agentcho.progress import unheard
+from agentcho.reuse.first_k import FirstK
 from tests.engines import Engines
 
 CODES = kind("codes")
@@ -108,7 +109,7 @@ def test_what_alice_says_by_herself_is_put_in_her_mouth(engines: Engines) -> Non
 
 def test_ways_are_named_and_what_is_none_says_what_there_is() -> None:
     assert [each.name for each in ways([*USUAL, "author"])] == list(USUAL)
-    assert way("reuse+first-k:16").policy.repair == (16,)
+    assert way("reuse+first-k:16").policy.repair == FirstK(16)
     assert way("audience").policy.leakage == "enforce"
     assert PLAIN.keys() == MEANING.keys()
     for name, why in (("writer", "no way 'writer'"), ("text+first-k:2", "no way"), ("reuse+some:2", "none of first-k")):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agentcho.errors import ConfigError
-from agentcho.lab.attacks.secrets import KINDS, Kind, drawn, kind, split
+from agentcho.lab.leaks.secrets import KINDS, Kind, drawn, kind, split
 
 EVERY = list(KINDS.values())
 

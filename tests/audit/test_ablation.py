@@ -9,12 +9,12 @@ import pytest
 
 from agentcho import Engine
 from agentcho.config import ReusePolicy
-from agentcho.lab.leak_effects.ablation import SEEN, Answered, Outcome, Seen, ablations, seeing
-from agentcho.lab.leak_effects.decisions import Question
-from agentcho.lab.leak_effects.play import Pair, Play, of_workflow
-from agentcho.lab.leak_effects.stage import Stage
-from agentcho.lab.leak_effects.swap import Secrets
-from agentcho.lab.leak_effects.whole import measure
+from agentcho.lab.measure.ablation import SEEN, Answered, Outcome, Seen, ablations, seeing
+from agentcho.lab.measure.decisions import Question
+from agentcho.lab.measure.play import Pair, Play, of_workflow
+from agentcho.lab.measure.stage import Stage
+from agentcho.lab.measure.swap import Secrets
+from agentcho.lab.measure.whole import measure
 
 from .talks import talk, talks
 

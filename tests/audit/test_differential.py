@@ -17,12 +17,12 @@ from agentcho.engine.template import derive
 from agentcho.errors import LeakageError
 from agentcho.flow.views import After
 from agentcho.games.replay import replay
-from agentcho.lab.leak_effects import whole
-from agentcho.lab.leak_effects.arms import SWAPS, Experiment, in_sight, original, shifts_of
-from agentcho.lab.leak_effects.controls import controls
-from agentcho.lab.leak_effects.decisions import Question, question
-from agentcho.lab.leak_effects.differential import flips
-from agentcho.lab.leak_effects.play import (
+from agentcho.lab.measure import whole
+from agentcho.lab.measure.arms import SWAPS, Experiment, in_sight, original, shifts_of
+from agentcho.lab.measure.controls import controls
+from agentcho.lab.measure.decisions import Question, question
+from agentcho.lab.measure.differential import flips
+from agentcho.lab.measure.play import (
     Line,
     Pair,
     Play,
@@ -33,9 +33,9 @@ from agentcho.lab.leak_effects.play import (
     pairs,
     through_to,
 )
-from agentcho.lab.leak_effects.stage import Stage
-from agentcho.lab.leak_effects.swap import fitted, lengthened, swapped
-from agentcho.lab.leak_effects.whole import measure
+from agentcho.lab.measure.stage import Stage
+from agentcho.lab.measure.swap import fitted, lengthened, swapped
+from agentcho.lab.measure.whole import measure
 from agentcho.records.trace import TraceMessage, Workflow
 
 from ..engine.templates import blank_before_the_end

@@ -16,12 +16,14 @@ from agentcho.audit import AuditReport, audit_run, audit_traces
 from agentcho.audit.planned import SymbolicEngine, plan, planned
 from agentcho.audit.report import Edge, Place
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.reuse import Ape, First, Most
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy
 from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow, workflow, write_traces
+from agentcho.reuse.ape import Ape
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 from agentcho.testing import FakeEngine
 
 Message = dict[str, Any]
@@ -238,7 +240,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
 
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
-@given(workflows(), st.booleans(), st.sampled_from([None, First(1), Most(0.5), "full", "in-place", Ape(0.9, 0.8)]))
+@given(workflows(), st.booleans(), st.sampled_from([None, FirstK(1), TopK(0.5), "full", "in-place", Ape(0.9, 0.8)]))
 def test_enforcement_leaks_nothing_and_audit_finds_what_deny_refuses(
     flow: Workflow, deterministic: bool, how: RepairBy | Ape | Literal["in-place"] | None
 ) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from agentcho import Engine
 from agentcho.audit.measurement import Probe
-from agentcho.lab.leak_effects.arms import Experiment
-from agentcho.lab.leak_effects.play import Pair, Play, of_workflow
-from agentcho.lab.leak_effects.probe import Kinds, ProbeGames, Sample, folds, kinds, probe, probes, target
-from agentcho.lab.leak_effects.whole import measure
+from agentcho.lab.measure.arms import Experiment
+from agentcho.lab.measure.play import Pair, Play, of_workflow
+from agentcho.lab.measure.probe import Kinds, ProbeGames, Sample, folds, kinds, probe, probes, target
+from agentcho.lab.measure.whole import measure
 
 from .talks import FRUITS, STONES, talk, talks
 

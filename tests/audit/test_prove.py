@@ -14,7 +14,7 @@ from agentcho import Engine, replay
 from agentcho.errors import AudienceError
 from agentcho.flow.resolver import Resolver
 from agentcho.lab.display.prove import show
-from agentcho.lab.leak_effects.play import of_workflow
+from agentcho.lab.measure.play import of_workflow
 from agentcho.lab.prove import Proof, prove
 from agentcho.lab.prove.html import html
 from agentcho.lab.prove.kept import HIDES_NOTHING, NO_WAY, SILENT, WORDLESS, kept, secrets, without

@@ -14,7 +14,6 @@ from torch import log_softmax
 
 from agentcho import Engine, replay
 from agentcho.calls.call import StepResult
-from agentcho.calls.reuse import parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.engine.template import derive
 from agentcho.errors import ConfigError
@@ -28,6 +27,7 @@ from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.words import with_words
 from agentcho.records.trace import Workflow
+from agentcho.reuse.registry import parsed_repair
 
 from ..engine.templates import blank_before_the_end
 

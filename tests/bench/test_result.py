@@ -14,10 +14,10 @@ from agentcho.lab.bench.measure import Timed, measure, steady
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Result, Target, read_result
 from agentcho.lab.display.bench import heads, row
-from agentcho.lab.equivalence import Words, judged, near, worst
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import turns
+from agentcho.lab.yardstick import Words, judged, near, worst
 from tools.bench.tables import table
 from tools.bench.targets import Judged, with_targets
 from tools.pages.marks import without_age

@@ -13,7 +13,8 @@ from typing import Any
 
 from agentcho import Decode, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair, Shadow, Turn
-from agentcho.calls.reuse import First, Most
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 
 LONE = "a lone \ud800 surrogate"
 Attack = Callable[[Sequence[EncodingId]], tuple[Any, Any]]
@@ -277,15 +278,15 @@ def _kinds() -> dict[str, Attack]:
         "a guard that fails": lambda ids: Prefill("x", guard=Raising()),
         "a guard that fails a decode": lambda ids: Decode("x", guard=Raising()),
         "a sly one": lambda ids: Sly("x"),
-        "a repair of nothing": lambda ids: Repair(None, First(1)),  # type: ignore[arg-type]
-        "a repair of a text": lambda ids: Repair("1", First(1)),  # type: ignore[arg-type]
-        "a repair of what is not there": lambda ids: Repair(10**9, First(1)),
-        "a repair of a decode": lambda ids: Repair(Decode(), First(1)),  # type: ignore[arg-type]
-        "a repair of no tokens": lambda ids: Repair(ids[0], First(0)),
-        "a repair of broken tokens": lambda ids: Repair(ids[0], First(1.5)),  # type: ignore[arg-type]
-        "a repair of no share": lambda ids: Repair(ids[0], Most(0.0)),
-        "a repair of no number": lambda ids: Repair(ids[0], Most(float("nan"))),
-        "a repair of a share in words": lambda ids: Repair(ids[0], Most("half")),  # type: ignore[arg-type]
+        "a repair of nothing": lambda ids: Repair(None, FirstK(1)),  # type: ignore[arg-type]
+        "a repair of a text": lambda ids: Repair("1", FirstK(1)),  # type: ignore[arg-type]
+        "a repair of what is not there": lambda ids: Repair(10**9, FirstK(1)),
+        "a repair of a decode": lambda ids: Repair(Decode(), FirstK(1)),  # type: ignore[arg-type]
+        "a repair of no tokens": lambda ids: Repair(ids[0], FirstK(0)),
+        "a repair of broken tokens": lambda ids: Repair(ids[0], FirstK(1.5)),  # type: ignore[arg-type]
+        "a repair of no share": lambda ids: Repair(ids[0], TopK(0.0)),
+        "a repair of no number": lambda ids: Repair(ids[0], TopK(float("nan"))),
+        "a repair of a share in words": lambda ids: Repair(ids[0], TopK("half")),  # type: ignore[arg-type]
         "a repair by nothing": lambda ids: Repair(ids[0], None),  # type: ignore[arg-type]
         "a repair by a number": lambda ids: Repair(ids[0], 3),  # type: ignore[arg-type]
         "a shadow of nothing": lambda ids: Shadow(None),  # type: ignore[arg-type]

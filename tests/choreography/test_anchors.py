@@ -11,8 +11,6 @@ import pytest
 from agentcho import Agent, Engine, Game, RunConfig, Scenario, canonical_transcript
 from agentcho.audit.planned import audit_traces
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.anchored import THRESHOLD, Anchored
-from agentcho.calls.reuse import parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.flow.labels import EncodingRecord
@@ -23,6 +21,8 @@ from agentcho.lab.compare.fidelity import Arm, apart, forced, rows
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import exported
 from agentcho.records.transcript import Entry, Seals
+from agentcho.reuse.kvcomm import THRESHOLD, KVComm
+from agentcho.reuse.registry import parsed_repair
 from tests.engines import Engines
 
 from .test_repair import played
@@ -116,10 +116,10 @@ def test_a_game_that_is_played_again_has_the_same_whoever_plays_beside_it() -> N
 
 
 def test_it_is_a_repair_like_the_others() -> None:
-    assert parsed_repair("kvcomm") == Anchored(THRESHOLD)
-    assert parsed_repair("kvcomm:0.5") == Anchored(0.5)
+    assert parsed_repair("kvcomm") == KVComm(THRESHOLD)
+    assert parsed_repair("kvcomm:0.5") == KVComm(0.5)
     for text in ("kvcomm:0", "kvcomm:2", "kvcomm:", "kvcomm:x"):
-        with pytest.raises(ValueError, match="kvcomm:THRESHOLD"):
+        with pytest.raises(ValueError, match=r"kvcomm\[:THRESHOLD\]"):
             parsed_repair(text)
     names = [column.name for column in columns("baseline,choreographed:audit", "kvcomm,kvcomm:0.5")]
     assert names == ["baseline", "choreographed:audit", "choreographed:audit+kvcomm", "choreographed:audit+kvcomm:0.5"]

@@ -10,7 +10,6 @@ import pytest
 from agentcho import Agent, Game, RunConfig, Scenario, View, canonical_transcript
 from agentcho.audit.planned import audit_traces
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.reuse import Ends, First, parsed_repair
 from agentcho.flow.labels import EncodingRecord
 from agentcho.games.replay import replay
 from agentcho.games.request import RunRequest
@@ -18,6 +17,9 @@ from agentcho.games.runtime import play
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import exported, write_traces
 from agentcho.records.transcript import Entry
+from agentcho.reuse.ends import Ends
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.registry import parsed_repair
 from agentcho.testing import FakeEngine
 
 from .test_repair import played
@@ -144,13 +146,13 @@ def test_a_trace_of_it_is_replayed_and_audited_as_it_was_played(leakage: Any, tm
 
 def test_what_it_repairs_can_be_asked_for() -> None:
     trace = exported("vote", "x", {}, (), played(Vote()), None)
-    some = replay(trace, FakeEngine(), logits=False, judge=First(2)).entries
+    some = replay(trace, FakeEngine(), logits=False, judge=FirstK(2)).entries
     assert all(record.receipt.base is not None for record in repaired(some))
     assert [record.receipt.base for record in repaired(replay(trace, FakeEngine(), logits=False).entries)] == [
         None,
         None,
     ]
-    assert repaired(replay(trace, FakeEngine(), mode="baseline", logits=False, judge=First(2)).entries) == []
+    assert repaired(replay(trace, FakeEngine(), mode="baseline", logits=False, judge=FirstK(2)).entries) == []
 
 
 class Cut(Vote):
@@ -194,7 +196,7 @@ def test_both_ends_are_places_of_a_message() -> None:
     assert Ends(2, 1).places(5) == (0, 1, 4)
     assert Ends(0, 2).places(5) == (3, 4)
     assert Ends(4, 4).places(5) == (0, 1, 2, 3, 4)
-    assert First(2).places(5) == Ends(2, 0).places(5) == (0, 1)
+    assert FirstK(2).places(5) == Ends(2, 0).places(5) == (0, 1)
     assert parsed_repair("ends:0,8") == Ends(0, 8)
     for text in ("ends:0,0", "ends:8", "ends:1,-1", "ends:a,b"):
         with pytest.raises(ValueError, match="ends:FIRST,LAST"):

@@ -9,7 +9,6 @@ import pytest
 
 from agentcho import Choreographer, Game, Prefill, View, replay
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Turn
-from agentcho.calls.reuse import First
 from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.prefetch import MOST, Prefetch
 from agentcho.config import Leakage, ReusePolicy
@@ -19,6 +18,7 @@ from agentcho.flow.resolver import Resolver
 from agentcho.flow.views import After, ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.records.transcript import own_records
+from agentcho.reuse.first_k import FirstK
 from agentcho.testing import FakeEngine
 
 from .stage import Interrupted, Play, Talker, game, nothing_left, speech, talker
@@ -204,7 +204,7 @@ def draft(author: str | None, audience: Audience) -> Draft:
         (ReusePolicy(leakage="enforce"), "bob", EVERYONE, None),
         (ReusePolicy("baseline"), "bob", BOB, None),
         (ReusePolicy(leakage="enforce", deterministic=True), "bob", BOB, None),
-        (ReusePolicy(repair=First(2)), None, EVERYONE, None),
+        (ReusePolicy(repair=FirstK(2)), None, EVERYONE, None),
     ],
 )
 def test_what_is_sure_to_be_asked_for(

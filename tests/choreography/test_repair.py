@@ -8,7 +8,6 @@ import pytest
 
 from agentcho import Agent, Engine, Game, Read, RunConfig, Scenario, View
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.reuse import Ape, Blend, First, Most, parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.events import Ended, Event
 from agentcho.games import library
@@ -17,6 +16,13 @@ from agentcho.games.runtime import play
 from agentcho.lab.compare.fidelity import Arm, apart, rows
 from agentcho.records.trace import exported
 from agentcho.records.transcript import Entry
+from agentcho.reuse.ape import Ape
+from agentcho.reuse.cacheblend import CacheBlend
+from agentcho.reuse.epic import Epic
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.full import Full
+from agentcho.reuse.registry import parsed_repair
+from agentcho.reuse.top_k import TopK
 from agentcho.testing import FakeEngine
 from tests.engines import Engines
 
@@ -179,7 +185,14 @@ def test_what_contradicts_itself_is_refused(how: dict[str, Any], told: str) -> N
 
 def test_repairs_are_read() -> None:
     named = ("first-k:16", "epic:16", "top-k:.5", "top-k:1", "cacheblend:0.2", "full")
-    assert [parsed_repair(text) for text in named] == [First(16), First(16), Most(0.5), Most(1.0), Blend(0.2), "full"]
+    assert [parsed_repair(text) for text in named] == [
+        FirstK(16),
+        Epic(16),
+        TopK(0.5),
+        TopK(1.0),
+        CacheBlend(0.2),
+        Full(),
+    ]
 
 
 def test_ways_of_reading_are_read() -> None:

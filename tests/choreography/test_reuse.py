@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from agentcho.calls.call import ANY_TURN, Call, EncodingId, Repair, StepResult, Turn
-from agentcho.calls.reuse import Ape, First
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import Leakage, ReusePolicy, RunConfig
 from agentcho.events import Ended, Event
 from agentcho.games.game import Game
 from agentcho.records.transcript import Entry
+from agentcho.reuse.ape import Ape
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.method import Weighing
 from agentcho.runner.engine import Engine
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
@@ -25,7 +27,7 @@ from tests.choreography.test_real import Keeping
 
 FAST = (ReusePolicy("baseline"), ReusePolicy("choreographed", "audit"), ReusePolicy("choreographed", "enforce"))
 EXACT = ReusePolicy("choreographed", "enforce", deterministic=True)
-REPAIRED = ReusePolicy("choreographed", "enforce", deterministic=True, repair=First(3))
+REPAIRED = ReusePolicy("choreographed", "enforce", deterministic=True, repair=FirstK(3))
 
 
 class Talk(Scenario):
@@ -83,7 +85,7 @@ def test_weighing_changes_no_encoding_that_is_read_and_no_cone(leakage: Leakage)
     place = ReusePolicy("choreographed", leakage, in_place=True)
     played = []
     for ape in (None, Ape(0.6, 0.8)):
-        asked = set[Ape | None]()
+        asked = set[Weighing | None]()
         played.append(talk(Spy(), (place._replace(ape=ape),))[0])
         assert asked == {ape}
     one, other = played

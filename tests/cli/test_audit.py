@@ -180,7 +180,7 @@ def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tu
         ((*AUDIT[1:], "--set", "colour=red"), "colour"),
         ((*AUDIT[1:], "--deterministic", "--shadow", "always"), "shadow=always contradicts deterministic"),
         ((*AUDIT[1:], "--repair", "half"), "'half' is none of first-k:TOKENS"),
-        (("t.jsonl", "--reuse", "ape:1"), "'ape:1' is none of rotate, in-place and ape:TEMPERATURE,SCALE"),
+        (("t.jsonl", "--reuse", "ape:1"), "'ape:1' is none of rotate, in-place and ape[:TEMPERATURE,SCALE]"),
         (("t.jsonl", "--mode", "baseline", "--reuse", "in-place"), "reuse says nothing in baseline mode"),
         (("t.jsonl", "--repair", "full", "--reuse", "in-place"), "and not with in_place, or reuse but rotate"),
     ],

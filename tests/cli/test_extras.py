@@ -163,7 +163,7 @@ def _named(requirement: str) -> str:
 
 def test_the_command_line_is_there_before_anything_that_computes() -> None:
     """A game loads torch when its model is loaded; help and lists of runs need neither that nor numpy."""
-    names = {"torch", "transformers", "numpy", "agentcho.lab.prove", "agentcho.lab.leak_effects"}
+    names = {"torch", "transformers", "numpy", "agentcho.lab.prove", "agentcho.lab.measure"}
     asked = f"import sys; from agentcho.cli.app import app; app(); print(sorted({names!r} & sys.modules.keys()))"
     ran = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

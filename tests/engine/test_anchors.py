@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine, Prefill
-from agentcho.calls.anchored import Anchor, Anchored
 from agentcho.calls.call import Repair
-from agentcho.calls.reuse import First
-from agentcho.engine import anchors as rule
 from agentcho.errors import LeakageError, RequestError, UnknownEncoding
+from agentcho.reuse.anchors import Anchor
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.kvcomm import KVComm
 from agentcho.runner.anchored import distances
 
 from ..engines import Engines
@@ -49,7 +49,7 @@ class Play(NamedTuple):
 
     def repair(self, of: int | Prefill, threshold: float = ALWAYS, anchors: tuple[Anchor, ...] | None = None) -> Repair:
         """A message behind the system prompt."""
-        return Repair(of, Anchored(threshold, self.anchors if anchors is None else anchors), [self.system])
+        return Repair(of, KVComm(threshold, self.anchors if anchors is None else anchors), [self.system])
 
 
 def played(engine: Engine) -> Play:
@@ -152,9 +152,9 @@ def test_with_itself_as_anchor_it_is_what_encoding_it_anew_gives(family: Family,
 
 
 def test_the_anchor_that_is_the_message_weighs_all_where_embeddings_are_far_apart() -> None:
-    assert rule.weights([0.0, 50.0, 60.0], 0.3) == pytest.approx([1, 0, 0])
-    assert rule.weights([5.0, 5.0], 1.0) == (0.5, 0.5)
-    assert rule.weights([5.0, 5.0], 0.99) == ()
+    assert KVComm(0.3).weights([0.0, 50.0, 60.0]) == pytest.approx([1, 0, 0])
+    assert KVComm(1.0).weights([5.0, 5.0]) == (0.5, 0.5)
+    assert KVComm(0.99).weights([5.0, 5.0]) == ()
 
 
 @pytest.mark.parametrize("family", [cell(family, quick=True) for family in families() if family.name == "llama"])
@@ -168,8 +168,8 @@ def test_what_is_taken_goes_by_distance_weight_and_entropy_as_in_the_paper(famil
     shares = slow.weights(far)
     most = slow.spread(shares)
     assert 0 < most < 1
-    assert rule.weights(far, min(1, most + 1e-9)) == pytest.approx(shares)
-    assert rule.weights(far, most - 1e-9) == ()
+    assert KVComm(min(1, most + 1e-9)).weights(far) == pytest.approx(shares)
+    assert KVComm(most - 1e-9).weights(far) == ()
     play = played(engine)
     new = engine.prefill(NEW)
     tokens = [engine.message(id).tokens for id in (new, *play.bases)]
@@ -214,7 +214,7 @@ def test_anchors_of_the_same_list_are_waited_for(llama: Engine, engines: Engines
     repairs = list[Repair]()
     for base in bases:
         known = tuple(Anchor(repair, repair.of) for repair in repairs)
-        repairs.append(Repair(base, Anchored(ALWAYS if base is bases[-1] else NEVER, known), [system]))
+        repairs.append(Repair(base, KVComm(ALWAYS if base is bases[-1] else NEVER, known), [system]))
     ids = llama.submit([system, *bases, *repairs])
     while not llama.idle:
         assert not llama.step().failed
@@ -233,7 +233,7 @@ def test_what_it_is_made_of_is_in_its_key(llama: Engine) -> None:
     others = [
         Anchor(llama.prefill(text, parents=[elsewhere]), base) for text, base in zip(TEXTS, play.bases, strict=True)
     ]
-    salted = Repair(new, Anchored(ALWAYS, play.anchors), [play.system], salt="s")
+    salted = Repair(new, KVComm(ALWAYS, play.anchors), [play.system], salt="s")
     fewer, loose = play.repair(new, anchors=play.anchors[:2]), play.repair(new, 0.99)
     made = llama.repair([play.repair(new, anchors=tuple(others)), fewer, loose, salted])
     entries = {id: llama.debug.entry(id) for id in (one, *made)}
@@ -284,13 +284,13 @@ def test_a_guard_is_asked_about_anchors_too_and_a_refusal_leaves_nothing(llama: 
     play = played(llama)
     new, guard = llama.prefill(NEW), Seen()
     used = llama.fullness.used
-    call = Repair(new, Anchored(ALWAYS, play.anchors), [play.system], guard=guard)
+    call = Repair(new, KVComm(ALWAYS, play.anchors), [play.system], guard=guard)
     llama.release([llama.repair(call)])
     assert set(guard.asked) == {play.system, new, *play.bases, *play.reals}
     with pytest.raises(LeakageError):
-        llama.repair(Repair(new, Anchored(ALWAYS, play.anchors), [play.system], guard=Seen(refuse=True)))
+        llama.repair(Repair(new, KVComm(ALWAYS, play.anchors), [play.system], guard=Seen(refuse=True)))
     assert llama.fullness.used == used
-    few = Repair(new, Anchored(ALWAYS, play.anchors[:1]), [play.system], guard=guard)
+    few = Repair(new, KVComm(ALWAYS, play.anchors[:1]), [play.system], guard=guard)
     llama.repair(few)
     assert guard.asked == [play.system], "what it is not made of is not asked about"
 
@@ -312,7 +312,7 @@ def test_one_that_fails_leaves_nothing(llama: Engine, monkeypatch: pytest.Monkey
 def test_released_and_cancelled_ones_leave_nothing(llama: Engine) -> None:
     play = played(llama)
     new, used = llama.prefill(NEW), llama.fullness.used
-    ids = llama.submit([play.repair(new), Repair(new, First(2), [play.system])])
+    ids = llama.submit([play.repair(new), Repair(new, FirstK(2), [play.system])])
     llama.cancel(ids)
     assert (llama.idle, llama.fullness.used) == (True, used)
     llama.release([llama.repair(play.repair(new))])
@@ -323,14 +323,14 @@ def test_released_and_cancelled_ones_leave_nothing(llama: Engine) -> None:
 @pytest.mark.parametrize(
     ("choose", "told"),
     [
-        (Anchored(0.0), "no threshold"),
-        (Anchored(1.5), "no threshold"),
-        (Anchored(True), "no threshold"),
-        (Anchored(0.3, ((1,),)), "each is Anchor"),  # type: ignore[arg-type]
-        (Anchored(0.3, (Anchor("x", 1),)), "a parent"),  # type: ignore[arg-type]
+        (KVComm(0.0), "the threshold of KVComm is"),
+        (KVComm(1.5), "the threshold of KVComm is"),
+        (KVComm(True), "the threshold of KVComm is"),
+        (KVComm(0.3, ((1,),)), "each is Anchor"),  # type: ignore[arg-type]
+        (KVComm(0.3, (Anchor("x", 1),)), "a parent"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_choice_is_refused(llama: Engine, choose: Anchored, told: str) -> None:
+def test_what_is_no_choice_is_refused(llama: Engine, choose: KVComm, told: str) -> None:
     with pytest.raises(RequestError, match=told):
         llama.repair(Repair(llama.prefill(NEW), choose))
 
@@ -343,4 +343,4 @@ def test_an_anchor_that_is_not_there_is_refused(llama: Engine) -> None:
 
 def test_the_most_that_weights_can_spread_is_allowed_by_one() -> None:
     for count in range(2, 21):
-        assert rule.weights([3.0] * count, ALWAYS) == pytest.approx([1 / count] * count)
+        assert KVComm(ALWAYS).weights([3.0] * count) == pytest.approx([1 / count] * count)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.reuse import Ape
 from agentcho.engine.layout import Segment
 from agentcho.errors import RequestError
+from agentcho.reuse.ape import Ape
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.kv.decode_kv import SlotPool
 
@@ -41,7 +41,9 @@ class Read:
         self.engine, self.ape = engines(family), ape
         first = Prefill(TEXTS[0], role="system")
         self.ids = self.engine.prefill([first, *(Prefill(text, parents=[first]) for text in TEXTS[1:])])
-        self.oracle = WeighingOracle(engines.stock(family), family.layers, self.engine.framing.bos, *ape)
+        self.oracle = WeighingOracle(
+            engines.stock(family), family.layers, self.engine.framing.bos, ape.temperature, ape.scale
+        )
         self.at: dict[int, int] = {}
         for id in self.ids:
             self.add(id, ())

@@ -10,11 +10,12 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Failure, Repair, Shadow
-from agentcho.calls.reuse import First, Most
 from agentcho.engine.generation import Generation
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AgentchoError, CallFailed, EngineFailed, RequestError
 from agentcho.message import Words
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 
 from .broken import dead, failing
 
@@ -149,8 +150,8 @@ def test_too_many_at_once_are_not_too_many_one_by_one(engine: Engine, caplog: py
     assert all(map(engine.finished, ids))
 
 
-@pytest.mark.parametrize("choose", [First(2), Most(0.5)])
-def test_a_repair_that_fails_fails_alone(engine: Engine, choose: First | Most) -> None:
+@pytest.mark.parametrize("choose", [FirstK(2), TopK(0.5)])
+def test_a_repair_that_fails_fails_alone(engine: Engine, choose: FirstK | TopK) -> None:
     told, base = engine.prefill("told"), engine.prefill([bad()])[0]
     with failing(engine, spoilt, RuntimeError("x")):
         other = engine.prefill("some words that are repaired too")

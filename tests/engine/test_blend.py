@@ -7,8 +7,9 @@ import torch
 
 from agentcho import Engine, Prefill
 from agentcho.calls.call import Repair
-from agentcho.calls.reuse import Blend, Most
 from agentcho.errors import RequestError
+from agentcho.reuse.cacheblend import CacheBlend
+from agentcho.reuse.top_k import TopK
 
 from ..engines import Engines
 from .blending import MixedOracle, blended
@@ -44,7 +45,7 @@ def test_tokens_are_filtered_layer_by_layer_as_the_oracle_does(family: Family, e
         spelled.follow(id)
     before = ids[:1]
     for base, share in zip(ids[1:], (0.4, 0.8), strict=True):
-        done = engine.repair(Repair(base, Blend(share), parents=before))
+        done = engine.repair(Repair(base, CacheBlend(share), parents=before))
         tokens, kept = engine.message(base).tokens, spelled._tokens[base]
         spelled._tokens[done] = blended(oracle, tokens, kept, spelled.context(done), engine.receipt(done).start, share)
         assert spelled.gap([*before, done]) < 1e-4
@@ -53,7 +54,7 @@ def test_tokens_are_filtered_layer_by_layer_as_the_oracle_does(family: Family, e
 
 def _anew(engine: Engine, base: int, parent: int, share: float) -> list[int]:
     """How many tokens of each layer have other values than the base."""
-    done = engine.repair(Repair(base, Blend(share), parents=[parent]))
+    done = engine.repair(Repair(base, CacheBlend(share), parents=[parent]))
     pairs = zip(layers(engine, done)[1::2], layers(engine, base)[1::2], strict=True)
     return [int((mine != other).any(dim=2).any(dim=0).sum()) for mine, other in pairs]
 
@@ -61,14 +62,14 @@ def _anew(engine: Engine, base: int, parent: int, share: float) -> list[int]:
 def test_fewer_tokens_are_anew_from_layer_to_layer(llama: Engine) -> None:
     system, a = llama.prefill([Prefill("be brief", role="system"), Prefill("who is it that asks and asks")])
     length, depth = len(llama.message(a).tokens), llama.store.layers
-    found, blend = _anew(llama, a, system, 0.4), Blend(0.4)
+    found, blend = _anew(llama, a, system, 0.4), CacheBlend(0.4)
     assert found[1:] == [blend.anew(length, layer, depth) for layer in range(1, depth)]
     assert found[1] > found[-1]
 
 
 def test_all_tokens_anew_are_a_new_encoding(llama: Engine) -> None:
     system, a = llama.prefill([Prefill("be brief", role="system"), Prefill("who is it")])
-    whole = llama.repair(Repair(a, Blend(1.0), parents=[system]))
+    whole = llama.repair(Repair(a, CacheBlend(1.0), parents=[system]))
     fresh = llama.prefill("who is it", parents=[system])
     for mine, other in zip(layers(llama, whole), layers(llama, fresh), strict=True):
         assert torch.allclose(mine, other, atol=1e-5)
@@ -76,7 +77,7 @@ def test_all_tokens_anew_are_a_new_encoding(llama: Engine) -> None:
 
 def test_it_is_kept_apart_from_the_choice_alone_and_made_again_the_same(llama: Engine) -> None:
     system, a = llama.prefill([Prefill("be brief", role="system"), Prefill("who is it that asks")])
-    one, other = llama.repair([Repair(a, choose, parents=[system]) for choose in (Blend(0.4), Most(0.4))])
+    one, other = llama.repair([Repair(a, choose, parents=[system]) for choose in (CacheBlend(0.4), TopK(0.4))])
     assert llama._encoding(one).entry.key != llama._encoding(other).entry.key
     before, entry = layers(llama, one), llama._encoding(one).entry
     llama._runner.make(entry)
@@ -86,12 +87,12 @@ def test_it_is_kept_apart_from_the_choice_alone_and_made_again_the_same(llama: E
 @pytest.mark.parametrize("share", [0.0, 1.5])
 def test_a_share_that_is_none_is_refused(llama: Engine, share: float) -> None:
     a = llama.prefill("who is it")
-    with pytest.raises(RequestError, match=rf"Blend\({share}\) is no share"):
-        llama.repair(Repair(a, Blend(share)))
+    with pytest.raises(RequestError, match=rf"the share of CacheBlend is {share}; give"):
+        llama.repair(Repair(a, CacheBlend(share)))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
 def test_the_share_is_the_mean_of_all_layers_but_the_first(share: float) -> None:
-    counts = [Blend(share).anew(1000, layer, 9) for layer in range(1, 9)]
+    counts = [CacheBlend(share).anew(1000, layer, 9) for layer in range(1, 9)]
     assert counts == sorted(counts, reverse=True)
     assert abs(sum(counts) / len(counts) - 1000 * share) <= 1

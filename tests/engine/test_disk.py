@@ -19,10 +19,10 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.calls import checks
 from agentcho.calls.call import EncodingId, Repair
-from agentcho.calls.reuse import Most
 from agentcho.engine.cache import DiskRoom
 from agentcho.engine.disk import PREFIX, File, Files
 from agentcho.errors import CannotWrite, EngineClosed, LeakageError, ModelError, StoreDamaged
+from agentcho.reuse.top_k import TopK
 
 from ..engines import Engines
 from .test_memory import GREEDY, LONG, ROOM, entry, play, rows, run, same, whole
@@ -54,7 +54,7 @@ def path(engine: Engine, id: EncodingId) -> Path:
 def said(engine: Engine) -> tuple[EncodingId, ...]:
     """A message of each kind."""
     ids = run(engine, one := Prefill(LONG), Prefill("two", [one]), Decode("So ", [one], sampling=GREEDY))
-    return (*ids, *run(engine, Repair(ids[2], Most(0.5), [ids[1]])))
+    return (*ids, *run(engine, Repair(ids[2], TopK(0.5), [ids[1]])))
 
 
 # -- down and up -------------------------------------------------------------------------------------------------

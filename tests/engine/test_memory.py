@@ -12,9 +12,10 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair, Shadow
-from agentcho.calls.reuse import First, Most
 from agentcho.engine.layout import KVEntry
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 from agentcho.runner.kv.kv_pool import ALIGNED, LayerShape, PagePool, zeros
 from agentcho.runner.model.model import Model
 
@@ -46,7 +47,7 @@ def burst(rng: Random, ids: Sequence[EncodingId], shadows: bool) -> list[Call]:
         words = "".join(rng.choice("abcdefgh ") for _ in range(rng.randint(3, 14)))
         kind = rng.choice(["prefill", "prefill", "decode", "repair"])
         if kind == "repair" and ids:
-            return Repair(rng.choice(ids), First(3) if rng.random() < 0.5 else Most(0.4), over())
+            return Repair(rng.choice(ids), FirstK(3) if rng.random() < 0.5 else TopK(0.4), over())
         if kind == "decode":
             return Decode(words, over(), sampling=GREEDY, logits=True)
         return Prefill(words, over(), new_offset=rng.choice([None, None, 70]))
@@ -133,7 +134,7 @@ def test_what_was_made_over_released_messages_is_made_again(small: Small) -> Non
     engine = small(128)
     first, second = run(engine, one := Prefill("one"), two := Prefill("two", [one]))
     [said] = run(engine, Decode("So ", [first, second], sampling=GREEDY))
-    [repaired] = run(engine, Repair(said, Most(0.5), [second]))
+    [repaired] = run(engine, Repair(said, TopK(0.5), [second]))
     before = whole(engine, [said, repaired])
     engine.release([first, second])
     held = engine.fullness.used

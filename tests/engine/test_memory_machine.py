@@ -22,9 +22,10 @@ from hypothesis.stateful import (
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair
-from agentcho.calls.reuse import First, Most
 from agentcho.engine.cache import DiskRoom
 from agentcho.errors import RequestError, StoreFull
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 
 STORE = 64
 WORDS = st.text("abc ", min_size=1, max_size=12)
@@ -53,7 +54,7 @@ class Twins(RuleBasedStateMachine):
             most = data.draw(st.integers(1, 5))
             call = Decode(words, parents, sampling=Sampling(max_tokens=most, temperature=0), logits=True)
         elif kind == "repair" and self.held:
-            choose: First | Most = data.draw(st.one_of(st.just(First(3)), st.just(Most(0.3))))
+            choose: FirstK | TopK = data.draw(st.one_of(st.just(FirstK(3)), st.just(TopK(0.3))))
             call = Repair(data.draw(st.sampled_from(self.held)), choose, parents)
         try:
             [id] = self.tight.submit([call])

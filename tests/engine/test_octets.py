@@ -14,10 +14,10 @@ from torch import Tensor
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair
 from agentcho.calls.corpus import Corpus
-from agentcho.calls.reuse import First
 from agentcho.engine.cache import DiskRoom
 from agentcho.engine.layout import KVEntry, Segment
 from agentcho.errors import ConfigError, ModelError
+from agentcho.reuse.first_k import FirstK
 from agentcho.runner.attention import dense
 from agentcho.runner.attention.dense import attend
 from agentcho.runner.doctor import doctor
@@ -228,7 +228,7 @@ def test_what_is_encoded_anew_in_part_is_attended_to_as_it_is_stored(
         return attend(queries, keys, values, *more, **named)
 
     monkeypatch.setattr(dense, "attend", watched)
-    (anew,) = run(engine, Repair(message, First(3), [far]))
+    (anew,) = run(engine, Repair(message, FirstK(3), [far]))
     entry, length = engine.debug.entry(anew), len(engine.message(anew).tokens)
     assert entry.position != engine.debug.entry(message).position
     assert len(engine.message(message).tokens) == length > 3
@@ -255,7 +255,7 @@ def story(engine: Engine) -> list[EncodingId]:
         calls: list[Call] = [Prefill("word " * (number % 4 + 2), over), Decode(f"{number}: ", over, sampling=greedy)]
         ids += run(engine, *calls)
         if number % 3 == 2:
-            ids += run(engine, Repair(ids[-2], First(3), [ids[0]]), Prefill("after it", [ids[-1]]))
+            ids += run(engine, Repair(ids[-2], FirstK(3), [ids[0]]), Prefill("after it", [ids[-1]]))
     return ids
 
 

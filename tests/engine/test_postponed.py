@@ -14,9 +14,10 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair, Shadow, StepResult, Turn
-from agentcho.calls.reuse import First, Most
 from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, LeakageError, RequestError, StoreFull
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 from agentcho.runner.kv.decode_kv import SlotPool
 
 from .broken import dead
@@ -222,8 +223,8 @@ def test_a_reader_that_lacks_something_else_does_not_have_it_made_before(fresh: 
     finish(engine)
 
 
-@pytest.mark.parametrize("choose", [First(3), Most(0.5)])
-def test_a_repair_has_its_base_and_its_context_made(fresh: Fresh, choose: First | Most) -> None:
+@pytest.mark.parametrize("choose", [FirstK(3), TopK(0.5)])
+def test_a_repair_has_its_base_and_its_context_made(fresh: Fresh, choose: FirstK | TopK) -> None:
     engine = fresh()
     base, context = vote(engine, "the base"), vote(engine, "the context")
     [repaired] = engine.submit([Repair(base, choose, [context])])
@@ -411,7 +412,7 @@ def test_what_one_of_two_equal_ones_was_to_be_made_from_is_made_again_from_the_o
     """Equal calls over equal votes share a storage; the vote that the first of them named is never made."""
 
     def call(shadow: EncodingId) -> Call:
-        return Prefill("And?", [shadow]) if kind == "prefill" else Repair(shadow, choose=First(2))
+        return Prefill("And?", [shadow]) if kind == "prefill" else Repair(shadow, choose=FirstK(2))
 
     engine = fresh(host=0)
     shadows = vote(engine, guard=Guarded(1 if gone == "refused" else 10)), vote(engine)
@@ -584,7 +585,7 @@ class Crowd:
             calls.append(Prefill(self.rng.choice(["a", "b", "what was said here"]), self.some()))
         if self.held and self.rng.random() < 0.2:
             calls.append(
-                Repair(self.rng.choice(self.held), First(2) if self.rng.random() < 0.5 else Most(0.4), self.some())
+                Repair(self.rng.choice(self.held), FirstK(2) if self.rng.random() < 0.5 else TopK(0.4), self.some())
             )
         with suppress(StoreFull):
             self.flying += self.engine.submit(calls)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Call, EncodingId, Repair
-from agentcho.calls.reuse import Most
+from agentcho.reuse.top_k import TopK
 
 from ..engines import Engines
 
@@ -89,10 +89,10 @@ def test_what_is_chosen_over_other_keys_is_not_shared(fresh: Callable[[], Engine
     engine = fresh()
     one = Prefill("the quick brown fox jumps over a lazy dog")
     first, second = run(engine, one, Prefill("oaks and foxes are red", [one]))
-    again = Repair(first, Most(0.4))
+    again = Repair(first, TopK(0.4))
 
     def repaired(over: Repair | EncodingId) -> EncodingId:
-        return run(engine, *([over] if isinstance(over, Repair) else []), Repair(second, Most(0.4), [over]))[-1]
+        return run(engine, *([over] if isinstance(over, Repair) else []), Repair(second, TopK(0.4), [over]))[-1]
 
     (made,) = run(engine, again)
     together, apart, twice = repaired(again), repaired(made), repaired(made)

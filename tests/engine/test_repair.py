@@ -13,15 +13,17 @@ from transformers import PreTrainedModel
 
 from agentcho import Engine, Prefill
 from agentcho.calls.call import Repair
-from agentcho.calls.reuse import Ends, First, Most
 from agentcho.errors import ContextOverflow, LeakageError, RequestError, UnknownEncoding
+from agentcho.reuse.ends import Ends
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 
 from ..engines import Engines
 from .families import Family, each, llama_family
 from .oracle import Message, Oracle
 
 Places = list[tuple[int, int]]
-ALL = First(10_000)
+ALL = FirstK(10_000)
 TEXTS = ("be brief", "who is it that asks", "me and you", "well, so be it then")
 
 
@@ -92,8 +94,8 @@ def test_some_tokens_anew_and_the_others_kept(spelled: Spelled) -> None:
     system, a, b = engine.prefill([Prefill(TEXTS[0], role="system"), Prefill(TEXTS[1]), Prefill(TEXTS[2])])
     for id in (system, a, b):
         spelled.follow(id)
-    one = Repair(a, First(3), parents=[system])
-    two = Repair(b, Most(0.4), parents=[system, one])
+    one = Repair(a, FirstK(3), parents=[system])
+    two = Repair(b, TopK(0.4), parents=[system, one])
     first, second = engine.repair([one, two])
     spelled.repaired(first, range(3))
     start, length = engine.receipt(second).start, len(engine.message(b).tokens)
@@ -133,7 +135,7 @@ def repaired_at_random(llama_spelled: Spelled, data: st.DataObject) -> None:
         parents = data.draw(st.lists(st.sampled_from(known), unique=True, max_size=3))
         count, gap = data.draw(st.integers(1, 12)), data.draw(st.sampled_from([None, 40, 3]))
         last, length = data.draw(st.integers(0, 6)), len(engine.message(base).tokens)
-        choose: First | Ends = Ends(count, last) if last else First(count)
+        choose: FirstK | Ends = Ends(count, last) if last else FirstK(count)
         known.append(engine.repair(Repair(base, choose, parents=parents, new_offset=gap)))
         llama_spelled.repaired(known[-1], [*range(min(count, length)), *range(max(length - last, 0), length)])
     assert llama_spelled.gap(known[-2:]) < 1e-4
@@ -153,8 +155,8 @@ def layers(engine: Engine, id: int) -> list[Tensor]:
     return [part for pair in engine.cached(id) for part in pair]
 
 
-@pytest.mark.parametrize("choose", [ALL, Most(1.0)])
-def test_all_tokens_anew_are_a_new_encoding(llama: Engine, choose: First | Most) -> None:
+@pytest.mark.parametrize("choose", [ALL, TopK(1.0)])
+def test_all_tokens_anew_are_a_new_encoding(llama: Engine, choose: FirstK | TopK) -> None:
     system, a = llama.prefill([Prefill("be brief", role="system"), Prefill("who is it")])
     repaired = llama.repair(Repair(a, choose, parents=[system]))
     fresh = llama.prefill("who is it", parents=[system])
@@ -169,7 +171,7 @@ def test_kept_tokens_keep_every_bit_and_the_base_is_not_touched(llama: Engine) -
     system = llama.prefill("be brief", role="system")
     a = llama.prefill("who is it", new_offset=llama.receipt(system).start + len(llama.message(system).tokens))
     before = layers(llama, a)
-    repaired, fresh = llama.repair(Repair(a, First(4), parents=[system])), llama.prefill("who is it", parents=[system])
+    repaired, fresh = llama.repair(Repair(a, FirstK(4), parents=[system])), llama.prefill("who is it", parents=[system])
     for was, now, mine, new in zip(
         before, layers(llama, a), layers(llama, repaired), layers(llama, fresh), strict=True
     ):
@@ -183,12 +185,12 @@ def test_one_list_is_the_same_as_one_after_another_and_as_alone(llama: Engine) -
     system, a, b = llama.prefill([Prefill("be brief", role="system"), Prefill("who is it"), Prefill("me or you")])
 
     def chain() -> list[Repair]:
-        one = Repair(a, Most(0.5), parents=[system], salt="x")
-        return [one, Repair(b, Most(0.5), parents=[system, one], salt="x")]
+        one = Repair(a, TopK(0.5), parents=[system], salt="x")
+        return [one, Repair(b, TopK(0.5), parents=[system, one], salt="x")]
 
     together = llama.repair(chain())
-    first = llama.repair(Repair(a, Most(0.5), parents=[system], salt="y"))
-    second = llama.repair(Repair(b, Most(0.5), parents=[system, first], salt="y"))
+    first = llama.repair(Repair(a, TopK(0.5), parents=[system], salt="y"))
+    second = llama.repair(Repair(b, TopK(0.5), parents=[system, first], salt="y"))
     alone = llama.submit([*_salted(chain(), a, b, system)])
     while not llama.idle:
         llama.step(deterministic=True)
@@ -200,19 +202,19 @@ def test_one_list_is_the_same_as_one_after_another_and_as_alone(llama: Engine) -
 
 
 def _salted(chain: list[Repair], a: int, b: int, system: int) -> list[Repair]:
-    one = Repair(a, Most(0.5), parents=[system], salt="z")
-    return [one, Repair(b, Most(0.5), parents=[system, one], salt="z")]
+    one = Repair(a, TopK(0.5), parents=[system], salt="z")
+    return [one, Repair(b, TopK(0.5), parents=[system, one], salt="z")]
 
 
 def test_equal_repairs_share_their_storage_and_others_do_not(llama: Engine) -> None:
     system, a = llama.prefill([Prefill("be brief, please", role="system"), Prefill("who is it now")])
     used = llama.fullness.used
-    one = llama.repair(Repair(a, First(2), parents=[system]))
+    one = llama.repair(Repair(a, FirstK(2), parents=[system]))
     more = llama.fullness.used
     assert more > used
-    same = llama.repair(Repair(a, First(2), parents=[system]))
+    same = llama.repair(Repair(a, FirstK(2), parents=[system]))
     assert llama.fullness.used == more
-    other = llama.repair([Repair(a, First(3), parents=[system]), Repair(a, First(2), parents=[system], salt="s")])
+    other = llama.repair([Repair(a, FirstK(3), parents=[system]), Repair(a, FirstK(2), parents=[system], salt="s")])
     assert llama.fullness.used > more
     llama.release([one, same, *other])
     assert llama.fullness.used == used
@@ -234,19 +236,19 @@ class Seen:
 def test_a_guard_is_asked_about_the_base_too_and_a_refusal_leaves_nothing(llama: Engine) -> None:
     system, a = llama.prefill([Prefill("be brief", role="system"), Prefill("who is it")])
     guard, used = Seen(), llama.fullness.used
-    id = llama.repair(Repair(a, Most(0.3), parents=[system], guard=guard))
+    id = llama.repair(Repair(a, TopK(0.3), parents=[system], guard=guard))
     assert set(guard.asked) == {system, a}
     llama.release([id])
     with pytest.raises(LeakageError):
-        llama.repair(Repair(a, First(1), parents=[system], guard=Seen(refuse=True)))
+        llama.repair(Repair(a, FirstK(1), parents=[system], guard=Seen(refuse=True)))
     assert llama.fullness.used == used
 
 
 def test_cancelled_repairs_leave_nothing(llama: Engine) -> None:
     system, a = llama.prefill([Prefill("be brief", role="system"), Prefill("who was to be cancelled here")])
     used = llama.fullness.used
-    one = Repair(a, Most(0.3), parents=[system])
-    ids = llama.submit([one, Repair(a, First(1), parents=[system, one])])
+    one = Repair(a, TopK(0.3), parents=[system])
+    ids = llama.submit([one, Repair(a, FirstK(1), parents=[system, one])])
     llama.release([a])
     llama.cancel(ids)
     assert llama.idle
@@ -255,13 +257,13 @@ def test_cancelled_repairs_leave_nothing(llama: Engine) -> None:
 
 def test_a_base_of_the_same_list_is_waited_for(llama: Engine) -> None:
     system, a = Prefill("be brief", role="system"), Prefill("who is it")
-    ids = llama.submit([system, a, Repair(a, Most(0.5), parents=[system]), Repair(a, First(2), parents=[system])])
+    ids = llama.submit([system, a, Repair(a, TopK(0.5), parents=[system]), Repair(a, FirstK(2), parents=[system])])
     while not llama.idle:
         llama.step()
     assert llama.receipt(ids[2]).base == llama.receipt(ids[3]).base == ids[1]
     other = llama.adapted(None)
     first = other.prefill([Prefill("be brief", role="system"), Prefill("who is it")])
-    later = other.repair([Repair(first[1], choose, parents=first[:1]) for choose in (Most(0.5), First(2))])
+    later = other.repair([Repair(first[1], choose, parents=first[:1]) for choose in (TopK(0.5), FirstK(2))])
     for one, after in zip(ids[2:], later, strict=True):
         for ours, theirs in zip(llama.cached(one), other.cached(after), strict=True):
             torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
@@ -270,23 +272,23 @@ def test_a_base_of_the_same_list_is_waited_for(llama: Engine) -> None:
 def test_judging_costs_a_part_of_the_layers(llama: Engine) -> None:
     system, a = llama.prefill([Prefill("be brief", role="system"), Prefill("who is it that asks and asks")])
     length, depth = len(llama.message(a).tokens), llama.store.layers
-    llama.submit([Repair(a, Most(0.25), parents=[system])])
+    llama.submit([Repair(a, TopK(0.25), parents=[system])])
     assert llama.step().encoded == -(-length // 4) + -(-length * 2 // depth)
-    llama.submit([Repair(a, First(5), parents=[system])])
+    llama.submit([Repair(a, FirstK(5), parents=[system])])
     assert llama.step().encoded == 5
 
 
 @pytest.mark.parametrize(
     ("choose", "told"),
     [
-        (First(0), "repairs nothing"),
+        (FirstK(0), "repairs nothing"),
         (Ends(0, 0), "repairs nothing"),
         (Ends(3, -1), "repairs nothing"),
-        (Most(0.0), "no share"),
-        (Most(1.5), "no share"),
+        (TopK(0.0), "the share of TopK is 0.0"),
+        (TopK(1.5), "the share of TopK is 1.5"),
     ],
 )
-def test_what_repairs_nothing_is_refused(llama: Engine, choose: First | Ends | Most, told: str) -> None:
+def test_what_repairs_nothing_is_refused(llama: Engine, choose: FirstK | Ends | TopK, told: str) -> None:
     a = llama.prefill("who is it")
     with pytest.raises(RequestError, match=told):
         llama.repair(Repair(a, choose))
@@ -295,8 +297,8 @@ def test_what_repairs_nothing_is_refused(llama: Engine, choose: First | Ends | M
 def test_what_is_not_there_cannot_be_repaired(llama: Engine) -> None:
     a = llama.prefill("who is it")
     with pytest.raises(UnknownEncoding):
-        llama.repair(Repair(10**6, First(1)))
+        llama.repair(Repair(10**6, FirstK(1)))
     with pytest.raises(RequestError, match="a Prefill is named as parent and does not stand earlier"):
-        llama.repair(Repair(Prefill("x"), First(1)))
+        llama.repair(Repair(Prefill("x"), FirstK(1)))
     with pytest.raises(ContextOverflow):
-        llama.repair(Repair(a, First(1), new_offset=llama.context - 1))
+        llama.repair(Repair(a, FirstK(1), new_offset=llama.context - 1))

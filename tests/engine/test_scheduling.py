@@ -9,11 +9,12 @@ import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.calls.call import Repair, Shadow, Turn
-from agentcho.calls.reuse import First, Most
 from agentcho.engine.layout import Context, KVEntry
 from agentcho.engine.sequence import Sequence
 from agentcho.engine.waiting import DEPTH, Budget, Queue, Rush
 from agentcho.lab.bench.recorded import recorded
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.top_k import TopK
 from agentcho.runner.kv.decode_kv import Slot
 
 LONG = Sampling(max_tokens=40, temperature=0)
@@ -77,8 +78,8 @@ def test_parts_make_the_keys_and_values_of_the_whole(fresh: Fresh, packed: int) 
         parent = Prefill("the rules")
         long = Prefill(WORDS, [parent], offsets=[9], new_offset=30)
         child = Prefill("and then", [long, parent], offsets=[3, None])
-        fixed = Repair(long, First(5), [child])
-        judged = Repair(long, Most(0.1), [child])
+        fixed = Repair(long, FirstK(5), [child])
+        judged = Repair(long, TopK(0.1), [child])
         ids = on.submit([parent, long, child, fixed, judged])
         finish(on)
         return [tensor for id in ids for pair in on.cached(id) for tensor in pair]

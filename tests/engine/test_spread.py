@@ -14,10 +14,10 @@ from accelerate import dispatch_model
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.calls.call import Repair
-from agentcho.calls.reuse import Most
 from agentcho.cli import main
 from agentcho.errors import ModelError
 from agentcho.lab.tune.unfolding import unfold
+from agentcho.reuse.top_k import TopK
 from agentcho.runner.attention import flex
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_tokens
@@ -103,7 +103,7 @@ def played(engine: Engine) -> dict[str, Any]:
     long = engine.submit([Prefill("so it was " * 9, parents=[b])])
     while not engine.idle:
         engine.step()
-    mended = engine.repair(Repair(c, Most(0.3), parents=[a]))
+    mended = engine.repair(Repair(c, TopK(0.3), parents=[a]))
     engine.swap_out([a, b, c])
     scores = engine.score("so be it", parents=[mended, said[0], a])
     engine.check_integrity()

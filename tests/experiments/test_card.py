@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.calls.reuse import REPAIRS, WAYS
 from agentcho.engine.adapter import Trained
 from agentcho.games.discovery import Found, listing
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.reuse.registry import usual_repairs, usual_ways
 from tools.pages.comparisons import ORDER, beside, page, paper
 from tools.pages.marks import without_age
 
@@ -25,7 +25,7 @@ def test_every_result_says_where_it_was_found_and_of_which_games() -> None:
     found = [read_comparison(file) for file in RESULTS]
     assert {each.request.scenario for each in found} == set(ORDER)
     for each in found:
-        every = len(each.methods) == len(REPAIRS) + len(WAYS) - 1
+        every = len(each.methods) == len(usual_repairs()) + len(usual_ways()) - 1
         assert each.request.games >= (20 if every else 200), "of every way of reuse there is a column, so fewer games"
         assert each.machine["commit"] != "none"
         assert set(each.machine) >= {"machine", "python", "torch", "transformers", "agentcho"}

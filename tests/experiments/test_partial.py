@@ -10,9 +10,9 @@ import pytest
 from pydantic import Field
 
 from agentcho.errors import CannotWrite, ConfigError, RecordBroken
-from agentcho.lab.attacks.measured import PartialLeaks
 from agentcho.lab.bench.partial import PartialWorkflows
-from agentcho.lab.judge_agreement.measured import PartialJudge
+from agentcho.lab.judging.measured import PartialJudge
+from agentcho.lab.leaks.measured import PartialLeaks
 from agentcho.lab.partial import PartialData, PartialResult
 
 SETTINGS = {"model": "m", "seed": "1"}

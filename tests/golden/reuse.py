@@ -14,12 +14,13 @@ from typing import Any
 from unittest.mock import patch
 
 from agentcho import RunConfig
-from agentcho.calls.reuse import Ape, parsed_repair
 from agentcho.engine.kept import Fingerprint, KeptFiles
 from agentcho.engine.kept_key import VARIABLE
 from agentcho.engine.layout import Context, Parallel, repaired_key
 from agentcho.flow import cache_salts
 from agentcho.message import Metadata, audience
+from agentcho.reuse.ape import Ape
+from agentcho.reuse.registry import parsed_repair
 from agentcho.testing import FakeEngine
 
 from .plays import Lines, Options, calls, played
@@ -71,7 +72,6 @@ def _alone() -> Iterator[dict[str, Any]]:
     fresh, base, judged = (bytes([number]) * 32 for number in range(3))
     for asked in TAGS:
         choose = parsed_repair(asked)
-        assert choose != "full"
         yield {"of": f"repaired by {asked}", "key": repaired_key(fresh, base, choose, judged).hex()}
     plain = Context(pieces=(), start=7, origin="fake")
     for name, context in {"plain": plain, "ape": plain._replace(parallel=Parallel(Ape(0.9, 0.8), ((0, 2),)))}.items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from agentcho import Engine
-from agentcho.calls.reuse import Choose, parsed_repair
 from agentcho.games.discovery import read as sources
 from agentcho.games.discovery import shipped
+from agentcho.reuse.full import Full
+from agentcho.reuse.registry import SELECTIONS, parsed_repair
 
 from ..engines import Engines
 from . import plays, understudy
@@ -60,10 +60,10 @@ def test_a_repair_has_the_tag_by_which_it_was_always_hashed() -> None:
 
 
 def test_a_tag_does_not_depend_on_what_its_class_is_called() -> None:
-    choices = [choice for choice in map(parsed_repair, TAGS) if choice != "full"]
-    assert {*map(type, choices)} == {*get_args(Choose)}, "a way to choose tokens has no tag that is kept"
+    choices = [parsed_repair(asked) for asked in TAGS]
+    assert {*map(type, choices)} == {*SELECTIONS} - {Full}, "a way to choose tokens has no tag that is kept"
     for choice in choices:
-        renamed = type("Renamed", (type(choice),), {})(*choice)
+        renamed = type("Renamed", (type(choice),), {})(**vars(choice))
         assert renamed.tag == choice.tag
 
 

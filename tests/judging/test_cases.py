@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from agentcho.lab.judge_agreement.cases import CANDIDATES, TASKS, drawn, written
+from agentcho.lab.judging.cases import CANDIDATES, TASKS, drawn, written
 
 
 @pytest.mark.parametrize("task", TASKS)

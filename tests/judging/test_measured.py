@@ -11,11 +11,11 @@ import pytest
 from agentcho import Decode, Engine, Prefill
 from agentcho.cli import main
 from agentcho.errors import ConfigError
-from agentcho.lab.judge_agreement.cases import drawn
-from agentcho.lab.judge_agreement.measured import WAYS, JudgeOptions, PartialJudge, measure, rows, target
-from agentcho.lab.judge_agreement.picked import picked, way
-from agentcho.lab.judge_agreement.result import Block, Row, read_judge
-from agentcho.lab.judge_agreement.second import seconds
+from agentcho.lab.judging.cases import drawn
+from agentcho.lab.judging.measured import WAYS, JudgeOptions, PartialJudge, measure, rows, target
+from agentcho.lab.judging.picked import picked, way
+from agentcho.lab.judging.result import Block, Row, read_judge
+from agentcho.lab.judging.second import seconds
 from agentcho.lab.stats import log_softmax
 from tests.engines import Engines
 
@@ -111,7 +111,7 @@ def test_the_cheapest_that_keeps_enough_is_chosen_and_judged_on_the_other_half()
 
 @pytest.mark.slow
 def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.lab.judge_agreement.measured.TOGETHER", 2)
+    monkeypatch.setattr("agentcho.lab.judging.measured.TOGETHER", 2)
     file, few = tmp_path / "judge.json", asked(3, "full")
     played = list[str]()
 
@@ -168,7 +168,7 @@ def test_more_choices_than_were_asked_for_before_are_all_played(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last block of the first time was short."""
-    monkeypatch.setattr("agentcho.lab.judge_agreement.measured.TOGETHER", 2)
+    monkeypatch.setattr("agentcho.lab.judging.measured.TOGETHER", 2)
     file, few, more = tmp_path / "judge.json", asked(1, "full"), asked(2, "full")
     measure(engine, few, PartialJudge.begin(file, False, few.settings), lambda *told: None)
     kept = PartialJudge.begin(file, True, more.settings)

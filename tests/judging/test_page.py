@@ -6,8 +6,8 @@ from pathlib import Path
 
 from agentcho.display.sheet import plain
 from agentcho.lab.display.judge import sheets, verdict
-from agentcho.lab.judge_agreement.measured import JudgeOptions, PartialJudge, rows, target
-from agentcho.lab.judge_agreement.result import Block, JudgeResult, read_judge
+from agentcho.lab.judging.measured import JudgeOptions, PartialJudge, rows, target
+from agentcho.lab.judging.result import Block, JudgeResult, read_judge
 from tools.pages.judge import page
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from agentcho.calls.anchored import Anchored
 from agentcho.flow.labels import EncodingRecord
+from agentcho.reuse.kvcomm import KVComm
 
 from .stage import Talk
 
@@ -83,12 +83,12 @@ class Check:
         """Whether what a message was said over may have been encoded anew in its author's prompt, in full."""
         judged = any(plan.judges for plan in self._talk.plans.values())
         ways = (self._talk.reuse.repair, self._talk.reuse.judge if judged else None)
-        return any(way == "full" or isinstance(way, Anchored) for way in ways)
+        return any(way == "full" or isinstance(way, KVComm) for way in ways)
 
     @property
     def _anchored(self) -> bool:
         """Whether anchors bring along what their caller had read for other messages, and may not have been for it."""
-        return isinstance(self._talk.reuse.repair, Anchored) and self._talk.reuse.leakage != "enforce"
+        return isinstance(self._talk.reuse.repair, KVComm) and self._talk.reuse.leakage != "enforce"
 
     def _carried(self, record: EncodingRecord) -> AbstractSet[str]:
         """All that its author and the authors behind it have read for any message of theirs, on and on."""

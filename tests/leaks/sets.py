@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentcho.backends.words import FakeFraming
-from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import (
     ANY_TURN,
     Call,
@@ -33,6 +32,7 @@ from agentcho.calls.owner import Owner
 from agentcho.engine.layout import encoded
 from agentcho.errors import ContextOverflow, LeakageError, RequestError
 from agentcho.message import Words
+from agentcho.reuse.kvcomm import KVComm
 
 Key = str
 
@@ -192,7 +192,7 @@ class Sets:
         if not isinstance(call, Repair):
             return [], []
         base = [self._resolved(call.of)]
-        if not isinstance(call.choose, Anchored):
+        if not isinstance(call.choose, KVComm):
             return base, []
         pairs = [(self._resolved(real), self._resolved(reused)) for real, reused in call.choose.anchors]
         kept = [(self._kept[real], real, reused) for real, reused in pairs]

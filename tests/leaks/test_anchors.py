@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from agentcho.calls.anchored import Anchored
 from agentcho.calls.call import Receipt, Repair
 from agentcho.config import ReusePolicy
 from agentcho.flow.anchors import MOST, OLDEST, AnchorPools
 from agentcho.flow.labels import EncodingRecord
 from agentcho.flow.plans import Needed
+from agentcho.reuse.kvcomm import KVComm
 from agentcho.testing import FakeEngine
 
 from .checks import Check
@@ -26,7 +26,7 @@ from .played import Played
 from .sets import Sets
 from .stage import Plan, Talk
 
-ENFORCE = ReusePolicy("choreographed", "enforce", repair=Anchored(1.0))
+ENFORCE = ReusePolicy("choreographed", "enforce", repair=KVComm(1.0))
 AUDIT, DENY = ENFORCE._replace(leakage="audit"), ENFORCE._replace(leakage="deny")
 WAYS = pytest.mark.parametrize("reuse", [ENFORCE, AUDIT], ids=["enforce", "audit"])
 
@@ -195,7 +195,7 @@ def test_one_whose_base_was_given_up_meanwhile_is_none() -> None:
 
 
 def test_anchors_that_are_to_be_serve_where_all_that_they_read_is_read() -> None:
-    call, path = Repair(1, Anchored()), ("ann", "secret@None", "news@None")
+    call, path = Repair(1, KVComm()), ("ann", "secret@None", "news@None")
     missing: dict[Any, Any] = {("repaired", path): Needed("news", "repaired", path, call)}
     for scoped, other, there in (
         (True, ("ann", "more@None"), 0),

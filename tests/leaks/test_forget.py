@@ -8,13 +8,13 @@ from weakref import WeakValueDictionary
 
 import pytest
 
-from agentcho.calls.anchored import Anchored
-from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import EncodingRecord, Label, Monitor, Roll
 from agentcho.message import EVERYONE, Audience
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.kvcomm import KVComm
 from agentcho.testing import FakeEngine
 
 from .played import Played
@@ -24,8 +24,8 @@ WAYS = [
     ReusePolicy("choreographed", "enforce", "always"),
     ReusePolicy("choreographed", "deny"),
     ReusePolicy("choreographed", "enforce", in_place=True),
-    ReusePolicy("choreographed", "enforce", repair=First(2)),
-    ReusePolicy("choreographed", "enforce", repair=Anchored()),
+    ReusePolicy("choreographed", "enforce", repair=FirstK(2)),
+    ReusePolicy("choreographed", "enforce", repair=KVComm()),
     ReusePolicy("baseline"),
 ]
 each = pytest.mark.parametrize("reuse", WAYS, ids=str)

@@ -7,12 +7,12 @@ from itertools import combinations
 
 import pytest
 
-from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
 from agentcho.engine.layout import KVEntry
 from agentcho.errors import RequestError
 from agentcho.flow.views import History, MessageLog, Read, View, granted
 from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.reuse.first_k import FirstK
 from agentcho.testing import FakeEngine
 
 from .played import Played
@@ -69,13 +69,13 @@ def test_an_author_reads_its_own_message_as_it_was_made_or_as_others_read_it() -
     enforce = ReusePolicy("choreographed", "enforce")
     assert read_by_alice(enforce, public=False) == ("audience", "author")
     assert read_by_alice(enforce, public=True) == ("audience", "audience")
-    repaired = ReusePolicy("choreographed", "enforce", repair=First(2))
+    repaired = ReusePolicy("choreographed", "enforce", repair=FirstK(2))
     assert read_by_alice(repaired, public=False) == ("audience", "author")
     assert read_by_alice(repaired, public=True) == ("audience", "repaired")
 
 
-@pytest.mark.parametrize("repair", [First(2), "full"])
-def test_what_is_repaired_behind_a_message_depends_on_how_that_is_read(repair: First) -> None:
+@pytest.mark.parametrize("repair", [FirstK(2), "full"])
+def test_what_is_repaired_behind_a_message_depends_on_how_that_is_read(repair: FirstK) -> None:
     played = game(FakeEngine(), ReusePolicy("choreographed", "enforce", repair=repair), "")
     *_, own = played.say("one", "alice", "said", "heard")
     *_, public = played.say("two", "alice", Read("said", None, True), "heard")

@@ -13,9 +13,10 @@ from typing import get_args
 
 import pytest
 
-from agentcho.calls.anchored import Anchored
-from agentcho.calls.reuse import First, Most
 from agentcho.config import RepairBy, ReusePolicy, Shadowing
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.kvcomm import KVComm
+from agentcho.reuse.top_k import TopK
 
 from .scripts import READER, Change, Line, changed, hidden, perform, script
 from .sets import Sets
@@ -57,7 +58,7 @@ def test_what_is_hidden_makes_no_difference(
 @pytest.mark.slow
 @SCRIPTS
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("repair", [First(2), Most(0.5), "full", Anchored()])
+@pytest.mark.parametrize("repair", [FirstK(2), TopK(0.5), "full", KVComm()])
 def test_nor_where_readers_repair_what_they_read(change: Change, repair: RepairBy, seeds: range) -> None:
     assert differ(seeds, change, ReusePolicy("choreographed", "enforce", repair=repair)) == 0
 

@@ -23,12 +23,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from agentcho.calls.anchored import Anchored
-from agentcho.calls.reuse import Ends, First
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.flow.labels import Ledger
 from agentcho.flow.views import After
+from agentcho.reuse.ends import Ends
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.kvcomm import KVComm
 
 from .checks import Check
 from .sets import Sets
@@ -45,7 +46,7 @@ class Workflow(RuleBasedStateMachine):
         shadow=st.sampled_from(["auto", "always", "never"]),
         deterministic=st.booleans(),
         guarded=st.booleans(),
-        repair=st.sampled_from([None, None, First(2), "full", Anchored()]),
+        repair=st.sampled_from([None, None, FirstK(2), "full", KVComm()]),
         judge=st.sampled_from([Ends(1, 1), Ends(0, 2), "full"]),
     )
     def begin(self, leakage: Any, shadow: Any, deterministic: bool, guarded: bool, repair: Any, judge: Any) -> None:

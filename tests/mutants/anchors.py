@@ -41,7 +41,7 @@ ANCHORS = (
         "anchors by who reads first",
         "which anchors a caller has would depend on whether another was the first to read what it had told",
         "agentcho/flow/resolver.py",
-        'else AHEAD if isinstance(repair, Anchored) and not live else ""',
+        'else AHEAD if isinstance(repair, ByAnchors) and not live else ""',
         'else ""',
         (f"{LEAKS}::test_what_another_reads_first_makes_a_caller_no_anchor",),
     ),
@@ -96,7 +96,7 @@ ANCHORS = (
     Mutant(
         "the farthest anchor weighs most",
         "offsets would be those of the messages that are least alike",
-        "agentcho/engine/anchors.py",
+        "agentcho/reuse/kvcomm.py",
         "exp(least - each)",
         "exp(each - least)",
         (ORACLE,),
@@ -112,8 +112,8 @@ ANCHORS = (
     Mutant(
         "anchors however far they are",
         "a message that is like none of them would get the mean of all offsets, and never be encoded anew",
-        "agentcho/engine/anchors.py",
-        "return tuple(shares) if entropy <= threshold * highest else ()",
+        "agentcho/reuse/kvcomm.py",
+        "return tuple(shares) if entropy <= self.threshold * highest else ()",
         "return tuple(shares)",
         (f"{ENGINE_TESTS}::test_what_is_taken_goes_by_distance_weight_and_entropy_as_in_the_paper",),
     ),

@@ -15,7 +15,7 @@ GIVEN_AWAY = (
     Mutant(
         "tested secrets are trained on",
         "an attack that learns by heart would look like one that reads encodings",
-        "agentcho/lab/attacks/secrets.py",
+        "agentcho/lab/leaks/secrets.py",
         "return Split(order[:first], order[first:second], order[second:])",
         "return Split(order, order[first:second], order[second:])",
         (f"{SECRETS}::test_no_secret_that_is_tested_was_trained_on_or_chosen_by",),
@@ -23,7 +23,7 @@ GIVEN_AWAY = (
     Mutant(
         "what is for an audience is read as its author has it",
         "the table would say of one encoding what is so of the other",
-        "agentcho/lab/attacks/ways.py",
+        "agentcho/lab/leaks/ways.py",
         'AUDIENCE: _REUSE._replace(leakage="enforce"),',
         "AUDIENCE: _REUSE,",
         (
@@ -34,7 +34,7 @@ GIVEN_AWAY = (
     Mutant(
         "an attack that fails everywhere clears what it is tried on",
         "a weak attack would be taken for a proof that nothing leaks",
-        "agentcho/lab/attacks/judged.py",
+        "agentcho/lab/leaks/judged.py",
         "if author is None or not leaks(author):",
         "if author is None:",
         (f"{JUDGED}::test_an_attack_that_does_not_succeed_on_the_author_clears_nobody",),

@@ -33,7 +33,7 @@ SWEEPS = (
     Mutant(
         "whatever was measured counts as the baseline's words",
         "a way of reading that answers otherwise would be called as good",
-        "agentcho/lab/equivalence.py",
+        "agentcho/lab/yardstick.py",
         'near(kl) == "changed" or ',
         "",
         ("tests/bench/test_result.py::test_words_are_as_good_only_by_their_scores_and_by_how_near_they_are",),

@@ -105,8 +105,8 @@ ENFORCEMENT = (
         "a view that judges is read as any other",
         "the run's own repair would be taken for what the judge asked for, under one name",
         "agentcho/flow/resolver.py",
-        'return self.reuse.judge if reads.reuse == "judge" else self.reuse.repair',
-        "return self.reuse.repair",
+        'return self._judge if reads.reuse == "judge" else self._repair',
+        "return self._repair",
         ("tests/choreography/test_judged.py",),
     ),
     Mutant(

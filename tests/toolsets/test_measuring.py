@@ -16,7 +16,7 @@ from agentcho.games.runtime import play
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Comparing, Effort
-from agentcho.lab.leak_effects.whole import measure
+from agentcho.lab.measure.whole import measure
 from agentcho.lab.prove.prove import prove
 from agentcho.lab.tune.lessons import lessons
 from agentcho.lab.tune.recipe import Recipe

@@ -15,8 +15,8 @@ from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERA
 from agentcho.lab.bench.peers.targets import targets
 from agentcho.lab.bench.plans import DEBATE, TRACE, UNNAMED
 from agentcho.lab.bench.result import Kind, Result, Target
-from agentcho.lab.equivalence import Words, worst
 from agentcho.lab.stats import Spread, spread
+from agentcho.lab.yardstick import Words, worst
 from tools.bench import society, stream
 
 STOCK = (GENERATE, CONTINUOUS)

@@ -64,23 +64,19 @@ MEASURED: Mapping[str, Place] = {
     "interference": Place(("leakage.md",), ("agentcho", "tests/leaks")),
     "proof": Place(("leakage.md",), ("agentcho/flow", "tests/leaks")),
     "neighbours": Place(("leakage.md", "serve.md"), (*CORE, "tests/leaks/numeric")),
-    "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/attacks", "agentcho/lab/leaks")),
+    "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
     "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
-    "agentleak": Place(
-        ("agentleak.md",),
-        (*CORE, "agentcho/audit", "agentcho/lab/leak_effects", "agentcho/lab/measure", "tools/bench/agentleak"),
-    ),
+    "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
     "agentdojo": Place(("agentdojo.md",), ("agentcho/flow", "agentcho/audit", "tools/bench/dojo")),
     "kv": Place(("how-to/memory.md",), (*CORE, "tools/bench/kv.py")),
     "stream": Place(("how-to/societies.md",), (*CORE, "tools/bench/stream.py")),
     "threads": Place(("how-to/own-model.md",), (*CORE, "tools/bench/threads.py")),
-    "judge": Place(("how-to/repair.md",), (*CORE, "agentcho/lab/judge_agreement", "agentcho/lab/judging")),
+    "judge": Place(("how-to/repair.md",), (*CORE, "agentcho/lab/judging")),
     "textarena": Place(("how-to/textarena.md",), ("agentcho/arena", "agents/player.py")),
     "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),
     "understudy": Place(("understudy.md",), ("agentcho/understudy",)),
 }
-"""By how the name of a result file begins; the first that fits. Results that are older than a folder's name have the
-digest of the name that it had: `lab/leaks`, `lab/judging` and `lab/measure`."""
+"""By how the name of a result file begins; the first that fits."""
 README = "../README.md"
 IN_README = frozenset(
     {

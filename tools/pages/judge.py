@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentcho.lab.display.judge import verdict
-from agentcho.lab.judge_agreement.result import Agreement, JudgeResult, Row, read_judge
+from agentcho.lab.judging.result import Agreement, JudgeResult, Row, read_judge
 from tools.pages.render import arguments
 
 MARKED = re.compile(r"(<!-- judge -->\n\n).*?(\n\n<!-- end of judge -->)", re.DOTALL)

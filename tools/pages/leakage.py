@@ -16,7 +16,7 @@ from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
 from agentcho.flow.sights import MEANING, SIGHTS, Sight
-from agentcho.lab.attacks.result import read_leaks
+from agentcho.lab.leaks.result import read_leaks
 from agentcho.lab.stats import ratios
 from tools.pages.costs import slower
 from tools.pages.render import render, write

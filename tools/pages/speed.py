@@ -18,9 +18,9 @@ from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.display.bench import GUESSED, asked, digits, guessed, heads, row, served
 from agentcho.lab.display.peers import ABOUT, heads_of, told
 from agentcho.lab.display.peers import row as peer_row
-from agentcho.lab.equivalence import Words
 from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
+from agentcho.lab.yardstick import Words
 from tools.bench import PROGRAM, cost, society
 from tools.bench.tables import TALK, beside, shown, talk_row
 from tools.bench.targets import Judged, combined, with_targets

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from agentcho.lab.bench.arms import BASELINE, guessing, is_guessing, policy
 from agentcho.lab.bench.plans import TRACE, UNNAMED
 from agentcho.lab.bench.result import Result, Target
-from agentcho.lab.equivalence import Words
 from agentcho.lab.stats import Spread
+from agentcho.lab.yardstick import Words
 
 FEWER = {f"{TRACE}tree-of-thoughts": 1.25, f"{TRACE}prisoners-dilemma": 1.05, f"{TRACE}agentleak": 1.05}
 """End to end without guesses over with them, by whose recorded words are forced; all its workflows together."""

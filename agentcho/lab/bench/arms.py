@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any
 
 from agentcho.calls.call import EnginePort
-from agentcho.calls.reuse import parsed_repair
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.games.replay import awaited, replay
@@ -23,6 +22,7 @@ from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.lab.timing import alone
 from agentcho.records.trace import Workflow
+from agentcho.reuse.registry import parsed_repair, usual_repairs
 
 AUDIT = "choreographed:audit"
 ENFORCE = "choreographed:enforce"
@@ -88,7 +88,9 @@ def arm(name: str) -> Arm:
     """An arm by its name; `choreographed:enforce+first-k:16` is one that repairs. `ConfigError`: there is none."""
     known, (way, repairs, repair) = arms(), name.partition("+")
     if way not in known or (repairs and way not in REPAIRING):
-        raise ConfigError(f"no arm {name!r}; give one of {', '.join(known)}, or {ENFORCE}+first-k:16, to repair so")
+        raise ConfigError(
+            f"no arm {name!r}; give one of {', '.join(known)}, or {ENFORCE}+{usual_repairs()[0]}, to repair so"
+        )
     if not repairs:
         return known[way]
     try:

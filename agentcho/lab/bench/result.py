@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from agentcho.config import Bits, KvDtype
 from agentcho.errors import RecordBroken, RecordNotFound
-from agentcho.lab.equivalence import Words, near
 from agentcho.lab.stats import FEW, Spread, spread
+from agentcho.lab.yardstick import Words, near
 from agentcho.records.frozen import Frozen
 
 Kind = Literal[

@@ -55,8 +55,8 @@ def _commands() -> dict[str, TyperCommand | TyperGroup]:
 
 
 def _measure(games: Played, engine: Any, seed: int, tell: Tell) -> tuple[Measurement, tuple[Control, ...]]:
-    from agentcho.lab.leak_effects.controls import controls
-    from agentcho.lab.leak_effects.whole import measure
+    from agentcho.lab.measure.controls import controls
+    from agentcho.lab.measure.whole import measure
 
     found = measure(games, engine, seed=seed, tell=tell)
     return found, controls(found)

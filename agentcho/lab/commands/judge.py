@@ -17,15 +17,16 @@ from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
+from agentcho.reuse.registry import usual_repairs
 
 if TYPE_CHECKING:
-    from agentcho.lab.judge_agreement.measured import JudgeOptions
-    from agentcho.lab.judge_agreement.result import JudgeResult
+    from agentcho.lab.judging.measured import JudgeOptions
+    from agentcho.lab.judging.result import JudgeResult
 
 TASK = "One or more of votes, slips, answers, merges; default: all."
 WAY = (
-    "One or more repairs of what is judged, as ends:8,8, first-k:16, top-k:0.15; default: six. Baseline and plain "
-    "reuse are always there."
+    f"One or more repairs of what is judged, as {', '.join(usual_repairs()[:3])}; default: six. "
+    "Baseline and plain reuse are always there."
 )
 LEAKAGE = "What is reused: the author's encodings, or those for the audience. Here all is for everyone."
 Names = list[str] | None
@@ -46,8 +47,8 @@ def judge(
     """How often a judge of four close candidates picks the same over what is reused, by what is encoded anew."""
     require("to compare choices", "lab")
     from agentcho.lab.display.judge import sheets, verdict
-    from agentcho.lab.judge_agreement.cases import TASKS
-    from agentcho.lab.judge_agreement.measured import WAYS, JudgeOptions
+    from agentcho.lab.judging.cases import TASKS
+    from agentcho.lab.judging.measured import WAYS, JudgeOptions
 
     asked = JudgeOptions.of(task or TASKS, way or WAYS, n, seed, leakage)
     found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, differs=template_differs)
@@ -59,9 +60,9 @@ def _measured(
     model: str, dtype: str, asked: JudgeOptions, file: Path | None, resume: bool, differs: Markers
 ) -> JudgeResult:
     """Play, keep what was played beside the result until that is written, and write it."""
-    from agentcho.lab.judge_agreement.measured import PartialJudge, digest, measure, rows, target
-    from agentcho.lab.judge_agreement.result import JudgeResult
-    from agentcho.lab.judge_agreement.second import seconds
+    from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
+    from agentcho.lab.judging.result import JudgeResult
+    from agentcho.lab.judging.second import seconds
     from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
 

@@ -17,21 +17,23 @@ from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
+from agentcho.lab.leaks.ways import PLAIN, REPAIRED, REUSE, USUAL
 from agentcho.progress import heard
 
 if TYPE_CHECKING:
-    from agentcho.lab.attacks.measured import AttackOptions
-    from agentcho.lab.attacks.result import LeaksResult, Secrets
+    from agentcho.lab.leaks.measured import AttackOptions
+    from agentcho.lab.leaks.result import LeaksResult, Secrets
 
 WAY = (
-    "One or more of author, reuse, in-place, audience, text, and reuse+REPAIR, as reuse+top-k:0.15; default: author, "
-    "reuse, reuse+cacheblend:0.15, reuse+kvcomm:1 (not with --earlier 0), reuse+first-k:16, audience, text."
+    f"One or more of {', '.join(PLAIN)}, and {REUSE}+REPAIR, as {REPAIRED[0]}; default: {', '.join(USUAL)}. Ways that "
+    "learn from earlier sentences are left out with --earlier 0."
 )
 ATTACK = "One or more of linear, mlp, inversion, collision, asked; default: all."
 KIND = "One or more of codes, names, plans, preferences; default: all."
 SENTENCE = "Alice's public words: the same whatever the secret, or what the model says with the secret before it."
 EARLIER = (
-    "So many other public sentences of Alice stand before the one that is attacked; reuse+kvcomm learns from these."
+    "So many other public sentences of Alice stand before the one that is attacked. Repairs with anchors learn from "
+    "these."
 )
 CANDIDATES = "For how many secrets a collision search encodes the sentence; at least all that are tested."
 TEMPLATES = "How many questions the model is asked; the best one on secrets that are not tested is kept."
@@ -60,10 +62,10 @@ def leaks(
 ) -> None:
     """What a public sentence gives away of a private prompt: bits of a secret, by way of reading and by attack."""
     require("to attack encodings", "lab")
-    from agentcho.lab.attacks.guesses import Effort
-    from agentcho.lab.attacks.measured import ATTACKS, AttackOptions
-    from agentcho.lab.attacks.secrets import KINDS
-    from agentcho.lab.attacks.ways import usual, ways
+    from agentcho.lab.leaks.guesses import Effort
+    from agentcho.lab.leaks.measured import ATTACKS, AttackOptions
+    from agentcho.lab.leaks.secrets import KINDS
+    from agentcho.lab.leaks.ways import usual, ways
 
     kinds, attacks = (tuple(dict.fromkeys(given)) for given in (kind or KINDS, attack or ATTACKS))
     effort = Effort(candidates, templates)
@@ -83,7 +85,7 @@ def _measured(
     model: str, dtype: str, asked: AttackOptions, file: Path | None, resume: bool, differs: Markers
 ) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
-    from agentcho.lab.attacks.measured import PartialLeaks, costs, digest, measure
+    from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
     from agentcho.lab.timing import stoppable
     from agentcho.records.environment import machine, sources, versions
     from agentcho.runner.engine import Engine
@@ -106,8 +108,8 @@ def _measured(
 def _result(
     asked: AttackOptions, secrets: tuple[Secrets, ...], kept: Any, timed: Any, where: dict[str, Any]
 ) -> LeaksResult:
-    from agentcho.lab.attacks.judged import claims, judge
-    from agentcho.lab.attacks.result import LeaksResult
+    from agentcho.lab.leaks.judged import claims, judge
+    from agentcho.lab.leaks.result import LeaksResult
 
     rows = judge(kept.outcomes(asked), asked.seed)
     return LeaksResult(

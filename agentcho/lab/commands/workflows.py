@@ -232,7 +232,7 @@ def _played(
     from agentcho.lab.bench.measure import workflows as play
     from agentcho.lab.bench.partial import PartialWorkflows, digest
     from agentcho.lab.display import bench
-    from agentcho.lab.equivalence import worst
+    from agentcho.lab.yardstick import worst
     from agentcho.records.environment import machine, versions
 
     settings = {name: str(value) for name, value in (asked.settings | lengths._asdict()).items()}

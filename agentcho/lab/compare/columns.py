@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from agentcho.calls.reuse import ALL, APE, IN_PLACE, REPAIRS, ROTATE, WAYS, parsed_repair, parsed_way
 from agentcho.config import Leakage, Mode, RunConfig, option_names
 from agentcho.engine.adapter import find_adapter
 from agentcho.errors import ConfigError
 from agentcho.records.frozen import Frozen
+from agentcho.reuse.in_place import InPlace
+from agentcho.reuse.registry import ALL, DEFAULT, READINGS, parsed_repair, parsed_way, usual_repairs, usual_ways
 
 DEFAULT_MODES = "baseline,choreographed:audit,choreographed:enforce"
 OF_COLUMNS = (
@@ -25,15 +26,15 @@ OF_COLUMNS = (
 
 
 class Column(Frozen):
-    """One way to read: `mode[:leakage][:in-place|:ape[:T,S]][+repair][@adapter]`. `in_place`: keys stay at the
+    """One way to read: `mode[:leakage][:way][+repair][@adapter]`. `in_place`: keys stay at the
     positions at which they were made (no repositioning; the paper's footnote 5). `reuse`: another way of reading than
-    `rotate`, as `parsed_way` takes it. `repair`: what `parsed_repair` takes. `adapter` is a folder, `digest` that of
+    the default, as `parsed_way` takes it. `repair`: what `parsed_repair` takes. `adapter` is a folder, `digest` that of
     what was in it when it was asked for."""
 
     mode: Mode
     leakage: Leakage = "audit"
     in_place: bool = False
-    reuse: str = ROTATE
+    reuse: str = DEFAULT
     repair: str | None = None
     adapter: str | None = None
     digest: str | None = None
@@ -42,8 +43,8 @@ class Column(Frozen):
     def name(self) -> str:
         """The name on the command line; of an adapter only the folder's own name."""
         parts = [self.mode, *([self.leakage] if self.mode == "choreographed" else [])]
-        way = IN_PLACE if self.in_place else self.reuse
-        name = ":".join([*parts, *([way] if way != ROTATE else [])])
+        way = InPlace.name if self.in_place else self.reuse
+        name = ":".join([*parts, *([way] if way != DEFAULT else [])])
         name = name if self.repair is None else f"{name}+{self.repair}"
         return name if self.adapter is None else f"{name}@{Path(self.adapter).resolve().name}"
 
@@ -55,11 +56,11 @@ class Column(Frozen):
     @property
     def method(self) -> str | None:
         """What it does beside turning keys, or in its place; None: nothing."""
-        return self.repair or (IN_PLACE if self.in_place else self.reuse if self.reuse != ROTATE else None)
+        return self.repair or (InPlace.name if self.in_place else self.reuse if self.reuse != DEFAULT else None)
 
     def config(self, base: RunConfig) -> RunConfig:
         """The options of a run in this column."""
-        own = self.model_dump(exclude={"digest", "in_place"}) | ({"reuse": IN_PLACE} if self.in_place else {})
+        own = self.model_dump(exclude={"digest", "in_place"}) | ({"reuse": InPlace.name} if self.in_place else {})
         return RunConfig.model_validate(base.renamed() | own)
 
     def folder(self, out: Path) -> Path:
@@ -81,10 +82,10 @@ def columns(
     if adapter is not None:
         found = [_adapted(column, adapter) for column in found]
     if repairs is not None and repairs.strip() == ALL:
-        repairs, ways = ",".join(REPAIRS), ",".join(WAYS) if ways is None else ways
+        repairs, ways = ",".join(usual_repairs()), ",".join(usual_ways()) if ways is None else ways
     plain = [column for column in found if column.plain]
     if (repairs is not None or ways is not None) and not plain:
-        raise _bad(text, "no column could be repaired or read otherwise: give a choreographed one, not in-place")
+        raise _bad(text, "no column could be repaired or read otherwise: give a choreographed one of no other way")
     for column in plain:
         more = [_in_way(column, way) for way in _split(ways or "")]
         more += [_repaired(column, repair) for repair in _split(repairs or "")]
@@ -100,7 +101,7 @@ def _split(text: str) -> list[str]:
 
 def _in_way(column: Column, way: str) -> Column:
     read = _checked(f"{column.name}:{way}", way, parsed_way)
-    return column.model_copy(update={"in_place": True} if read == IN_PLACE else {"reuse": read})
+    return column.model_copy(update={"in_place": True} if read == InPlace.name else {"reuse": read})
 
 
 def _repaired(column: Column, repair: str) -> Column:
@@ -133,7 +134,8 @@ def _column(name: str) -> Column:
 
 def _way(name: str, written: str) -> Column:
     way, plus, repair = written.partition("+")
-    mode, *rest = re.sub(rf":{APE}:([^:]*[\d.][^:]*)", rf":{APE}=\1", way).split(":")
+    names = [each.name for each in READINGS]
+    mode, *rest = re.sub(rf":({'|'.join(names)}):([^:]*[\d.][^:]*)", r":\1=\2", way).split(":")
     if mode not in get_args(Mode):
         raise _bad(name, f"{mode!r} is no mode; there are {' and '.join(get_args(Mode))}")
     known: dict[str, object] = {}
@@ -142,16 +144,16 @@ def _way(name: str, written: str) -> Column:
             raise _bad(name, "baseline stands alone: it encodes every prompt anew, at its own positions")
         if word in get_args(Leakage):
             known["leakage"] = word
-        elif word == IN_PLACE:
+        elif word == InPlace.name:
             known["in_place"] = True
-        elif word.partition("=")[0] == APE:
+        elif word.partition("=")[0] in names[1:]:
             known["reuse"] = _checked(name, word.replace("=", ":"), parsed_way)
         else:
-            raise _bad(name, f"{word!r} is none of {', '.join((*get_args(Leakage), IN_PLACE, APE))}")
+            raise _bad(name, f"{word!r} is none of {', '.join((*get_args(Leakage), *names[1:]))}")
     if len(known) < len(rest) or known.keys() >= {"in_place", "reuse"}:
         raise _bad(name, "says one thing twice")
     if plus and (mode == "baseline" or known.keys() & {"in_place", "reuse"}):
-        raise _bad(name, "a repair goes with a choreographed column alone, and not in-place")
+        raise _bad(name, f"a repair goes with a choreographed column alone, and with no other way than {DEFAULT}")
     repaired = {"repair": _checked(name, repair, parsed_repair)} if plus else {}
     return Column.model_validate({"mode": mode} | known | repaired)
 
@@ -165,4 +167,4 @@ def _checked(name: str, text: str, parsed: Callable[[str], object]) -> str:
 
 
 def _bad(name: str, what: str) -> ConfigError:
-    return ConfigError(f"column {name!r}: {what}. Columns are such as baseline or choreographed:enforce:in-place")
+    return ConfigError(f"column {name!r}: {what}. Columns are such as baseline or choreographed:enforce:{InPlace.name}")

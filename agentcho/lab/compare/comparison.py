@@ -14,8 +14,8 @@ from pydantic import Field
 from agentcho.audit.measurement import Interval
 from agentcho.audit.wording import many
 from agentcho.lab.compare.columns import Column
-from agentcho.lab.equivalence import Words, judged
 from agentcho.lab.stats import Median
+from agentcho.lab.yardstick import Words, judged
 from agentcho.records.frozen import Frozen
 from agentcho.results.arrow import Kind
 from agentcho.results.shown import html_facts, text_facts
@@ -159,7 +159,7 @@ class Comparison(Frozen):
         return next((metric for metric in self.metrics if metric.binary), next(iter(self.metrics), None))
 
     def words(self, column: str) -> Words:
-        """What a column makes of the words of the first one: see `equivalence`. Only scores that are shares of games
+        """What a column makes of the words of the first one: see `yardstick`. Only scores that are shares of games
         have a point; without one, those whose means all lie between 0 and 1 count, such as the share of words that a
         text covers. The others are left out."""
         held = self.fidelity.get(column)

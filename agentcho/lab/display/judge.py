@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcho.display.sheet import Sheet
-from agentcho.lab.judge_agreement.result import AGREE, ANEW, Agreement, JudgeResult, Row, Second
+from agentcho.lab.judging.result import AGREE, ANEW, Agreement, JudgeResult, Row, Second
 
 LOOKS = "a second look, with everything encoded anew, where the first is not sure; held out"
 HEADS = ("the same pick (95%)", "chosen on", "held out (95%)", "encoded anew")

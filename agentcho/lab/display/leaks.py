@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcho.display.sheet import Sheet
-from agentcho.lab.attacks.result import Cost, LeaksResult, Row, Secrets
+from agentcho.lab.leaks.result import Cost, LeaksResult, Row, Secrets
 
 HEADS = ("whole secrets (95%)", "chance", "symbols", "chance", "bits (95%)", "of", "p", "beside the text", "verdict")
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from agentcho.audit.measurement import Swapped
-from agentcho.lab.leak_effects.play import Line, Play, reaching
-from agentcho.lab.leak_effects.swap import Secrets, reworded
+from agentcho.lab.measure.play import Line, Play, reaching
+from agentcho.lab.measure.swap import Secrets, reworded
 from agentcho.records.trace import TraceMessage, Workflow
 
 NOT_IN_IT = "it has no agent of that name"

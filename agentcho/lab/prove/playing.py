@@ -14,7 +14,7 @@ import numpy as np
 from agentcho.calls.call import EnginePort
 from agentcho.config import Leakage, Mode
 from agentcho.games.replay import Replayed, replay
-from agentcho.lab.leak_effects.stage import UNENCODABLE, why_not
+from agentcho.lab.measure.stage import UNENCODABLE, why_not
 from agentcho.records.trace import Workflow
 
 FLOAT = np.dtype("<f4")

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentcho.audit.measurement import Swapped
 from agentcho.errors import AudienceError, RecordBroken
-from agentcho.lab.leak_effects.play import Play, of_workflow
+from agentcho.lab.measure.play import Play, of_workflow
 from agentcho.lab.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secrets
 from agentcho.lab.prove.playing import Played, Unplayable, played
 from agentcho.lab.prove.proof import Compared, Digests, Proof, Skipped, Waits

@@ -19,6 +19,8 @@ from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import RequestError
 from agentcho.games.replay import replay
 from agentcho.records.trace import Workflow
+from agentcho.reuse.method import Weighing
+from agentcho.reuse.registry import READINGS
 
 STRIDE = 1 << 20
 """Forced tokens a step: all of a message at once."""
@@ -136,5 +138,6 @@ class RecordingEngine(EngineCore):
             if isinstance(call, Shadow | Repair):
                 raise RequestError(f"a {type(call).__name__} cannot be unfolded: train without repairs and shadows")
             if call.ape is not None:
-                raise RequestError("what is read by APE cannot be unfolded: train with reuse rotate or in-place")
+                able = " or ".join(each.name for each in READINGS if not issubclass(each, Weighing))
+                raise RequestError(f"what {call.ape.name} weighs cannot be unfolded: train with reuse {able}")
         return super().submit(calls, turn)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import torch
 
 from agentcho.engine.layout import Parallel
+from agentcho.reuse.ape import Ape
 from agentcho.runner.attention.base import Tempered
 
 
@@ -20,7 +21,8 @@ def tempered(rows: Iterable[tuple[int, Parallel | None]], count: int, width: int
     for row, parallel in rows:
         if parallel is None:
             continue
-        temperature[row], scale[row] = parallel.ape
+        assert isinstance(parallel.ape, Ape)
+        temperature[row], scale[row] = parallel.ape.temperature, parallel.ape.scale
         for start, stop in parallel.spans:
             marks[row, :, :, start:stop] = True
     return Tempered(marks.to(device), temperature.to(device), scale.to(device))

@@ -13,12 +13,12 @@ import anyio
 import torch
 
 from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario
-from agentcho.calls.reuse import Ends
 from agentcho.config import Leakage, Shadowing
 from agentcho.engine import sequence
 from agentcho.events import Ended, Event
 from agentcho.flow.views import After, Read, View
 from agentcho.records.transcript import Entry
+from agentcho.reuse.ends import Ends
 from tests.engine.families import Family, Layer
 
 from ..looks import Look

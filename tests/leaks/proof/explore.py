@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agentcho.calls.reuse import First
 from agentcho.config import ReusePolicy
+from agentcho.reuse.first_k import FirstK
 
 from .scope import Perms, Said, Scope
 from .small import NAMES, Heard, Made, Play
@@ -23,7 +23,7 @@ WAYS = {
     "never": ReusePolicy("choreographed", "enforce", "never"),
     "always": ReusePolicy("choreographed", "enforce", "always"),
     "deterministic": ReusePolicy("choreographed", "enforce", "auto", True),
-    "repair first-k:2": ReusePolicy("choreographed", "enforce", repair=First(2)),
+    "repair first-k:2": ReusePolicy("choreographed", "enforce", repair=FirstK(2)),
     "repair full": ReusePolicy("choreographed", "enforce", repair="full"),
 }
 """How the calls of a scope find what they read."""

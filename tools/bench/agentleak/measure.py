@@ -19,9 +19,9 @@ from agentcho.audit.verdict import GameVerdict, worst
 from agentcho.config import ReusePolicy
 from agentcho.errors import RecordBroken
 from agentcho.games.replay import Replayed, replay
-from agentcho.lab.leak_effects.play import Play, of_workflow
-from agentcho.lab.leak_effects.stage import UNENCODABLE, Stage, why_not
-from agentcho.lab.leak_effects.swap import reworded
+from agentcho.lab.measure.play import Play, of_workflow
+from agentcho.lab.measure.stage import UNENCODABLE, Stage, why_not
+from agentcho.lab.measure.swap import reworded
 from agentcho.lab.stats import distance
 from agentcho.progress import Tell, counted
 from agentcho.records.trace import Workflow

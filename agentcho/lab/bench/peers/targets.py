@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from agentcho.lab.bench.arms import AUDIT, ENFORCE
 from agentcho.lab.bench.result import Result, Target
-from agentcho.lab.equivalence import Words
 from agentcho.lab.stats import spread
+from agentcho.lab.yardstick import Words
 
 ROW, OURS = "1 row", "agentcho"
 LLAMA, GUESSING = "llama-server", "llama-server, n-gram drafts"

@@ -1,0 +1,188 @@
+"""All of it: each task in each way, choice by choice against the baseline; the policy that is chosen on one half of the
+choices, and how it does on the other.
+
+With a file of the result every block is kept beside it at once, so that a measurement that was stopped goes on. Does
+not know: how choices are made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from agentcho.config import Leakage
+from agentcho.errors import ConfigError
+from agentcho.lab.judging.cases import CANDIDATES, TASKS, drawn
+from agentcho.lab.judging.picked import BASELINE, REUSE, Way, picked, way
+from agentcho.lab.judging.result import AGREE, ANEW, Agreement, Block, Failing, Row, Target
+from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.lab.stats import clopper_pearson
+from agentcho.progress import Tell
+
+ROOMS = ("lab/judging", "flow", "engine", "runner", "calls")
+TOGETHER = 10
+"""Choices that are played in one workflow."""
+HARD = 0.80
+"""A task is one that reuse fails where it keeps at most this share of choices."""
+WAYS = (BASELINE, REUSE, "first-k:16", "ends:0,16", "ends:0,32", "top-k:0.3", "cacheblend:0.3", "full")
+"""What is measured where no way is named."""
+
+
+class JudgeOptions(NamedTuple):
+    """What is measured: `n` choices a task."""
+
+    tasks: tuple[str, ...]
+    ways: tuple[Way, ...]
+    n: int
+    seed: int
+
+    @classmethod
+    def of(cls, tasks: Iterable[str], names: Iterable[str], n: int, seed: int, leakage: Leakage) -> JudgeOptions:
+        """Tasks and ways by their names, baseline and plain reuse among them. `ConfigError`: there is no such one."""
+        named = tuple(dict.fromkeys((BASELINE, REUSE, *names)))
+        for task in (wanted := tuple(dict.fromkeys(tasks))):
+            if task not in TASKS:
+                raise ConfigError(f"no task {task!r}; give one of {', '.join(TASKS)}")
+        return cls(wanted, tuple(way(name, leakage) for name in named), n, seed)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What blocks depend on."""
+        return {"seed": str(self.seed), "leakage": self.ways[0].policy.leakage}
+
+
+class JudgePart(PartialData):
+    """The file: blocks by task, way and number."""
+
+    format: Literal["agentcho-bench-judge-part/1"] = "agentcho-bench-judge-part/1"
+    blocks: dict[str, dict[str, dict[int, Block]]] = Field(default_factory=dict)
+
+
+class PartialJudge(PartialResult[JudgePart]):
+    """What was measured so far."""
+
+    data_type = JudgePart
+    by = "`agentcho bench judge`"
+
+    def lacking(self, task: str, ways: Sequence[Way], block: int, choices: int) -> list[Way]:
+        """The ways in which a block of so many choices was not played yet, or not all of it: fewer were asked for."""
+        known = self.data.blocks.get(task, {})
+        there = {name for name, blocks in known.items() if block in blocks and len(blocks[block].picks) == choices}
+        return [each for each in ways if each.name not in there]
+
+    def add(self, task: str, block: int, found: dict[str, Block]) -> None:
+        """Keep it."""
+        for name, each in found.items():
+            self.data.blocks.setdefault(task, {}).setdefault(name, {})[block] = each
+        self.save()
+
+    def of(self, task: str, name: str, n: int) -> list[Block]:
+        """The blocks of the first `n` choices."""
+        found = self.data.blocks[task][name]
+        return [found[number] for number, _ in enumerate(_blocks(n))]
+
+
+def _blocks(n: int) -> list[range]:
+    return [range(first, min(first + TOGETHER, n)) for first in range(0, n, TOGETHER)]
+
+
+def measure(engine: Any, asked: JudgeOptions, kept: PartialJudge, tell: Tell) -> None:
+    """Play what is not kept yet. `tell` is told of choices."""
+    of = asked.n * len(asked.tasks)
+    for place, task in enumerate(asked.tasks):
+        for number, block in enumerate(_blocks(asked.n)):
+            tell(f"choices ({task})", place * asked.n + block.start, of)
+            if lacking := kept.lacking(task, asked.ways, number, len(block)):
+                cases = [drawn(task, each, asked.seed) for each in block]
+                kept.add(task, number, picked(engine, task, cases, lacking))
+    tell("choices", of, of)
+
+
+def rows(asked: JudgeOptions, kept: PartialJudge) -> tuple[Row, ...]:
+    """Each way on each task, beside the baseline."""
+    return tuple(
+        _row(task, each.name, kept.of(task, each.name, asked.n), kept.of(task, BASELINE, asked.n))
+        for task in asked.tasks
+        for each in asked.ways
+    )
+
+
+def _row(task: str, name: str, blocks: Sequence[Block], baseline: Sequence[Block]) -> Row:
+    picks, before = ([pick for block in each for pick in block.picks] for each in (blocks, baseline))
+    same = [one == other for one, other in zip(picks, before, strict=True)]
+    margins = [margin for block in baseline for margin in block.margins]
+    changed = Counter(place for place, kept in zip(before, same, strict=True) if not kept)
+    total = Counter(before)
+    return Row(
+        task=task,
+        way=name,
+        all=agreement(sum(same), len(same)),
+        chosen=agreement(sum(same[::2]), len(same[::2])),
+        held=agreement(sum(same[1::2]), len(same[1::2])),
+        anew=sum(block.anew for block in blocks) / sum(block.read for block in blocks),
+        failing=_failing(same, margins),
+        places=tuple((total[place], changed[place]) for place in range(CANDIDATES)),
+    )
+
+
+def agreement(agreed: int, choices: int) -> Agreement:
+    """So many of all choices."""
+    share = agreed / choices if choices else 1.0
+    return Agreement(choices=choices, agreed=agreed, share=share, span=clopper_pearson(agreed, choices))
+
+
+def _failing(same: Sequence[bool], margins: Sequence[float]) -> tuple[Failing, ...]:
+    """By quarters of the baseline's margins, the narrowest first."""
+    order = sorted(range(len(same)), key=margins.__getitem__)
+    cuts = [len(order) * quarter // 4 for quarter in range(5)]
+    quarters = [order[low:high] for low, high in pairwise(cuts)]
+    return tuple(
+        Failing(
+            below=None if place == 3 or not quarter else margins[quarter[-1]],
+            choices=len(quarter),
+            changed=sum(not same[each] for each in quarter),
+        )
+        for place, quarter in enumerate(quarters)
+    )
+
+
+def target(found: Sequence[Row]) -> Target:
+    """The way that encodes the fewest tokens of those that keep enough choices in every task, on the half to choose
+    by, and what it comes to on the other half; beside it the way that keeps most choices of those that encode few
+    enough."""
+    ways: dict[str, list[Row]] = {}
+    for row in found:
+        ways.setdefault(row.way, []).append(row)
+    hard = tuple(row.task for row in ways.pop(REUSE) if row.all.share <= HARD)
+    del ways[BASELINE]
+    kept = {name: min(row.chosen.share for row in each) for name, each in ways.items()}
+    anew = {name: max(row.anew for row in each) for name, each in ways.items()}
+    best = min((name for name in ways if kept[name] >= AGREE), key=lambda name: (anew[name], name), default=None)
+    cheap = max((name for name in ways if anew[name] <= ANEW), key=lambda name: (kept[name], name), default=None)
+    misses = tuple(_missing(row) for row in ways.get(best or "", ()) if row.held.share < AGREE or row.anew > ANEW)
+    return Target(
+        way=best,
+        hard=hard,
+        reached=bool(hard) and best is not None and not misses,
+        misses=misses,
+        cheap=cheap,
+        cheap_keeps=tuple(_missing(row) for row in ways.get(cheap or "", ())),
+    )
+
+
+def _missing(row: Row) -> str:
+    return f"{row.task}: {row.held.share:.1%} of choices with {row.anew:.0%} of tokens"
+
+
+def digest() -> str:
+    """Of the source files of the rooms that a measurement runs."""
+    root, found = Path(__file__).parents[2], sha256()
+    for file in sorted(file for room in ROOMS for file in (root / room).rglob("*.py")):
+        found.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
+    return f"sha256 {found.hexdigest()[:16]}"

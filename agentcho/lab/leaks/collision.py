@@ -1,0 +1,80 @@
+"""Collision search: the sentence is encoded with each secret that it could be, and the nearest encoding wins.
+
+The adversary has the model, and knows all of Alice's prompt but the secret; arXiv 2508.09442 searches so token by
+token, this secret by secret. It needs no training. Does not know: what is near by chance.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+
+from agentcho.lab.leaks.guesses import SHARPNESS, Case, Guess, Scores, doubt, log_probabilities
+from agentcho.lab.leaks.secrets import Symbols, drawn
+from agentcho.lab.leaks.seen import Floats, pooled, vectors
+
+SHARPER = 1000.0
+"""What is searched can be sharper than what is learned: by so much more."""
+
+
+def collision(case: Case) -> Guess | str:
+    """Search among `Effort.candidates` secrets, of which the tested ones are some. A text: why it cannot be done."""
+    if case.said is not None:
+        return "each sentence is another one: it would be encoded once for every secret and sentence"
+    asked = np.concatenate([case.split.check, case.split.test])
+    count = min(max(case.effort.candidates, len(asked)), case.scene.kind.size)
+    pool = drawn(case.scene.kind, count, case.seed + 1, case.symbols[asked])
+    order = np.random.default_rng((case.seed, 2)).permutation(len(pool))
+    held = _candidates(case, pool[order])
+    places = np.empty(len(pool), np.int64)
+    places[order] = np.arange(len(pool))
+    observed = np.stack([_row(case.seen.vectors[number]) for number in asked])
+    scores = -_far(observed, held)
+    own = places[: len(asked)]
+    checked = len(case.split.check)
+    sharpness = _sharpness(scores[:checked], own[:checked])
+    logq = _logq(scores[checked:], own[checked:], sharpness, doubt(checked)) / np.log(2)
+    nearest = _nearest(scores[checked:], np.random.default_rng((case.seed, 3)))
+    return Guess(
+        symbols=pool[order][nearest], logq=logq, entropy=log2(count), chance=1 / count, where=f"{count:,} candidates"
+    )
+
+
+def _candidates(case: Case, pool: Symbols) -> Floats:
+    found = []
+    for each in vectors(case.engine, case.scene.plays(pool), case.scene.before, case.way):
+        found.append(_row(each))
+        case.told("collision search, candidates")
+    return np.stack(found)
+
+
+def _row(vectors: Floats) -> Floats:
+    """Mean, first and last token of every layer `[layers, tokens, width]`; equal encodings have equal rows."""
+    return pooled(vectors, np.full(len(vectors), vectors.shape[1])).reshape(-1)
+
+
+def _far(observed: Floats, held: Floats) -> Scores:
+    """Distances `[observed, candidates]`, as shares of the median one; exactly 0 where two are equal."""
+    from scipy.spatial.distance import cdist
+
+    found: Scores = cdist(observed.astype(np.float64), held.astype(np.float64))
+    middle = float(np.median(found))
+    return found / middle if middle > 0 else found
+
+
+def _nearest(scores: Scores, rng: np.random.Generator) -> Symbols:
+    """The best candidate of each; of several equally good ones any, by these dice."""
+    best = scores == scores.max(axis=1, keepdims=True)
+    found: Symbols = (best * rng.random(scores.shape)).argmax(axis=1)
+    return found
+
+
+def _logq(scores: Scores, own: Symbols, sharpness: float, left: float) -> Scores:
+    found: Scores = log_probabilities(scores, sharpness * SHARPER, left)[np.arange(len(own)), own]
+    return found
+
+
+def _sharpness(scores: Scores, own: Symbols) -> float:
+    costs = [-float(_logq(scores, own, each, doubt(len(own))).mean()) for each in SHARPNESS]
+    return float(SHARPNESS[int(np.argmin(costs))])

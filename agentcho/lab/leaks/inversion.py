@@ -1,0 +1,126 @@
+"""Inversion: a small transformer that is trained to write a secret out, symbol by symbol, from keys and values.
+
+Every token of every layer that was kept is projected to one vector; the decoder attends to them while it writes. It is
+tested on secrets that it never wrote. Does not know: engines, which way of reading it looks at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from agentcho.lab.leaks.guesses import SHARPNESS, Case, Guess, Scores, doubt, log_probabilities
+from agentcho.lab.leaks.probes import fit
+from agentcho.lab.leaks.secrets import Symbols
+
+WIDTH = 96
+HEADS = 4
+DEPTH = 2
+STEPS = 1200
+
+
+class Writer(nn.Module):
+    """Writes `slots` symbols of `options` each, from keys and values `[batch, layers, tokens, width]`, scaled."""
+
+    def __init__(self, layers: int, tokens: int, width: int, slots: int, options: int) -> None:
+        super().__init__()
+        self.project = nn.ModuleList([nn.Linear(width, WIDTH) for _ in range(layers)])
+        self.token = nn.Parameter(torch.randn(tokens, WIDTH) * 0.02)
+        self.symbol = nn.Embedding(slots * options + 1, WIDTH)
+        self.place = nn.Parameter(torch.randn(slots, WIDTH) * 0.02)
+        layer = nn.TransformerDecoderLayer(WIDTH, HEADS, 2 * WIDTH, 0.1, batch_first=True, norm_first=True)
+        self.decode = nn.TransformerDecoder(layer, DEPTH)
+        self.out = nn.Linear(WIDTH, options)
+        self.slots, self.options = slots, options
+
+    def remembered(self, vectors: Tensor) -> Tensor:
+        """What it attends to: `[batch, layers * tokens, WIDTH]`."""
+        parts = [project(vectors[:, layer]) + self.token for layer, project in enumerate(self.project)]
+        return torch.cat(parts, dim=1)
+
+    def written(self, memory: Tensor, unseen: Tensor, symbols: Tensor) -> Tensor:
+        """Scores of the next symbol, `[batch, symbols + 1, options]`, after `symbols` `[batch, some]`."""
+        places = torch.arange(symbols.shape[1]) * self.options
+        begun = torch.full((len(memory), 1), self.slots * self.options)
+        words = self.symbol(torch.cat([begun, symbols + places], dim=1)) + self.place[: symbols.shape[1] + 1]
+        mask = nn.Transformer.generate_square_subsequent_mask(words.shape[1])
+        told = self.decode(words, memory, tgt_mask=mask, tgt_is_causal=True, memory_key_padding_mask=unseen)
+        found: Tensor = self.out(told)
+        return found
+
+
+class _Given:
+    """What was seen, scaled by those trained on, and what of it is no token."""
+
+    def __init__(self, case: Case) -> None:
+        known = case.seen.vectors[case.split.train]
+        middle = known.mean(axis=0, keepdims=True)
+        spread = known.std(axis=0, keepdims=True)
+        self.middle = torch.from_numpy(middle)
+        self.scale = torch.from_numpy(np.where(spread > 1e-7, 1 / np.maximum(spread, 1e-7), 0).astype(np.float32))
+        self.vectors = torch.from_numpy(case.seen.vectors)
+        tokens = np.arange(case.seen.vectors.shape[2])
+        absent = torch.from_numpy(tokens >= case.seen.lengths[:, None])
+        self.unseen = absent.repeat(1, case.seen.vectors.shape[1])
+        self.symbols = torch.from_numpy(case.symbols)
+
+    def of(self, net: Writer, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return net.remembered((self.vectors[rows] - self.middle) * self.scale), self.unseen[rows]
+
+
+def inversion(case: Case) -> Guess:
+    """Train it, teacher forced, until it gets no better on secrets that are checked; then let it write."""
+    kind, given = case.scene.kind, _Given(case)
+    train, check, test = (torch.from_numpy(part) for part in case.split)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(case.seed)
+        _, layers, tokens, width = case.seen.vectors.shape
+        net = Writer(layers=layers, tokens=tokens, width=width, slots=len(kind.slots), options=kind.options)
+
+        def loss(rows: Tensor) -> Tensor:
+            scores = net.written(*given.of(net, rows), given.symbols[rows, :-1])
+            return cross_entropy(scores.reshape(-1, kind.options), given.symbols[rows].reshape(-1))
+
+        def checked() -> Tensor:
+            case.told("inversion trained")
+            return loss(check)
+
+        fit(net=net, count=len(train), loss=lambda rows: loss(train[rows]), checked=checked, steps=STEPS)
+    with torch.no_grad():
+        sharpness, left = _sharpness(_forced(net, given, check), case.of(case.split.check)), doubt(len(check))
+        cost = _cost(_forced(net, given, test), case.of(case.split.test), sharpness, left)
+        return case.guess(_greedy(net, given, test), -cost / np.log(2), f"{len(case.seen.layers)} layers")
+
+
+def _forced(net: Writer, given: _Given, rows: Tensor) -> Scores:
+    """Scores `[rows, slots, options]` of each symbol after the right ones before it."""
+    parts = [net.written(*given.of(net, some), given.symbols[some, :-1]) for some in torch.split(rows, 256)]
+    found: Scores = torch.cat(parts).double().numpy()
+    return found
+
+
+def _greedy(net: Writer, given: _Given, rows: Tensor) -> Symbols:
+    """What it writes by itself, `[rows, slots]`."""
+    found = []
+    for some in torch.split(rows, 256):
+        memory, unseen = given.of(net, some)
+        symbols = torch.zeros(len(some), 0, dtype=torch.long)
+        for _ in range(net.slots):
+            symbols = torch.cat([symbols, net.written(memory, unseen, symbols)[:, -1:].argmax(-1)], dim=1)
+        found.append(symbols)
+    return torch.cat(found).numpy()
+
+
+def _cost(scores: Scores, truth: Symbols, sharpness: float, left: float) -> Scores:
+    """Nats that each whole secret costs."""
+    flat = log_probabilities(scores.reshape(-1, scores.shape[-1]), sharpness, left)
+    own = flat[np.arange(truth.size), truth.reshape(-1)].reshape(truth.shape)
+    found: Scores = -own.sum(axis=1)
+    return found
+
+
+def _sharpness(scores: Scores, truth: Symbols) -> float:
+    costs = [float(_cost(scores, truth, each, doubt(len(truth))).mean()) for each in SHARPNESS]
+    return float(SHARPNESS[int(np.argmin(costs))])

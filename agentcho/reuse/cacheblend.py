@@ -1,0 +1,66 @@
+"""CacheBlend (arXiv 2405.16444): the tokens that deviate most are encoded anew, fewer from layer to layer.
+
+Does not know: how values are compared, how a layer leaves tokens out (`runner.reuse.cacheblend`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Self
+
+from agentcho.reuse.method import ByDeviation, Source
+from agentcho.reuse.parameters import share, share_in
+
+
+@dataclass(frozen=True)
+class CacheBlend(ByDeviation):
+    """For `Repair`: as `TopK`, and filtered layer by layer: of the tokens that are encoded anew at one layer, those
+    whose values deviate most go on to be so at the next, fewer each time. From the second layer to the last their share
+    falls evenly, by as much above `share` first as it is below at last, so that `share` is its mean. The first layer is
+    everybody's: its keys and values depend on no context."""
+
+    share: float
+
+    name = "cacheblend"
+    form = "cacheblend:SHARE"
+    limits = "SHARE is above 0, at most 1"
+    usual = "cacheblend:0.15"
+    examples = ("cacheblend:0.15",)
+    about = "as `top-k`, and filtered layer by layer: first 22.5%, at last 7.5%, 15% in the mean"
+    source = Source("CacheBlend whole", "2405.16444")
+    narrows = True
+
+    @classmethod
+    def parsed(cls, value: str | None) -> Self | None:
+        """See `Method.parsed`."""
+        found = share_in(value)
+        return None if found is None else cls(found)
+
+    @classmethod
+    def checked(cls, given: Self) -> Self:
+        """See `Method.checked`."""
+        return cls(share(given.share, "the share of CacheBlend"))
+
+    @property
+    def first(self) -> float:
+        """The share of tokens that are encoded anew at the second layer."""
+        return self.share + self._spread
+
+    @property
+    def _spread(self) -> float:
+        return min(self.share / 2, 1 - self.share)
+
+    def count(self, length: int) -> int:
+        """See `ByDeviation.count`."""
+        return ceil(self.first * length)
+
+    def anew(self, length: int, layer: int, layers: int) -> int:
+        """See `ByDeviation.anew`."""
+        fallen = max(0, layer - 1) / (layers - 2) if layers > 2 else 0
+        return max(1, min(length, ceil((self.first - 2 * self._spread * fallen) * length)))
+
+    @property
+    def tag(self) -> str:
+        """See `Selection.tag`."""
+        return f"Blend(share={self.share!r})"

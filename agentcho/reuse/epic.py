@@ -1,0 +1,20 @@
+"""EPIC (arXiv 2410.15332): its LegoLink encodes the first tokens of each chunk anew. Does not know: messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.method import Source
+
+
+@dataclass(frozen=True)
+class Epic(FirstK):
+    """For `Repair`: LegoLink of EPIC. It is `FirstK` by the field's name, and has the same stored keys."""
+
+    name = "epic"
+    form = "epic:TOKENS"
+    usual = "epic:16"
+    examples = ("epic:16",)
+    about = "its first 16 tokens, as `first-k` does"
+    source = Source("LegoLink of EPIC", "2410.15332")

@@ -1,0 +1,97 @@
+"""Every reuse method, in the order in which help lists them. A new method is a module beside this one and a line here.
+
+What is made of it: how text is parsed and refused, help of the command line, the columns of comparisons, and the tables
+of the documentation. Does not know: calls, how anything is computed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TypeVar
+
+from agentcho.reuse.ape import Ape
+from agentcho.reuse.cacheblend import CacheBlend
+from agentcho.reuse.ends import Ends
+from agentcho.reuse.epic import Epic
+from agentcho.reuse.first_k import FirstK
+from agentcho.reuse.full import Full
+from agentcho.reuse.in_place import InPlace
+from agentcho.reuse.kvcomm import KVComm
+from agentcho.reuse.method import Method, Reading, Selection, Weighing
+from agentcho.reuse.rotate import Rotate
+from agentcho.reuse.top_k import TopK
+
+Found = TypeVar("Found", bound=Method)
+
+READINGS: list[type[Reading]] = [Rotate, InPlace, Ape]
+"""How what is reused can be read; the first is the default, and the one that repairs go with."""
+SELECTIONS: list[type[Selection]] = [FirstK, Epic, Ends, TopK, CacheBlend, KVComm, Full]
+"""Which tokens of what is reused can be encoded anew."""
+DEFAULT = READINGS[0].name
+ALL = "all"
+"""What stands for all usual selections and readings where ways of reuse are compared."""
+
+
+def parsed_way(text: str) -> Reading:
+    """The reading that a text such as `rotate`, `in-place` or `ape:0.9,0.8` names. Raises ValueError where it names
+    none."""
+    return _parsed(text, READINGS)
+
+
+def parsed_repair(text: str) -> Selection:
+    """The selection that a text such as `first-k:16`, `top-k:0.15` or `full` names. Raises ValueError where it names
+    none."""
+    return _parsed(text, SELECTIONS)
+
+
+def selection_of(given: object) -> type[Selection] | None:
+    """The registered class of a selection, which may be of a subclass; None: it is no selection."""
+    return next((each for each in type(given).__mro__ if each in SELECTIONS), None)
+
+
+def weighing_of(given: object) -> type[Weighing] | None:
+    """The registered class of a reading that weighs, which may be of a subclass; None: it is none."""
+    return next((each for each in type(given).__mro__ if each in READINGS and issubclass(each, Weighing)), None)
+
+
+def called(methods: Sequence[type[Method]]) -> str:
+    """How methods are called in Python, for error messages."""
+    return ", ".join(f"{each.__name__}({', '.join(inspect.signature(each).parameters)})" for each in methods)
+
+
+def usual_ways() -> list[str]:
+    """The readings that are compared where all are asked for."""
+    return [each.usual for each in READINGS if each.usual is not None]
+
+
+def usual_repairs() -> list[str]:
+    """The selections that are compared where all are asked for."""
+    return [each.usual for each in SELECTIONS if each.usual is not None]
+
+
+def ways_help() -> str:
+    """The help of an option that takes a reading."""
+    ways = _listed([f"{each.form} ({each.about})" for each in READINGS], "or")
+    return f"How what is reused is read: {ways}."
+
+
+def repairs_help() -> str:
+    """The help of an option that takes a selection."""
+    return f"Encode some tokens of what is reused anew: {_listed([each.form for each in SELECTIONS], 'or')}."
+
+
+def _parsed(text: str, kinds: Sequence[type[Found]]) -> Found:
+    name, colon, value = text.partition(":")
+    for kind in kinds:
+        if kind.name == name and (found := kind.parsed(value if colon else None)) is not None:
+            return found
+    limits = "; ".join(dict.fromkeys(kind.limits for kind in kinds if kind.limits))
+    bounds = f" ({limits})" if limits else ""
+    raise ValueError(f"{text!r} is none of {_listed([kind.form for kind in kinds], 'and')}{bounds}")
+
+
+def _listed(words: Sequence[str], conjunction: str) -> str:
+    *first, last = words
+    comma = "," if conjunction == "or" and len(first) > 1 else ""
+    return f"{', '.join(first)}{comma} {conjunction} {last}" if first else last

@@ -1,0 +1,43 @@
+"""Tables of the reuse methods within pages, from the registry: `python -m tools.pages.reuse PAGE…`.
+
+A table stands between `<!-- repairs -->` or `<!-- ways -->` and the mark of its end. Does not know: how a method works.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agentcho.reuse.method import Method
+from agentcho.reuse.registry import READINGS, SELECTIONS
+from tools.pages.marks import put
+
+
+def with_methods(page: str) -> str:
+    """The page with the current methods between its marks."""
+    page = put(page, "repairs", _table("--repair", "which tokens of each reused message are encoded anew", SELECTIONS))
+    return put(page, "ways", _table("--reuse", "how what is reused is read", READINGS))
+
+
+def _table(option: str, head: str, methods: Sequence[type[Method]]) -> Iterator[str]:
+    yield ""
+    yield f"| `{option}` | {head} | source |"
+    yield "| --- | --- | --- |"
+    for method in methods:
+        source = method.source
+        told = "" if source is None else f"{source.title}, [arXiv {source.arxiv}](https://arxiv.org/abs/{source.arxiv})"
+        yield f"| {', '.join(f'`{each}`' for each in method.examples)} | {method.about} | {told} |"
+    yield ""
+
+
+def main() -> None:
+    """Write each page anew."""
+    parser = argparse.ArgumentParser(description="Write the reuse methods into pages that list them.")
+    parser.add_argument("pages", type=Path, nargs="+")
+    for page in parser.parse_args().pages:
+        page.write_text(with_methods(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
