@@ -188,7 +188,7 @@ def test_what_is_gone_through_is_what_one_would_look_for(played: list[Flows]) ->
     assert {"EngineCore.step", "Scheduler.schedule", "Generation.accept", "choose"} <= names["decode step"]
     assert not names["decode step"] & {"EngineCore.submit", "Choreographer._deliver", "Generation._end"}
     assert "Choreographer._deliver" in names["decode step and all between two"]
-    assert {"Agent.say", "EngineCore.submit", "Parting.piece"} <= names["say to its first token"]
+    assert {"Agent.say", "EngineCore.submit", "TurnRecorder.piece"} <= names["say to its first token"]
     assert not names["say to its first token"] & {"Generation._end", "Journal.enter"}
     assert {"Generation._end", "Journal.enter"} <= names["say to its end"]
 

@@ -6,8 +6,9 @@ agents' verbs, how words are sampled, engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 from typing import Any
@@ -25,7 +26,10 @@ from agentcho.flow.readable import Readable
 from agentcho.flow.sinks import Sinks
 from agentcho.flow.views import (
     Act,
+    After,
     History,
+    Place,
+    Read,
     ReadSet,
     ToolUse,
     View,
@@ -37,7 +41,6 @@ from agentcho.games.limits import GAME
 from agentcho.games.models import GameModel, Telling
 from agentcho.games.roster import SCENARIO, Roster
 from agentcho.games.rounds import Rounds
-from agentcho.games.thoughts import Thoughts
 from agentcho.message import Audience, Kind, Message, Metadata, Words, audience, exact
 
 
@@ -252,3 +255,76 @@ def _behind_others(words: Words, framing: FramingPort) -> Words:
         return words
     moved = len(later) - start
     return words._replace(tokens=later + words.tokens[start:], content=(start + moved, stop + moved))
+
+
+def thought_of(id: str) -> str:
+    """The id of the thought before a message."""
+    return f"{id}.thought"
+
+
+@dataclass
+class Thoughts:
+    """What models think before they say something: messages of their own, which no view shows.
+
+    Their author alone may read them, or all who may read what is said. Who may read a thought reads it in the place of
+    what was said, if the template leaves the thoughts of earlier answers where they were, or if it is shared.
+
+    Attributes:
+        drafts: The messages of one game by id.
+        hide: Called with each of them as soon as it is in `drafts`.
+    """
+
+    drafts: dict[str, Draft]
+    hide: Callable[[Draft], None] | None = None
+
+    def begin(self, draft: Draft, shared: bool = False) -> Draft:
+        """The message of the thought before that of `draft`, from its first token on."""
+        id, author = thought_of(draft.metadata.id), draft.metadata.author
+        to = draft.metadata.audience if shared else Audience(frozenset({author} if author else ()))
+        metadata = draft.metadata._replace(id=id, audience=to)
+        thought = replace(draft, metadata=metadata, text="", act=draft.act._replace(choices=()))
+        self.drafts[id] = thought
+        if self.hide is not None:
+            self.hide(thought)
+        draft.act = draft.act._replace(thought=id)
+        return thought
+
+    def with_thoughts(self, reads: ReadSet, model: GameModel) -> ReadSet:
+        """A read set that has thoughts where its caller reads them, on its model."""
+        shown = {read.id: self._shown(reads.caller, read, model) for read in reads.reads}
+        if all(len(ids) == 1 and ids[0] == id for id, ids in shown.items()):
+            return reads
+        found = [each for read in reads.reads for each in _in_place(read, shown)]
+        direct = tuple(id for read in reads.direct for id in shown.get(read, (read,)))
+        return reads._replace(reads=tuple(found), new_at=_placed(reads.new_at, shown), direct=direct)
+
+    def _shown(self, caller: str | None, read: Read, model: GameModel) -> tuple[str, ...]:
+        """What a message is read as: itself, its thought with it inside, or, where that is text alone, both."""
+        draft = self.drafts[read.id]
+        thought = self.drafts.get(draft.act.thought or "")
+        if thought is None or thought.message is None or caller is None:
+            return (read.id,)
+        if not thought.metadata.audience.includes(caller):
+            return (read.id,)
+        if caller == draft.metadata.author and not read.public:
+            if thought.framed is None or not self._keeps(model):
+                return (read.id,)
+        elif not thought.metadata.audience.covers(draft.metadata.audience):
+            return (read.id,)
+        whole = model.encodes and thought.framed is not None and model.resolver.spells(thought)
+        return (thought.metadata.id,) if whole else (thought.metadata.id, read.id)
+
+    def _keeps(self, model: GameModel) -> bool:
+        """Whether its template leaves the thoughts of earlier answers where they were."""
+        thinking = model.frames.framing.thinking
+        return thinking is not None and thinking.kept
+
+
+def _in_place(read: Read, shown: dict[str, tuple[str, ...]]) -> Iterator[Read]:
+    """What is read in the place of a message, the first of it where that was to stand."""
+    for place, id in enumerate(shown[read.id]):
+        yield read._replace(id=id, at=_placed(read.at, shown) if place == 0 else None)
+
+
+def _placed(place: Place, shown: dict[str, tuple[str, ...]]) -> Place:
+    return After(shown.get(place.id, (place.id,))[-1], place.plus) if isinstance(place, After) else place

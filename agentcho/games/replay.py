@@ -16,7 +16,7 @@ import anyio
 
 from agentcho.calls.call import EncodingId, EnginePort, Receipt, Sampling
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.handle import Request, Result
+from agentcho.choreography.handle import Result
 from agentcho.choreography.quiescence import TrackedTask
 from agentcho.config import DEFAULT_POLICY, Limits, Mode, ReuseOptions, ReusePolicy, by_position
 from agentcho.engine.layout import frame
@@ -25,8 +25,10 @@ from agentcho.events import Encoded, Ended, Event
 from agentcho.flow.draft import Draft
 from agentcho.flow.labels import LeakPaths
 from agentcho.flow.views import Act, History, MessageLog, Read, ReadSet, places_of
-from agentcho.games.journal import Journal, Making
+from agentcho.games.decode_turn import DecodeTurn, TurnHooks
+from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter
+from agentcho.games.messages import Thoughts
 from agentcho.games.runtime import blocking
 from agentcho.message import Metadata, Words
 from agentcho.records.trace import TraceMessage, Workflow, workflow
@@ -142,6 +144,7 @@ class _Replay:
         self._drafts = _Drafts({message.id: message for message in trace.messages}, engine, reuse)
         self._journal = Journal(0, reuse, Meter(Limits()), self._collect, bos=engine.bos, frames=engine)
         self._journal.resolver.drafts.update(self._drafts.all())
+        self._thoughts = Thoughts(self._journal.resolver.drafts)
         self._needs = awaited(trace)
         self._decodes = [message for message in trace.messages if message.kind == "decode"]
         self._rootless = [m.id for m in trace.messages if m.kind == "prefill" and not m.parents]
@@ -188,26 +191,31 @@ class _Replay:
         gate, task = self._gates[decode.id], self._choreographer.tasks.current()
         await gate.wait(task)
         draft = self._journal.resolver.drafts[decode.id]
-        plan = self._journal.resolver.decode_plan(
-            draft,
-            out=self._out(draft),
-            forced=(forced := self._drafts.forced(decode)),
-            sampling=self._drafts.cut(decode, forced),
-            logits=self._logits,
-            stride=self._stride,
-        )
-        waited = perf_counter() - gate.opened
+        forced = self._drafts.forced(decode)
 
         def done(result: Result) -> None:
             self._done[decode.id] = result, waited
-            making = Making.of(plan, decode.author, self._journal.resolver)
-            self._journal.enter(making, draft, result)
             self._publish_known()
             for other in self._decodes:
                 if decode.id in self._needs[other.id]:
                     self._gates[other.id].open_one()
 
-        await self._choreographer.run(Request(plan.calls, (place,), on_done=done, exact=self._reuse.deterministic))
+        turn = DecodeTurn(
+            0,
+            draft,
+            self._journal.resolver,
+            journal=self._journal,
+            sink=self._collect,
+            begin_thought=self._thoughts.begin,
+            hooks=TurnHooks(done=done),
+            out=self._out(draft),
+            forced=forced,
+            sampling=self._drafts.cut(decode, forced),
+            logits=self._logits,
+            stride=self._stride,
+        )
+        waited = perf_counter() - gate.opened
+        await turn.run(self._choreographer, (place,))
 
     def _out(self, draft: Draft) -> History:
         """What must be out when this is said: all that it reads, directly or not. Who reads the same shares a log."""

@@ -18,8 +18,9 @@ from pydantic import ValidationError
 
 from agentcho.calls.texts import Spent, TextCall, TextPort, TextReply
 from agentcho.errors import AgentchoError, AnswerInvalid, CallbackFailed
-from agentcho.events import FirstToken, Sink, Token
+from agentcho.events import Sink
 from agentcho.flow.draft import Draft
+from agentcho.games.decode_turn import TextRecorder
 from agentcho.games.journal import Journal, KnownText
 from agentcho.message import Words
 from agentcho.records.lines import Ending, SpentPart
@@ -43,16 +44,14 @@ class TextTurn:
         listen: Callable[[str], None] | None,
         begin_thought: Callable[[Draft], Draft],
     ) -> None:
-        self._game = game
         self._draft = draft
         self._journal = journal
-        self._sink = sink
         self._flush = flush
         self._listen = listen
         self._begin_thought = begin_thought
         self.thought: Draft | None = None
         self._asked, self._first = perf_counter(), 0.0
-        self._text = ""
+        self._record = TextRecorder(game, draft, journal, sink)
         self._error: BaseException | None = None
         self._over = False
         self._scope = anyio.CancelScope()
@@ -73,7 +72,7 @@ class TextTurn:
         usage = Usage(encoded=0, reused=0, ttft=reply.first, seconds=reply.seconds, spent=_reported(reply.spent))
         self._over = True
         self._enter_thought(reply.thought)
-        self._journal.enter_text(self._draft, self._words(reply.stopped), usage)
+        self._journal.enter_text(self._draft, self._record.words(reply.stopped), usage)
 
     async def say(self, known: KnownText, thought: KnownText | None = None) -> None:
         """Say words that are known already, after a `thought` if there was one, without asking anybody."""
@@ -81,11 +80,11 @@ class TextTurn:
         self._begin()
         self.hear(known.text)
         if self._error is not None:
-            if self._text:
+            if self._record.text:
                 self._give_up("failed")
             raise self._error
         self._enter_thought("" if thought is None else thought.text)
-        self._journal.enter_text(self._draft, self._words(known.stopped), known.usage)
+        self._journal.enter_text(self._draft, self._record.words(known.stopped), known.usage)
 
     def _enter_thought(self, text: str) -> None:
         """Take in what was thought before, if anything was."""
@@ -115,9 +114,9 @@ class TextTurn:
         text, choices = LONE.sub("\ufffd", reply.text), call.sampling.choices
         if choices is not None and text not in choices:
             raise AnswerInvalid(f"{port.name} answered with what is none of the choices; ask in other words")
-        if not self._text:
+        if not self._record.text:
             self.hear(text)
-        elif self._text != text:
+        elif self._record.text != text:
             raise AnswerInvalid(f"{port.name} ended with other words than it had shown; report it")
 
     def hear(self, text: str) -> None:
@@ -126,7 +125,7 @@ class TextTurn:
         if self._over or self._error is not None or not text:
             return
         try:
-            self._record(LONE.sub("\ufffd", text))
+            self._hear(LONE.sub("\ufffd", text))
             if self._listen is not None:
                 self._listen(LONE.sub("\ufffd", text))
         except KeyboardInterrupt:
@@ -137,13 +136,12 @@ class TextTurn:
 
     def _begin(self) -> None:
         """Put on record what the message is made over, before anybody is sent any of it."""
-        self._sink(FirstToken(self._journal.text_begun(self._draft, self._words(None), self._usage())))
+        self._record.begin(self._usage())
         self._write()
 
-    def _record(self, text: str) -> None:
+    def _hear(self, text: str) -> None:
         self._first = self._first or perf_counter()
-        self._text += text
-        self._sink(Token(self._game, self._draft.metadata.id, text))
+        self._record.add(text)
         self._write()
 
     def _write(self) -> None:
@@ -153,12 +151,7 @@ class TextTurn:
     def _give_up(self, ended: Ending) -> None:
         self._over = True
         with suppress(Exception):  # the error that ended it says more
-            self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)
-
-    def _words(self, stopped: str | None) -> Words:
-        return Words(
-            header=self._draft.text, text=self._text, tokens=(), content=(0, 0), sampled=(0, 0), stopped=stopped
-        )
+            self._record.drop(self._usage(), ended)
 
     def _usage(self) -> Usage:
         now = perf_counter()

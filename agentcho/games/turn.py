@@ -9,14 +9,14 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agentcho.agent import Agent, Utterance
 from agentcho.calls import values
 from agentcho.calls.call import Sampling, SamplingOptions, Turn
 from agentcho.calls.texts import TextPort
 from agentcho.calls.tools import AnswerForm
-from agentcho.choreography.handle import Request, Result
+from agentcho.choreography.handle import Result
 from agentcho.config import RunConfig
 from agentcho.errors import AnswerInvalid, LeakageError, RequestError
 from agentcho.events import Began, Sink, Typed
@@ -24,15 +24,15 @@ from agentcho.flow.draft import Draft
 from agentcho.flow.taint import Listener
 from agentcho.flow.views import Charge, Read, ReadSet
 from agentcho.flow.words import Saying, Words, respelled
+from agentcho.games.decode_turn import DecodeTurn, TurnHooks
 from agentcho.games.endpoints import Endpoints
 from agentcho.games.human import Seats, question_of
-from agentcho.games.journal import Journal, KnownText, Making
+from agentcho.games.journal import Journal, KnownText
 from agentcho.games.limits import Meter
-from agentcho.games.messages import Messages
+from agentcho.games.messages import Messages, thought_of
 from agentcho.games.models import GameModel, GameModels, Telling
 from agentcho.games.rounds import Branch
 from agentcho.games.text_turn import TextTurn
-from agentcho.games.thoughts import Parting, thought_of
 from agentcho.message import SCENARIO, Audience, Message
 from agentcho.records.transcript import Usage
 
@@ -86,7 +86,6 @@ class Turns:
         self._meter = parts.meter
         self._sink = parts.sink
         self._flush = parts.flush
-        self._exact = parts.journal.resolver.reuse.deterministic
         self._words = parts.words
         self._thoughts = config.thoughts
         self._taken: dict[str, int] = {}
@@ -260,43 +259,37 @@ class Turns:
         draft.typed = words
 
     async def _decode(self, speech: Speech, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
-        on = model.resolver
         forced, thinks = self._known(draft, model)
         thinks = thinks and model.frames.framing.thinking is not None and not speech.forms and not speech.peek
         most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
-        how: dict[str, Any] = {
-            "sampling": sampling,
-            "forced": forced,
-            "most": most,
-            "forms": speech.forms,
-            "peek": speech.peek,
-            "thinks": thinks,
-        }
-        plan = on.decode_plan(draft, shadow=not thinks, out=self._messages.rounds.visible(), **how)
-        author, branch = draft.metadata.author or SCENARIO, self._messages.rounds.branch
-        making, said_in = Making.of(plan, author, on), set[str]() if branch is None else branch.said
-
-        parting = Parting(
-            self._index,
-            draft,
-            making,
-            begin=partial(self._messages.thoughts.begin, shared=speech.shares),
-            journal=self._journal,
-            sink=self._sink,
-            begun=said_in.add,
-        )
+        on = model.resolver
+        author = draft.metadata.author or SCENARIO
+        branch = self._messages.rounds.branch
 
         def done(result: Result) -> None:
-            parting.done(result)
             if self._journal.outdated:
                 self._models.own.choreographer.release(self._journal.take_outdated())
-            self._publish(parting.thought, draft, branch)
+            self._publish(turn.thought, draft, branch)
 
+        turn = DecodeTurn(
+            self._index,
+            draft,
+            on,
+            journal=self._journal,
+            sink=self._sink,
+            begin_thought=partial(self._messages.thoughts.begin, shared=speech.shares),
+            hooks=TurnHooks(flush=self._flush, text=told, begun=None if branch is None else branch.said.add, done=done),
+            out=self._messages.rounds.visible(),
+            sampling=sampling,
+            forced=forced,
+            most=most,
+            forms=speech.forms,
+            peek=speech.peek,
+            thinks=thinks,
+        )
         order, priority = (self._index, author, self._taken[author]), self._messages.roster.agents[author].priority
         with self._meter.deadline(author):
-            turn, exact = Turn(str(self._index), priority), self._exact
-            hears = parting.piece, self._flush, parting.dropped
-            await model.choreographer.run(Request(plan.calls, order, told, done, turn, exact, *hears))
+            await turn.run(model.choreographer, order, Turn(str(self._index), priority))
 
     def _known(self, draft: Draft, model: GameModel) -> tuple[tuple[int, ...] | None, bool]:
         """The ids that a message is to say, if they are known, and whether there may be a thought in them."""

@@ -125,10 +125,11 @@ def nothing_left(engine: FakeEngine) -> bool:
 
 class Interrupted(FakeEngine):
     """While it makes a step, has something done on the event loop, which then goes round a few times before the
-    step goes on: `during[number of the step]`."""
+    step goes on: `during[number of the step]`. Says these words, or so many."""
 
-    def __init__(self, words: int = 6, **options: Any) -> None:
-        super().__init__(lambda call, prompt: " ".join(["word"] * words), **options)
+    def __init__(self, words: int | str = 6, **options: Any) -> None:
+        said = words if isinstance(words, str) else " ".join(["word"] * words)
+        super().__init__(lambda call, prompt: said, **options)
         self.during: dict[int, Callable[[], None]] = {}
 
     def step(self, deterministic: bool = False) -> StepResult:

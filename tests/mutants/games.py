@@ -328,8 +328,8 @@ READ = (
         "a prompt that nobody answered was never sent",
         "what a server has seen would be on no record, and an audit of it clean",
         "agentcho/games/text_turn.py",
-        "self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)",
-        "_ = self._text and self._journal.enter_text(self._draft, self._words(None), self._usage(), ended)",
+        "self._record.drop(self._usage(), ended)",
+        "_ = self._record.text and self._record.drop(self._usage(), ended)",
         ("tests/models/test_endpoints.py::test_a_prompt_that_was_sent_is_on_record_though_nobody_answered",),
     ),
     Mutant(

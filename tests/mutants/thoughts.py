@@ -11,7 +11,7 @@ THINKING = (
     Mutant(
         "a thought is for whoever may read what is said",
         "others would be shown what a model thought before it spoke",
-        "agentcho/games/thoughts.py",
+        "agentcho/games/messages.py",
         "to = draft.metadata.audience if shared else Audience(frozenset({author} if author else ()))",
         "to = draft.metadata.audience",
         (f"{TESTS}::test_nobody_else_reads_a_thought",),

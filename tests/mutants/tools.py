@@ -37,8 +37,8 @@ TOOLS = (
         "a result encoded over what its caller had read",
         "who reads the result would read through it what its caller alone may",
         "agentcho/games/tool_turn.py",
-        "told = told._replace(to=come.to, text=written[0], ids=written[1])",
-        "told = told._replace(to=come.to, text=written[0], ids=written[1], reads=self._speech.reads)",
+        "return messages.put(self._saying(told, come.to, written))",
+        "return messages.put(self._saying(told._replace(reads=self._speech.reads), come.to, written))",
         ("tests/toolsets/test_real.py::test_a_result_is_on_weights_what_it_is_when_it_is_encoded_alone",),
     ),
     Mutant(

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from agentcho.calls.call import Call, Decode, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.handle import FinishedCall, Request, Result
+from agentcho.choreography.handle import FinishedCall, Result
 from agentcho.flow.resolver import EXACT
+from agentcho.games.decode_turn import Place, run_decode
 from agentcho.message import Words
 from agentcho.serve.request import Answer, Answers, ChatRequest, Hear, Usage
 from agentcho.serve.sharing.prefixes import Node, PrefixTree
@@ -128,17 +129,8 @@ class PlainPrompts:
 
         self._asked += 1
         calls: tuple[Call, ...] = (*made.values(), decode)
-        asked = Request(
-            calls,
-            (self._asked,),
-            on_token=how.speech.token,
-            on_done=done,
-            turn=how.turn,
-            exact=how.exact,
-            on_piece=how.speech.piece,
-            on_thought=how.speech.thought,
-        )
-        result = await self._choreographer.run(asked)
+        place = Place((self._asked,), how.turn, how.exact)
+        result = await run_decode(self._choreographer, calls, place, how.speech.hooks(done))
         return how.speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
 
     def _keep(self, tree: PrefixTree, path: list[Node], request: ChatRequest, made: FinishedCall) -> None:

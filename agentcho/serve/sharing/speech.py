@@ -6,13 +6,14 @@ Does not know: prompts, societies, HTTP.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import anyio
 
 from agentcho.calls.call import FramePort
-from agentcho.choreography.handle import Piece
+from agentcho.choreography.handle import Piece, Result
+from agentcho.games.decode_turn import TurnHooks
 from agentcho.message import Words
 from agentcho.serve.request import Answer, ChatRequest, Delta, Hear, Likely
 from agentcho.serve.sharing.prompt import calls_in, cut_off
@@ -26,8 +27,7 @@ def new_id() -> str:
 
 
 class Speech:
-    """Answer number `choice` of a request, as it is said. `piece`, `token` and `thought` are to be called as it is.
-    `id` is the one by which it can be quoted."""
+    """Answer number `choice` of a request, as it is said. `id` is the one by which it can be quoted."""
 
     def __init__(self, choice: int, request: ChatRequest, hear: Hear, frames: FramePort) -> None:
         self._choice = choice
@@ -38,6 +38,10 @@ class Speech:
         self._likely: list[Likely] = []
         self._unsure: list[Piece] = []
         self._told = 0
+
+    def hooks(self, done: Callable[[Result], None], flush: Callable[[], None] | None = None) -> TurnHooks:
+        """What a decode turn is to call as the answer is said. `done` and `flush`: see `TurnHooks`."""
+        return TurnHooks(piece=self.piece, flush=flush, text=self.token, thought=self.thought, done=done)
 
     def piece(self, piece: Piece) -> None:
         """A token was sampled. Those of a thought have no logarithms."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple, cast, get_args
+from typing import NamedTuple, cast, get_args
 
 from agentcho.calls.call import EncodingId, FramePort, Receipt, Sampling, Turn
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.handle import FinishedCall, Piece, Request, Result
+from agentcho.choreography.handle import FinishedCall, Result
 from agentcho.config import Limits, ReusePolicy
 from agentcho.errors import RequestError
 from agentcho.events import Joined, Over, Sink
@@ -22,9 +22,10 @@ from agentcho.flow.draft import Draft
 from agentcho.flow.plans import DecodePlan
 from agentcho.flow.resolver import EXACT
 from agentcho.flow.views import Read, ReadSet
-from agentcho.games.journal import Journal, Making
+from agentcho.games.decode_turn import DecodeTurn
+from agentcho.games.journal import Journal
 from agentcho.games.limits import Meter
-from agentcho.games.thoughts import Parting, Thoughts
+from agentcho.games.messages import Thoughts
 from agentcho.message import SCENARIO, Audience, Kind, Metadata, Part, Words
 from agentcho.serve.request import ChatRequest
 from agentcho.serve.sharing.index import (
@@ -120,7 +121,7 @@ class Talk:
         self._meter.start()
         self._journal = Journal(game, reuse, self._meter, sink, bos=self._frames.bos, salt=salt, frames=self._frames)
         self._resolver, self._places = self._journal.resolver, Places()
-        self._thoughts = Thoughts(self._resolver.drafts, self._add)
+        self._thoughts = Thoughts(self._resolver.drafts)
         self._index = MessageIndex()
         self._earlier = None if earlier is None else earlier._index
         self._contents = {} if earlier is None else earlier._own_contents()
@@ -135,9 +136,6 @@ class Talk:
 
     def __len__(self) -> int:
         return len(self._resolver.drafts)
-
-    def _add(self, draft: Draft) -> None:
-        self._resolver.drafts[draft.metadata.id] = draft
 
     def join(self, agent: str, how: str) -> None:
         """An agent asks for something; the first time it joins the cast."""
@@ -343,56 +341,37 @@ class Talk:
         assert author is not None
         framed = Framed("assistant", "", speaker(author, "assistant", self._frames))
         draft = self._draft(author, framed, audience, reads, "decode")
-        options: dict[str, Any] = {
-            "sampling": how.sampling,
-            "logprobs": request.logprobs,
-            "forms": forms_of(request, self._frames),
-            "cut": True,
-            "thinks": thinks(request, self._frames, self._frames.framing.thinking),
-        }
         on = self._journal.exactly() if how.exact else self._resolver
-        shadow = len(self._unread) < UNREAD and not options["thinks"]
-        plan = on.decode_plan(draft, shadow, **options)
-        making, said = Making.of(plan, author, on), list[Said]()
-        parting = Parting(
-            self.game,
-            draft,
-            making,
-            begin=self._thoughts.begin,
-            journal=self._journal,
-            sink=self._sink,
-        )
-
-        def piece(piece: Piece) -> None:
-            parting.piece(piece)
-            how.speech.piece(piece)
+        said = list[Said]()
 
         def done(result: Result) -> None:
-            parting.done(result)
-            said.append(self._entered(parting, making, result, how.speech, request))
+            said.append(self._entered(turn, result, how.speech, request))
 
-        self.turns += 1
-        calls = Request(
-            plan.calls,
-            (self.game, author, self.turns),
-            on_token=how.speech.token,
-            on_done=done,
-            turn=how.turn,
-            exact=on.reuse.deterministic,
-            on_piece=piece,
-            flush=how.flush,
-            on_dropped=parting.dropped,
-            on_thought=how.speech.thought,
+        turn = DecodeTurn(
+            self.game,
+            draft,
+            on,
+            journal=self._journal,
+            sink=self._sink,
+            begin_thought=self._thoughts.begin,
+            hooks=how.speech.hooks(done, how.flush),
+            shadow=len(self._unread) < UNREAD,
+            sampling=how.sampling,
+            logprobs=request.logprobs,
+            forms=forms_of(request, self._frames),
+            cut=True,
+            thinks=thinks(request, self._frames, self._frames.framing.thinking),
         )
-        with self._using(reads, plan):
-            await self._choreographer.run(calls)
+        self.turns += 1
+        with self._using(reads, turn.plan):
+            await turn.run(self._choreographer, (self.game, author, self.turns), how.turn)
         return said[0]
 
-    def _entered(self, parting: Parting, making: Making, result: Result, speech: Speech, request: ChatRequest) -> Said:
+    def _entered(self, turn: DecodeTurn, result: Result, speech: Speech, request: ChatRequest) -> Said:
         """An answer is whole: it can be quoted from now, and its encodings count, but for those that another request
         made at the same time. What was encoded with a thought in it is the thought's."""
-        draft, encoded = parting.draft, (parting.thought or parting.draft).metadata.id
-        missing, profile = making.missing, EXACT if making.on.reuse.deterministic else ""
+        draft, encoded = turn.draft, (turn.thought or turn.draft).metadata.id
+        missing, profile = turn.making.missing, EXACT if turn.making.on.reuse.deterministic else ""
         for needed, call in zip(missing, result.made, strict=False):
             self._made(needed.message, profile + needed.recipe, call)
         own = result.made[len(missing) :]

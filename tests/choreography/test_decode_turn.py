@@ -1,0 +1,148 @@
+"""One decode turn for games, served societies and replays: what holds of a message in one of them holds in all."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import agentcho
+from agentcho import Choreographer, Game, RunConfig
+from agentcho.choreography.handle import Piece
+from agentcho.config import ReusePolicy
+from agentcho.events import Event
+from agentcho.games.decode_turn import TurnRecorder
+from agentcho.games.replay import _Replay
+from agentcho.records.record import runs
+from agentcho.records.trace import exported
+from agentcho.records.transcript import Entry
+from agentcho.serve.request import Caller, ChatRequest, Quoted
+from agentcho.serve.sharing.served import ServedModel, Serving
+from agentcho.testing import FakeEngine
+
+from .stage import Interrupted, Play, Scripted, Talker, heard, nothing_left
+
+
+class Speech:
+    """Something that Ann says: her words, whether her model thinks, in which step it is cancelled, and her options."""
+
+    def __init__(self, words: str, thinks: bool = False, cancelled: int | None = None, **options: Any) -> None:
+        self.words, self.thinks, self.cancelled, self.options = words, thinks, cancelled, options
+        self.engines = 0
+
+    def engine(self) -> Interrupted:
+        """One that says it."""
+        self.engines += 1
+        return Interrupted(self.words, thinks=self.thinks)
+
+    @contextmanager
+    def said_on(self, engine: Interrupted) -> Iterator[None]:
+        """Where it is said, and perhaps cancelled."""
+        with anyio.CancelScope() as scope:
+            if self.cancelled is not None:
+                engine.during[self.cancelled] = scope.cancel
+            yield
+        assert scope.cancelled_caught == (self.cancelled is not None)
+
+
+Way = Callable[[Interrupted, Speech, Path], Awaitable[list[Entry]]]
+Say = Callable[[Speech], list[Entry]]
+
+
+async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[Entry]:
+    """What is on record of it in a game."""
+    events: list[Event] = []
+
+    async def script(game: Game) -> None:
+        with speech.said_on(engine):
+            await game.cast(Talker, "ann").say(**speech.options)
+
+    async with Choreographer(engine) as choreographer:
+        await Game(choreographer, 0, 0, RunConfig(max_tokens=12), sink=events.append).play(Scripted(script))
+    return heard(events)
+
+
+async def in_society(engine: Interrupted, speech: Speech, folder: Path) -> list[Entry]:
+    """What is on record of it in a served society."""
+    model = ServedModel("fake", engine, RunConfig(model="fake"), Serving(record=folder))
+    options: Any = speech.options
+    async with model.serving():
+        with speech.said_on(engine):
+            request = ChatRequest((Quoted("user", "Hi"),), options, max_tokens=12)
+            await model.answer(Caller("", "town", "ann"), request, lambda delta: None)
+    [run] = runs(folder)
+    return [entry for entry in run.games()[0] if entry.message.kind == "decode"]
+
+
+async def in_replay(engine: Interrupted, speech: Speech, folder: Path) -> list[Entry]:
+    """What is on record of it in a replay of the game."""
+    first = Speech(speech.words, speech.thinks, **speech.options)
+    entries = await in_game(speech.engine(), first, folder)
+    trace = exported("w", "w0", {}, ["ann"], entries, engine.fingerprint.get("tokenizer"))
+    replay = _Replay(trace, engine, ReusePolicy(leakage="audit"), logits=False, stride=1)
+    with speech.said_on(engine):
+        await replay.play()
+    return replay._entries
+
+
+@pytest.fixture(params=[in_game, in_society, in_replay])
+def say(request: pytest.FixtureRequest, play: Play, tmp_path: Path) -> Say:
+    """Has Ann say something in one of these ways. Nothing of it may be left in the engine."""
+    way: Way = request.param
+
+    def run(speech: Speech) -> list[Entry]:
+        engine = speech.engine()
+        entries: list[Entry] = play(lambda: way(engine, speech, tmp_path))
+        assert nothing_left(engine)
+        return entries
+
+    return run
+
+
+def test_a_thought_is_a_message_of_its_own(say: Say) -> None:
+    entries = say(Speech("<think> hm </think> hello there", thinks=True))
+    said = {entry.message.id: (entry.message.text, entry.ended) for entry in entries}
+    assert said == {"ann.0.thought": ("hm", None), "ann.0": ("hello there", None)}
+
+
+def test_a_stop_token_ends_a_message(say: Say) -> None:
+    stop = FakeEngine().framing.content.encode("one two three")[-1]
+    [entry] = say(Speech("one two three four", stop_token_ids=(stop,)))
+    start, end = entry.message.sampled or (0, 0)
+    assert entry.message.tokens[start:end] == tuple(FakeEngine().framing.content.encode("one two three"))
+    assert entry.message.text == "one two"
+    assert entry.message.stopped in ("stop_token", "forced"), "forced: in a replay"
+
+
+@pytest.mark.parametrize(("step", "words"), [(2, "one"), (4, "one two three")])
+def test_a_message_that_is_cancelled_keeps_what_was_said_of_it(step: int, words: str, say: Say) -> None:
+    [entry] = say(Speech("one two three four five six seven", cancelled=step))
+    assert (entry.message.text, entry.ended, entry.encoding) == (words, "cancelled", None)
+
+
+def test_each_token_is_recorded_as_it_is_said(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tokens = TurnRecorder.piece, defaultdict[TurnRecorder, list[int | None]](list)
+
+    def heard(recorder: TurnRecorder, said: Piece) -> None:
+        tokens[recorder].append(said.token)
+        record(recorder, said)
+
+    monkeypatch.setattr(TurnRecorder, "piece", heard)
+    speech = Speech("one two three")
+    [entry] = say(speech)
+    start, end = entry.message.sampled or (0, 0)
+    assert [*tokens.values()] == [list(entry.message.tokens[start:end])] * speech.engines
+
+
+def test_nothing_else_makes_a_decode_turn() -> None:
+    """What a rule on decode turns would miss: a request that hears pieces of a message, made elsewhere."""
+    package = Path(agentcho.__file__).parent
+    hears = re.compile(r"\bon_(piece|dropped|thought)=")
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if hears.search(path.read_text())}
+    assert found == {"games/decode_turn.py"}
