@@ -265,8 +265,6 @@ class Decode:
     - `opening`, where given, are the ids before the header, in place of the assistant's framing: those of a prompt's
       `WholePrompt`.
     - `cut`: a choice or JSON may be cut where its tokens do not suffice for any; else that is a `RequestError`.
-    - `peek`: it is sampled to see how a message would begin, which is then sampled anew. Engines do not ask; scripts of
-      tests give it no line of its own.
     - `thinks`: the model may think first, in the way of its template (see `ThinkingPort`). Then the header, and what a
       choice or a schema holds it to, come after the thought. Stop strings and constraints say nothing of a thought.
       `max_tokens` counts it, but for choices and JSON: there a thought may have as many, and is closed at the last.
@@ -289,7 +287,6 @@ class Decode:
     logprobs: int | None = None
     forms: tuple[AnswerForm, ...] = ()
     corpora: tuple[Corpus, ...] | None = None
-    peek: bool = False
     adapter: str | None = None
     ape: Weighing | None = None
     cut: bool = False

@@ -171,10 +171,10 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: Bounds) -> Decode:
     forms = tuple(_form(form, bounds) for form in listed(call.forms, "forms", 1 << 10))
     if forms and (sampling.choices is not None or sampling.json_schema is not None):
         raise RequestError("forms go with no choices and no json_schema; give one of them", "sampling")
-    peek, corpora = truth(call.peek, "peek"), None if call.corpora is None else tuple(listed(call.corpora, "corpora"))
+    corpora = None if call.corpora is None else tuple(listed(call.corpora, "corpora"))
     if not all(isinstance(corpus, Corpus) for corpus in corpora or ()):
         raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
-    shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora, "peek": peek}
+    shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora}
     shared |= {"cut": truth(call.cut, "cut"), "opening": _framing(call.opening, "opening", bounds)}
     shared |= {"thinks": _thinks(call), "thinking": call.thinking, "begins": truth(call.begins, "begins")}
     return Decode(header, sampling=sampling, ape=None if call.ape is None else _ape(call.ape), **shared)

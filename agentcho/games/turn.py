@@ -56,7 +56,7 @@ class TurnParts(NamedTuple):
 
 
 class Speech(NamedTuple):
-    """One message that is about to be sampled. `port` None: the model is loaded here. `forms` and `peek` as in
+    """One message that is about to be sampled. `port` None: the model is loaded here. `forms` as in
     `Decode`. `shares`: who may read it may read the thought before it."""
 
     author: str
@@ -284,7 +284,6 @@ class Turns:
             forced=forced,
             most=most,
             forms=speech.forms,
-            peek=speech.peek,
             thinks=thinks,
         )
         order, priority = (self._index, author, self._taken[author]), self._messages.roster.agents[author].priority

@@ -57,10 +57,12 @@ class Rehearsal(NamedTuple):
 class Lines:
     """Scripted lines of agents, one for each decode, in order. Agents without lines say what the fake engine makes up.
     For a choice or an answer the line is the whole text: the choice with its opening and closing, or JSON. For the call
-    of a tool it is JSON with "name" and "arguments"; nobody has to be given a line for whether to call."""
+    of a tool it is JSON with "name" and "arguments". Nobody has to be given a line for whether to call: that is seen by
+    how the line begins, and the line is then said with the same coins."""
 
     def __init__(self, lines: Mapping[str, Iterable[str]]) -> None:
         self._lines = {agent: deque(texts) for agent, texts in lines.items()}
+        self._last: dict[str, tuple[int, str]] = {}
 
     def __call__(self, call: Decode, prompt: str) -> str:
         """The next line of the agent that calls. `RequestError`: it has none left."""
@@ -68,11 +70,14 @@ class Lines:
         if lines is None:
             free = call.sampling.choices is None and call.sampling.json_schema is None
             return babble(call, prompt) if free else comply(call, prompt)
-        if call.peek and lines:
-            return CALLS.head if CALL.match(lines[0]) else lines[0]
-        if not lines:
-            raise RequestError(f"{call.name} has no line left; give its script a line for every decode", "sampling")
-        return lines.popleft()
+        agent, seed = call.name or "", call.sampling.seed
+        begun, line = self._last.get(agent, (None, ""))
+        if seed != begun:
+            if not lines:
+                raise RequestError(f"{call.name} has no line left; give its script a line for every decode", "sampling")
+            line = lines.popleft()
+            self._last[agent] = seed, line
+        return CALLS.head if CALL.match(line) and not call.is_whole else line
 
 
 def play(

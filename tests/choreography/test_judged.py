@@ -100,7 +100,7 @@ def test_it_wins_over_what_the_run_asks_for(repair: str) -> None:
     assert not {record.id for record in first} & {record.id for record in then}
 
 
-@pytest.mark.parametrize("how", [{"mode": "baseline"}, {"in_place": True}, {"reuse": "ape"}])
+@pytest.mark.parametrize("how", [{"mode": "baseline"}, {"reuse": "in-place"}, {"reuse": "ape"}])
 def test_it_says_nothing_where_nothing_is_repaired(how: dict[str, Any]) -> None:
     def context(scenario: Scenario) -> list[Any]:
         return [(entry.message.tokens, entry.own and entry.own.receipt) for entry in played(scenario, **how)]

@@ -36,7 +36,7 @@ WAYS: Mapping[str, Options] = {
 }
 RARE: Mapping[str, Options] = {
     "enforce, deterministic": {"deterministic": True},
-    "audit, in place": {"leakage": "audit", "in_place": True},
+    "audit, in place": {"leakage": "audit", "reuse": "in-place"},
     "enforce, repaired": {"repair": "first-k:2"},
 }
 """How one game is played besides."""

@@ -215,7 +215,8 @@ def test_no_reader_can_tell_what_it_may_not_read(engine: Any, many: int) -> None
         told, done = list[str](), 0
         for seed in count(6_000_000):
             case = drawn(seed, ("roomy",), exact=False, leakage="enforce")
-            config = case.config.model_copy(update={"repair": "kvcomm:1.0", "in_place": False})
+            way = "rotate" if case.config.reuse == "in-place" else case.config.reuse
+            config = case.config.model_copy(update={"repair": "kvcomm:1.0", "reuse": way})
             verdict = await judged(Case(**{**vars(case), "config": config}), engine)
             told += [verdict.apart] if verdict.apart else []
             done += verdict.apart is not None

@@ -61,7 +61,7 @@ def played(engine: Engine, system: str | None, **changes: Any) -> list[Entry]:
     config = RunConfig(mode="baseline", **changes)
 
     async def work() -> None:
-        async with Choreographer(engine, "baseline", "enforce") as choreographer:
+        async with Choreographer(engine, mode="baseline", leakage="enforce") as choreographer:
             await Game(choreographer, 0, 0, config, sink=events.append).play(Looking(system))
 
     anyio.run(work)

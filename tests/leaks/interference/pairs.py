@@ -87,10 +87,10 @@ def drawn(
     deterministic = exact or mode == "baseline" or random.random() < 0.3
     shadow = random.choice(SHADOWS[: 2 if deterministic else 3])
     in_place = mode == "choreographed" and repair is None and random.random() < 0.1
-    reuse = "ape" if in_place and random.random() < 0.5 else "rotate"
+    reuse = "rotate" if not in_place else "ape" if random.random() < 0.5 else "in-place"
     limits = Limits(agent_messages=3) if change != "absent" and random.random() < 0.15 and not free else Limits()
     config = RunConfig(
-        mode=mode, leakage=way, shadow=shadow, deterministic=deterministic, in_place=in_place, repair=repair,
+        mode=mode, leakage=way, shadow=shadow, deterministic=deterministic, repair=repair,
         reuse=reuse,
         temperature=1.0, max_tokens=random.randint(2, 4) + 12 * free, limits=limits,
     )  # fmt: skip
