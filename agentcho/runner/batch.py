@@ -30,13 +30,12 @@ from agentcho.runner.attention.base import (
 )
 from agentcho.runner.attention.dense import causal, causal_at
 from agentcho.runner.attention.registry import Backends, Rows
-from agentcho.runner.attention.tempered import tempered
-from agentcho.runner.blend import still_anew
 from agentcho.runner.gradients import GradPart, Made
 from agentcho.runner.kv.decode_kv import Reads, Slot, SlotPool, padded
 from agentcho.runner.kv.gather import Gather, Gathered, Source
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation, Workspace
+from agentcho.runner.reuse.kernels import narrow, weigher
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
@@ -299,6 +298,7 @@ class _Context:
         self._gather = Gather(segment.pieces, device, segment.written, gathered, lend)
         self._base = None if segment.base is None else Gather([segment.base], device)
         self._places = torch.tensor(segment.places, device=device)
+        self._narrow = None if segment.narrowing is None else narrow(segment.narrowing)
         whole = [self._queries] if self._base is None else self._base.positions()
         self._length = len(whole[0])
         slot = segment.slot
@@ -316,7 +316,7 @@ class _Context:
         serving = backends.serving[Rows(reads, device, parallel is None)]
         self._step = serving.backend.prepare_prefill(segment, gathering)
         self._keys = new = torch.cat([*self._step.before, new])
-        self._tempered = None if parallel is None else tempered([(0, parallel)], 1, len(new), device)
+        self._tempered = None if parallel is None else weigher([(0, parallel)], 1, len(new), device)
         self._masks: dict[Locality, Tensor | None] = {}
 
     def attend(self, source: Source, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
@@ -362,8 +362,8 @@ class _Context:
         k, v = (x.new_empty(x.shape[0], self._base.length, x.shape[2]) for x in (new_k, new_v))
         self._base.write(source, k, v)
         places = self._places
-        if self._segment.narrowing is not None:
-            left = list(still_anew(self._segment, source.layer, source.pages.layers, new_v, v))
+        if self._narrow is not None:
+            left = list(self._narrow(self._segment, source.layer, source.pages.layers, new_v, v))
             places, new_k, new_v = places[left], new_k[:, left], new_v[:, left]
         k, v = k.index_copy_(1, places, new_k), v.index_copy_(1, places, new_v)
         return source.pages.as_read(k), source.pages.as_read(v)  # keys that were turned are rounded where they are now

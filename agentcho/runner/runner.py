@@ -30,10 +30,9 @@ from agentcho.engine.layout import Slot as CoreSlot
 from agentcho.engine.sequence import Sequence as Repairing
 from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError
-from agentcho.runner.anchored import distances, put_together
+from agentcho.reuse.method import ByAnchors
 from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
-from agentcho.runner.blend import COMPARED, most_deviating
 from agentcho.runner.costs import measure
 from agentcho.runner.graphs import Graphs
 from agentcho.runner.invariance import proved
@@ -43,6 +42,9 @@ from agentcho.runner.kv.rope import Rotation
 from agentcho.runner.model.device import synchronize
 from agentcho.runner.model.mixed_lora import OF_ITS_OWN, Share, poisoned
 from agentcho.runner.model.model import Attending, Model
+from agentcho.runner.reuse.deviation import COMPARED, most_deviating
+from agentcho.runner.reuse.embeddings import distances
+from agentcho.runner.reuse.kernels import assemble
 from agentcho.runner.sampling.constraint import Constraints
 from agentcho.runner.sampling.sampler import choose, likely
 from agentcho.runner.slots import Slots
@@ -253,7 +255,8 @@ class TorchRunner:
         """
         assert entry.recipe is not None
         if entry.recipe.anchors:
-            put_together(self.pages, self.layers.rotations, entry)
+            assert isinstance(entry.recipe.choose, ByAnchors)
+            assemble(entry.recipe.choose)(self.pages, self.layers.rotations, entry)
             return 0
         if entry.recipe.feeds:
             return self._make_stepwise(entry, entry.recipe)

@@ -9,8 +9,9 @@ from typing import Self
 
 import pytest
 import torch
+from torch import Tensor
 
-from agentcho import Decode, Engine, FirstK, Prefill, Repair, RunConfig, Sampling
+from agentcho import Ape, Decode, Engine, FirstK, Prefill, Repair, RunConfig, Sampling
 from agentcho.errors import RequestError
 from agentcho.events import Ended, Event
 from agentcho.flow.labels import EncodingRecord
@@ -19,8 +20,9 @@ from agentcho.games.request import RunRequest
 from agentcho.games.runtime import play
 from agentcho.lab.compare.columns import columns
 from agentcho.reuse import registry
-from agentcho.reuse.method import ByPlace
+from agentcho.reuse.method import ByPlace, Weighing
 from agentcho.reuse.parameters import whole, whole_in
+from agentcho.runner.reuse import kernels
 from agentcho.testing import FakeEngine
 from tools.pages.reuse import with_methods
 
@@ -135,3 +137,64 @@ def test_a_method_that_is_not_registered_is_refused_and_a_subclass_does_not_reac
             llama.repair(Repair(message, Every(2)))
     finally:
         registry.SELECTIONS.append(Every)
+
+
+@dataclass(frozen=True)
+class Doubled(Weighing):
+    """Scores of what was encoded side by side, times a factor."""
+
+    factor: float = 2.0
+
+    name = usual = form = "doubled"
+    examples = ("doubled",)
+    about = "scores of what was encoded side by side doubled"
+
+    @classmethod
+    def parsed(cls, value: str | None) -> Self | None:
+        return cls() if value is None else None
+
+    @classmethod
+    def checked(cls, given: Self) -> Self:
+        return cls(given.factor)
+
+    @property
+    def key(self) -> bytes:
+        return b"doubled%f" % self.factor
+
+
+class Times:
+    """The kernel of `Doubled`."""
+
+    def __init__(self, rows: kernels.Rows, count: int, width: int, device: torch.device) -> None:
+        self.factors = torch.ones(count, 1, 1, width)
+        for row, parallel in rows:
+            assert isinstance(parallel.ape, Doubled)
+            for start, stop in parallel.spans:
+                self.factors[row, :, :, start:stop] = parallel.ape.factor
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        return scores * self.factors
+
+
+def test_a_reading_that_weighs_is_found_with_its_kernel(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "READINGS", [*registry.READINGS, Doubled])
+    assert RunConfig(reuse="doubled").policy == RunConfig(reuse="ape").policy._replace(ape=Doubled())
+    both = llama.prefill([Prefill("me and you"), Prefill("who is it that asks")])
+    plain = llama.score(" yes", parents=both)
+    with pytest.raises(NotImplementedError, match="doubled has no kernel; list one in agentcho"):
+        llama.score(" yes", parents=both, ape=Doubled())
+    monkeypatch.setitem(kernels.WEIGH, "doubled", Times)
+    assert torch.allclose(llama.score(" yes", parents=both, ape=Doubled(1.0)), plain, atol=1e-5)
+    assert not torch.allclose(llama.score(" yes", parents=both, ape=Doubled()), plain, atol=1e-5)
+
+
+def test_rows_of_two_methods_that_weigh_go_through_one_forward(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "READINGS", [*registry.READINGS, Doubled])
+    monkeypatch.setitem(kernels.WEIGH, "doubled", Times)
+    both = llama.prefill([Prefill("me and you"), Prefill("who is it that asks")])
+    greedy = Sampling(max_tokens=6, temperature=0)
+    ways = (Ape(0.5, 0.5), Doubled(3.0), None)
+    calls = [Decode(parents=both, sampling=greedy, ape=way) for way in ways]
+    together = [llama.message(id).tokens for id in llama.decode(calls)]
+    alone = [llama.message(llama.decode([call])[0]).tokens for call in calls]
+    assert together == alone

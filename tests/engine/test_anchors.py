@@ -16,7 +16,7 @@ from agentcho.errors import LeakageError, RequestError, UnknownEncoding
 from agentcho.reuse.anchors import Anchor
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.kvcomm import KVComm
-from agentcho.runner.anchored import distances
+from agentcho.runner.reuse.embeddings import distances
 
 from ..engines import Engines
 from . import anchored as slow

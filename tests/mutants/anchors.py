@@ -88,7 +88,7 @@ ANCHORS = (
     Mutant(
         "take offsets away",
         "keys would be moved as far on the other side of where the prompt moves them",
-        "agentcho/runner/anchored.py",
+        "agentcho/runner/reuse/kvcomm.py",
         "keys = keys + weight * (ours[0] - reused[0])",
         "keys = keys - weight * (ours[0] - reused[0])",
         (ORACLE,),
@@ -104,7 +104,7 @@ ANCHORS = (
     Mutant(
         "offsets where they were seen",
         "keys that stand at several positions would be subtracted from each other as if they stood at one",
-        "agentcho/runner/anchored.py",
+        "agentcho/runner/reuse/kvcomm.py",
         "rotation.turn(keys[:, :length].float(), start - entry.position)",
         "rotation.turn(keys[:, :length].float(), 0)",
         (ORACLE,),

@@ -24,7 +24,7 @@ REUSING = (
     Mutant(
         "choose among all tokens at every layer",
         "a token that was filtered out would come back with what it was never encoded over",
-        "agentcho/runner/blend.py",
+        "agentcho/runner/reuse/cacheblend.py",
         "segment.left = [left[index] for index in most_deviating(fresh[:, left], kept[:, there], count)]",
         "segment.left = most_deviating(fresh, kept[:, list(segment.places)], count)",
         (f"{BLEND}::test_tokens_are_filtered_layer_by_layer_as_the_oracle_does[llama]",),
@@ -48,7 +48,7 @@ REUSING = (
     Mutant(
         "a scale of the sum of all weights",
         "APE's scale is a power of what parallel contexts have together: 1 would no longer change nothing",
-        "agentcho/runner/attention/base.py",
+        "agentcho/runner/reuse/ape.py",
         "more = ((self.scale - 1) * total)",
         "more = (self.scale * total)",
         (f"{APE}::test_one_and_one_change_nothing_and_less_does",),
@@ -56,7 +56,7 @@ REUSING = (
     Mutant(
         "a temperature of every key",
         "the call's own tokens and what contexts share would be weighed too",
-        "agentcho/runner/attention/base.py",
+        "agentcho/runner/reuse/ape.py",
         "scores = torch.where(self.marks, scores / self.temperature, scores)",
         "scores = scores / self.temperature",
         (f"{APE}::test_a_decode_weighs_as_the_definition_has_it[llama]",),

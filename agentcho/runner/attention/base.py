@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -56,21 +56,12 @@ class Scoring(NamedTuple):
     sinks: Tensor | None = None
 
 
-class Tempered(NamedTuple):
-    """Keys of rows that were encoded beside each other, `marks` `[rows, 1, 1, length]` bool, and how they are weighed
-    `[rows, 1, 1, 1]`: see `Ape`."""
-
-    marks: Tensor
-    temperature: Tensor
-    scale: Tensor
+class Weigher(Protocol):
+    """Weighs some keys of the rows of a forward otherwise than a softmax does: see `runner.reuse.kernels`."""
 
     def weigh(self, scores: Tensor) -> Tensor:
-        """Scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, as the softmax over all keys
-        takes them."""
-        scores = torch.where(self.marks, scores / self.temperature, scores)
-        total = scores.masked_fill(~self.marks, float("-inf")).logsumexp(-1, keepdim=True)
-        more = ((self.scale - 1) * total).masked_fill(total.isneginf(), 0.0)
-        return torch.where(self.marks, scores + more, scores)
+        """Change scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, so that the softmax
+        over all keys gives the weights."""
 
 
 def is_plain(locality: Locality, scoring: Scoring) -> bool:
@@ -100,7 +91,7 @@ class Capabilities(NamedTuple):
     Attributes:
         missing: Why it is not used there; None: as far as is known it can be.
         several: Whether one step can take several tokens of a row (those that were guessed to follow).
-        tempered: Whether it takes keys that are not weighed as they are (see `Tempered`).
+        tempered: Whether it takes keys that are not weighed as they are (see `Weigher`).
         padded: Whether it wants shapes that change seldom: all rows that a pool has room for, and widths that are
             padded (`decode_kv.padded`).
         compiled: Whether kernels are compiled in the first step, which is then made when a model is loaded.
@@ -195,7 +186,7 @@ class PrefillStep(ABC):
         values: Tensor,
         mask: Tensor | None,
         scoring: Scoring,
-        tempered: Tempered | None,
+        tempered: Weigher | None,
     ) -> Tensor:
         """Attend in one layer.
 

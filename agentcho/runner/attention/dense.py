@@ -24,11 +24,11 @@ from agentcho.runner.attention.base import (
     PrefillStep,
     Scoring,
     Setting,
-    Tempered,
+    Weigher,
 )
-from agentcho.runner.attention.tempered import tempered
 from agentcho.runner.kv.decode_kv import Reads
 from agentcho.runner.kv.gather import Source
+from agentcho.runner.reuse.kernels import weigher
 
 FEW = 64
 """Queries up to which reading the keys is most of the work."""
@@ -65,7 +65,7 @@ class DensePrefill(PrefillStep):
         values: Tensor,
         mask: Tensor | None,
         scoring: Scoring,
-        tempered: Tempered | None,
+        tempered: Weigher | None,
     ) -> Tensor:
         """See `PrefillStep.prefill`."""
         return attend(queries, keys[None], values[None], mask, scoring=scoring, tempered=tempered)
@@ -125,7 +125,7 @@ class _DenseDecode(SlotStep):
     def __init__(self, rows: DecodeRows) -> None:
         super().__init__(rows)
         parallel = ((slot.index, slot.parallel) for slot in rows.slots)
-        self._tempered = None if rows.plain else tempered(parallel, rows.count, rows.width, rows.rows.device)
+        self._tempered = None if rows.plain else weigher(parallel, rows.count, rows.width, rows.rows.device)
 
     def weigh(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
@@ -161,7 +161,7 @@ def attend(
     values: Tensor,
     mask: Tensor | None,
     scoring: Scoring,
-    tempered: Tempered | None = None,
+    tempered: Weigher | None = None,
 ) -> Tensor:
     """Weighted values `[rows, heads, n, value_dim]` for queries `[rows, heads, n, dim]` and keys and values
     `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen.
@@ -198,7 +198,7 @@ def weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, 
 
 
 def _explicit(
-    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring, tempered: Tempered | None
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring, tempered: Weigher | None
 ) -> Tensor:
     """`attend` by plain matrix products in float32, for layers whose weights are no plain softmax."""
     groups = queries.shape[1] // keys.shape[1]

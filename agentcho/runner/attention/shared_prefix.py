@@ -25,7 +25,7 @@ from agentcho.runner.attention.base import (
     PrefillStep,
     Scoring,
     Setting,
-    Tempered,
+    Weigher,
 )
 from agentcho.runner.attention.dense import SlotStep, weighed
 from agentcho.runner.kv.decode_kv import Reading, Reads, SharedRun, Slot
@@ -98,7 +98,7 @@ class _SharedPrefill(PrefillStep):
         values: Tensor,
         mask: Tensor | None,
         scoring: Scoring,
-        tempered: Tempered | None,
+        tempered: Weigher | None,
     ) -> Tensor:
         """See `PrefillStep.prefill`."""
         for run, gather in self._claims:

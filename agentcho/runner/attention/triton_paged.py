@@ -32,7 +32,7 @@ from agentcho.runner.attention.base import (
     PrefillStep,
     Scoring,
     Setting,
-    Tempered,
+    Weigher,
 )
 from agentcho.runner.attention.dense import DensePrefill, attend
 from agentcho.runner.attention.trial import Trial
@@ -143,7 +143,7 @@ class _PagedPrefill(DensePrefill):
         values: Tensor,
         mask: Tensor | None,
         scoring: Scoring,
-        tempered: Tempered | None,
+        tempered: Weigher | None,
     ) -> Tensor:
         """See `PrefillStep.prefill`."""
         keys, values = self._stored.before(source, keys, values)

@@ -10,21 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from agentcho.engine.layout import Segment
-
-COMPARED = 1
-"""The first layer whose values are compared: those of the layer before depend on no context."""
-
-
-def most_deviating(fresh: Tensor, kept: Tensor, count: int) -> tuple[int, ...]:
-    """The `count` tokens whose values `[heads, tokens, dim]` differ most from the kept ones, in order. Equal tensors
-    give equal choices."""
-    deviation = (fresh.float() - kept.float()).square().sum(dim=(0, 2))
-    order = torch.argsort(deviation, descending=True, stable=True)
-    return tuple(sorted(order[:count].tolist()))
+from agentcho.runner.reuse.deviation import COMPARED, most_deviating
 
 
 def still_anew(segment: Segment, layer: int, layers: int, fresh: Tensor, kept: Tensor) -> Sequence[int]:

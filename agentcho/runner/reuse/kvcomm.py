@@ -1,5 +1,4 @@
-"""The numbers of a repair by anchors (KVCOMM, arXiv 2510.12872): how far token embeddings are apart, and keys and
-values with offsets added.
+"""KVCOMM (arXiv 2510.12872): keys and values with the offsets of anchors added.
 
 Keys are compared where they stand at one position: each is turned from where it was encoded to where the message stands
 now. Those of the first layer do not depend on what stands before, and keep those of their base. Does not know: which
@@ -16,18 +15,6 @@ from torch import Tensor
 from agentcho.engine.layout import KVEntry
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation
-
-
-@torch.inference_mode()
-def distances(table: Tensor, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> list[float]:
-    """The L2 norm between the rows of a table of embeddings `[vocab, dim]` for these tokens, and for as many first ones
-    of each other; each in float64, by itself, so that no other changes its bits."""
-    own = _rows(table, tokens)
-    return [float((own - _rows(table, other[: len(tokens)])).square().sum().sqrt()) for other in others]
-
-
-def _rows(table: Tensor, tokens: Sequence[int]) -> Tensor:
-    return table[torch.tensor(tokens, device=table.device)].double()
 
 
 @torch.inference_mode()

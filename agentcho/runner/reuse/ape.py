@@ -1,0 +1,45 @@
+"""APE (arXiv 2502.05431): which keys of rows were encoded beside each other, as tensors of one forward, and their
+weights.
+
+Does not know: which contexts there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.layout import Parallel
+from agentcho.reuse.ape import Ape
+
+
+class Tempered(NamedTuple):
+    """Keys of rows that were encoded beside each other, `marks` `[rows, 1, 1, length]` bool, and how they are weighed
+    `[rows, 1, 1, 1]`: see `Ape`."""
+
+    marks: Tensor
+    temperature: Tensor
+    scale: Tensor
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        """Scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, as the softmax over all keys
+        takes them."""
+        scores = torch.where(self.marks, scores / self.temperature, scores)
+        total = scores.masked_fill(~self.marks, float("-inf")).logsumexp(-1, keepdim=True)
+        more = ((self.scale - 1) * total).masked_fill(total.isneginf(), 0.0)
+        return torch.where(self.marks, scores + more, scores)
+
+
+def tempered(rows: Iterable[tuple[int, Parallel]], count: int, width: int, device: torch.device) -> Tempered:
+    """Of `count` rows with `width` keys each those keys that are not weighed as they are; `rows` by their index."""
+    marks = torch.zeros(count, 1, 1, width, dtype=torch.bool)
+    temperature, scale = torch.ones(2, count, 1, 1, 1)
+    for row, parallel in rows:
+        assert isinstance(parallel.ape, Ape)
+        temperature[row], scale[row] = parallel.ape.temperature, parallel.ape.scale
+        for start, stop in parallel.spans:
+            marks[row, :, :, start:stop] = True
+    return Tempered(marks.to(device), temperature.to(device), scale.to(device))

@@ -1,0 +1,80 @@
+"""The kernels of reuse methods by the names of the methods. A method that computes something of its own has a module
+beside this one and a line here.
+
+Does not know: parameters of methods, which encodings there are, how attention is computed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.layout import KVEntry, Parallel, Segment
+from agentcho.reuse.ape import Ape
+from agentcho.reuse.cacheblend import CacheBlend
+from agentcho.reuse.kvcomm import KVComm
+from agentcho.reuse.method import ByAnchors, ByDeviation
+from agentcho.runner.attention.base import Weigher
+from agentcho.runner.kv.kv_pool import PagePool
+from agentcho.runner.kv.rope import Rotation
+from agentcho.runner.reuse.ape import tempered
+from agentcho.runner.reuse.cacheblend import still_anew
+from agentcho.runner.reuse.kvcomm import put_together
+
+Rows = Iterable[tuple[int, Parallel]]
+"""Rows of a forward by their index, and which of their keys are weighed how."""
+Narrow = Callable[[Segment, int, int, Tensor, Tensor], Sequence[int]]
+"""Which tokens of a segment are still encoded anew in a layer: see `still_anew`."""
+Assemble = Callable[[PagePool, Sequence[Rotation], KVEntry], None]
+"""Writes the keys and values of an entry by its base and its anchors: see `put_together`."""
+Weigh = Callable[[Rows, int, int, torch.device], Weigher]
+"""Weighs keys of some rows of a forward otherwise: see `tempered`."""
+
+Kernel = TypeVar("Kernel")
+
+NARROW: dict[str, Narrow] = {CacheBlend.name: still_anew}
+ASSEMBLE: dict[str, Assemble] = {KVComm.name: put_together}
+WEIGH: dict[str, Weigh] = {Ape.name: tempered}
+
+
+class Several:
+    """Rows of several methods in one forward; each method changes the scores of its own rows alone."""
+
+    def __init__(self, weighers: Sequence[Weigher]) -> None:
+        self._weighers = weighers
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        """See `Weigher.weigh`."""
+        for each in self._weighers:
+            scores = each.weigh(scores)
+        return scores
+
+
+def narrow(method: ByDeviation) -> Narrow:
+    """The kernel by which a method encodes fewer tokens anew from layer to layer."""
+    return _kernel(NARROW, method.name)
+
+
+def assemble(method: ByAnchors) -> Assemble:
+    """The kernel by which a method puts an entry together of its base and its anchors."""
+    return _kernel(ASSEMBLE, method.name)
+
+
+def weigher(rows: Iterable[tuple[int, Parallel | None]], count: int, width: int, device: torch.device) -> Weigher:
+    """What weighs the keys of `count` rows with `width` keys each; `rows` by their index."""
+    by_method = defaultdict[str, list[tuple[int, Parallel]]](list)
+    for row, parallel in rows:
+        if parallel is not None:
+            by_method[parallel.ape.name].append((row, parallel))
+    weighers = [_kernel(WEIGH, name)(each, count, width, device) for name, each in by_method.items()]
+    return weighers[0] if len(weighers) == 1 else Several(weighers)
+
+
+def _kernel(known: Mapping[str, Kernel], name: str) -> Kernel:
+    if name not in known:
+        raise NotImplementedError(f"{name} has no kernel; list one in {__name__}")
+    return known[name]
