@@ -7,16 +7,13 @@ one that sets audiences.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import ConfigError
 from agentcho.message import Metadata, called
 from agentcho.tasks import Problem, Task
-
-if TYPE_CHECKING:
-    from agentcho.games.game import Game
 
 
 class Judged(NamedTuple):
@@ -62,9 +59,13 @@ class Scenario:
         except ValidationError as error:
             raise ConfigError(f"{self.name}: {_what(error)}. Its options: {', '.join(self._choices())}") from error
 
-    async def play(self, game: Game) -> Outcome:
+    async def play(self, game: Any) -> Outcome:
         """Play one game: cast the agents, let them act, and return the outcome. An error raised here ends this game
-        alone."""
+        alone.
+
+        `game` is an `agentcho.Game`: say so where you override this, `async def play(self, game: Game) -> Outcome`.
+        The type is left open here because scenarios stand below games.
+        """
         raise NotImplementedError
 
     def casts(self) -> tuple[str, ...]:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from agentcho.arena.environment import Ending, Environment
 from agentcho.arena.table import Table
+from agentcho.arena.telling import ArenaGame
 from agentcho.arena.watch import Watched
 from agentcho.errors import ConfigError, ScenarioError
 from agentcho.scenario import Scenario
-
-if TYPE_CHECKING:
-    from agentcho.games.game import Game
 
 MOST_PLAYERS = 16
 SHOWN = 300
@@ -72,7 +70,7 @@ class Arena(Scenario):
     def casts(self) -> tuple[str, ...]:
         return tuple(self.agents())
 
-    async def play(self, game: Game) -> Outcome:
+    async def play(self, game: ArenaGame) -> Outcome:
         agents = self.agents() * (self.count if len(self.agents()) == 1 else 1)
         players = [game.cast(agent, name=named(number)) for number, agent in enumerate(agents)]
         made, moves = await Table(

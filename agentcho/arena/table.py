@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from agentcho.agent import Agent
 from agentcho.arena.environment import EVERYBODY, Ending, Environment, Observation
 from agentcho.arena.moves import of_player
-from agentcho.arena.telling import Said, Teller
+from agentcho.arena.telling import ArenaGame, Said, Teller
 from agentcho.arena.watch import Watched
 from agentcho.errors import ScenarioError
 from agentcho.message import Audience, Metadata
-
-if TYPE_CHECKING:
-    from agentcho.games.game import Game
 
 T = TypeVar("T")
 REFUSED = "GAME_ADMIN"
@@ -31,7 +28,7 @@ class Table:
     """`players` by their numbers; `name` is the environment's, for errors; `seconds`: what one call of it may take."""
 
     def __init__(
-        self, game: Game, players: Sequence[Agent], environment: Environment, name: str, seconds: float
+        self, game: ArenaGame, players: Sequence[Agent], environment: Environment, name: str, seconds: float
     ) -> None:
         self._game = game
         self._players = players

@@ -8,18 +8,39 @@ Equal texts to several players stay apart: that they are equal may be a secret. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from agentcho.agent import Agent
+from agentcho.agent import Agent, Names
 from agentcho.arena.environment import EVERYBODY, Observation
 from agentcho.errors import ScenarioError
+from agentcho.flow.views import History
 from agentcho.message import Message
-
-if TYPE_CHECKING:
-    from agentcho.games.game import Game
 
 WRITTEN = "PLAYER_ACTION"
 """The kind of an observation that is what a player wrote."""
+
+
+class ArenaGame(Protocol):
+    """What an environment needs of the game that it is played in; `Game` has all of it."""
+
+    seed: int
+
+    @property
+    def said(self) -> History:
+        """The metadata of all messages that are out, in order."""
+        ...
+
+    def cast(self, agent: str, name: str | None = None) -> Any:
+        """An agent of that name in `agentcho ls`, in the game under `name`."""
+        ...
+
+    def message(self, id: str) -> Message:
+        """A message that is out, with its words."""
+        ...
+
+    async def announce(self, text: str, to: Names = "everyone") -> str:
+        """A message of the scenario; returns its id."""
+        ...
 
 
 class Said(NamedTuple):
@@ -34,7 +55,7 @@ class Said(NamedTuple):
 class Teller:
     """Tells the players of one game what its environment tells them. `name` is the environment's, for errors."""
 
-    def __init__(self, game: Game, players: Sequence[Agent], name: str) -> None:
+    def __init__(self, game: ArenaGame, players: Sequence[Agent], name: str) -> None:
         self._game = game
         self._players = players
         self._name = name
