@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 import agentcho
 from agentcho import Choreographer, Game, RunConfig
+from agentcho.calls.call import Call, Shadow
 from agentcho.choreography.handle import Piece
 from agentcho.config import ReusePolicy
 from agentcho.events import Event
@@ -63,8 +64,10 @@ async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[Ent
         with speech.said_on(engine):
             await game.cast(Talker, "ann").say(**speech.options)
 
-    async with Choreographer(engine) as choreographer:
-        await Game(choreographer, 0, 0, RunConfig(max_tokens=12), sink=events.append).play(Scripted(script))
+    async with Choreographer(engine, leakage="enforce") as choreographer:
+        await Game(choreographer, 0, 0, RunConfig(max_tokens=12, leakage="enforce"), sink=events.append).play(
+            Scripted(script)
+        )
     return heard(events)
 
 
@@ -138,6 +141,25 @@ def test_each_token_is_recorded_as_it_is_said(say: Say, monkeypatch: pytest.Monk
     [entry] = say(speech)
     start, end = entry.message.sampled or (0, 0)
     assert [*tokens.values()] == [list(entry.message.tokens[start:end])] * speech.engines
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize("way", [in_game, in_society])
+def test_others_have_nothing_encoded_while_a_model_may_think(
+    way: Way, thinks: bool, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[Call] = []
+    submit = FakeEngine.submit
+
+    def spy(engine: FakeEngine, calls: Sequence[Call], *more: Any) -> tuple[int, ...]:
+        submitted.extend(calls)
+        return submit(engine, calls, *more)
+
+    monkeypatch.setattr(FakeEngine, "submit", spy)
+    speech = Speech("<think> hm </think> hello there" if thinks else "hello there", thinks=thinks)
+    play(lambda: way(speech.engine(), speech, tmp_path))
+    shadows = [call for call in submitted if isinstance(call, Shadow)]
+    assert len(shadows) == (0 if thinks else 1)
 
 
 def test_nothing_else_makes_a_decode_turn() -> None:

@@ -325,6 +325,22 @@ READ = (
         ("tests/choreography/test_listeners.py::test_what_a_step_made_is_known_of_a_message_that_ends_in_it",),
     ),
     Mutant(
+        "what was said of a message is lost when it is given up",
+        "games, societies and replays would have no line of words that were heard",
+        "agentcho/games/decode_turn.py",
+        "on_dropped=None if record is None else record.dropped,",
+        "on_dropped=None,",
+        ("tests/choreography/test_decode_turn.py::test_a_message_that_is_cancelled_keeps_what_was_said_of_it",),
+    ),
+    Mutant(
+        "others read a thought through the shadow of a message",
+        "what is encoded for them while it is said would have the thought in it",
+        "agentcho/games/decode_turn.py",
+        'shadow = shadow and not options.get("thinks", False)',
+        "pass",
+        ("tests/choreography/test_decode_turn.py::test_others_have_nothing_encoded_while_a_model_may_think",),
+    ),
+    Mutant(
         "a prompt that nobody answered was never sent",
         "what a server has seen would be on no record, and an audit of it clean",
         "agentcho/games/text_turn.py",
