@@ -239,14 +239,14 @@ SIGHTS = (
     ),
     Sight(
         of="Scenario",
-        names=("score", "judged", "provenance"),
+        names=("score", "judged", "provenance", "has_provenance"),
         taints=None,
         why="asked when the game is over",
     ),
     *_errors(
         None,
         "says what is wrong with the arguments, which are the code's own",
-        *("RequestError", "ScenarioError", "TaskError", "ConfigError", "ExtraMissing"),
+        *("RequestError", "ScenarioError", "TaskError", "ConfigError", "ArgumentError", "ExtraMissing"),
     ),
     *_errors(
         None,

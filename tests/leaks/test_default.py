@@ -21,11 +21,10 @@ from agentcho.testing import FakeEngine
 def test_a_run_enforces_unless_it_is_told_otherwise() -> None:
     assert RunConfig().leakage == RunConfig().policy.leakage == ReusePolicy().leakage == "enforce"
     assert Choreographer(FakeEngine()).reuse.leakage == "enforce"
+    assert inspect.signature(replay).parameters["reuse"].default == ReusePolicy()
 
 
-@pytest.mark.parametrize(
-    ("function", "default"), [(replay, "enforce"), (spread(app.run), "enforce"), (audit_traces, "audit")]
-)
+@pytest.mark.parametrize(("function", "default"), [(spread(app.run), "enforce"), (audit_traces, "audit")])
 def test_whoever_plays_enforces_and_a_trace_is_asked_what_plain_reuse_of_it_would_leak(
     function: Callable[..., Any], default: str
 ) -> None:
