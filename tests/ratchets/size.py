@@ -35,7 +35,7 @@ def limited(root: Path) -> Counts:
     """What may only go down."""
     sources = read(root)
     found = {f"files that name {what}": len(touched(sources, names)) for what, names in EXAMPLES.items()}
-    found["folders at the top"] = sum(path.is_dir() and path.stem != "__pycache__" for path in package(root).iterdir())
+    found["folders at the top"] = len({path.parent for path in package(root).glob("*/*.py")})
     files = graph.modules(root, "agentcho")
     found["types that another of their folder is called like"] = len(graph.twice(files))
     found["modules that library calls reach and that import typer"] = len(of_the_command_line(files))
