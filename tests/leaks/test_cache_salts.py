@@ -11,7 +11,7 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentcho import Audience, Metadata
@@ -104,8 +104,19 @@ def runs(draw: st.DrawFn) -> Runs:
     return Runs(reader, said, asked, one, other)
 
 
+#: A reply for all that was written behind a note for one: a salt of the reply alone would tell what the note says.
+BEHIND_A_NOTE = Runs(
+    reader="cat",
+    said=[Audience(frozenset({"ben"})), EVERYONE, EVERYONE, EVERYONE],
+    asked=[Request("ben", (0, 1)), Request("cat", (2, 3))],
+    one=[[1], [1], [1], [1]],
+    other=[[0], [1], [1], [1]],
+)
+
+
 @settings(max_examples=150, deadline=None)
 @given(runs(), st.integers(1, 3), st.booleans())
+@example(BEHIND_A_NOTE, 1, False)
 def test_a_reader_observes_the_same_whatever_it_may_not_read(both: Runs, block: int, blockwise: bool) -> None:
     reader, said, asked, one, other = both
     first, second = (observed(Server(block, blockwise), reader, asked, said, words, ours) for words in (one, other))
