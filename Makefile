@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -73,7 +73,7 @@ pages: .venv/.tools                ## write on each page how old its figures are
 	@$(BIN)/python -m tools.pages.behind
 
 understudy: .venv/.tools          ## train the embedded model again from nothing
-	$(BIN)/python -m tools.understudy.train --out agentcho/understudy/weights
+	$(BIN)/python -m tools.understudy.train --out agentcho/runner/understudy/weights
 
 bench: bench-games bench-leakage bench-speed  ## everything that is measured
 
@@ -114,6 +114,9 @@ rules: .venv/.tools                ## the pages that list the audit's rules
 methods: .venv/.tools              ## the page that lists the reuse methods
 	$(BIN)/python -m tools.pages.reuse docs/how-to/repair.md
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
+
+structure: .venv/.tools            ## the list of modules in docs/structure.md, from their docstrings
+	$(BIN)/python -m tools.pages.structure docs/structure.md
 
 bench-leaks: .venv/.tools          ## what a public sentence gives away to the strongest attacks, and its part of docs/leakage.md
 	$(BIN)/agentcho bench leaks --repeats 5 --earlier 0 --json docs/results/leaks.json

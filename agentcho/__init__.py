@@ -10,22 +10,26 @@ from logging import NullHandler, getLogger
 from typing import TYPE_CHECKING
 from warnings import warn
 
+from agentcho.moved import install
+
 if TYPE_CHECKING:
     from agentcho.agent import Agent
     from agentcho.api import arun, compare, load, run, sweep
-    from agentcho.calls.call import Decode, Prefill, Repair, Sampling
-    from agentcho.calls.corpus import Corpus
     from agentcho.choreography.choreographer import Choreographer
     from agentcho.config import Limits, ModelConfig, RunConfig
     from agentcho.errors import AgentchoError, PersonLeft
-    from agentcho.flow.views import After, Read, View
-    from agentcho.games.game import Game
-    from agentcho.games.human import Asked, Person
-    from agentcho.games.replay import replay
+    from agentcho.games.play.game import Game
+    from agentcho.games.play.people import Person, PersonPrompt
+    from agentcho.games.results.played import Played, PlayedGame
+    from agentcho.games.results.table import Table
+    from agentcho.games.runs.replay import replay
+    from agentcho.games.tools.mcp_server import MCPServer
+    from agentcho.games.tools.tool import Tool, tool
     from agentcho.message import EVERYONE, Audience, Message, Metadata
+    from agentcho.protocol.call import Decode, Prefill, Repair, Sampling
+    from agentcho.protocol.speculation_corpus import Corpus
+    from agentcho.provenance.views import After, Read, View
     from agentcho.records.canonical import canonical_transcript
-    from agentcho.results.played import Played, PlayedGame
-    from agentcho.results.table import Table
     from agentcho.reuse.anchors import Anchor
     from agentcho.reuse.ape import Ape
     from agentcho.reuse.cacheblend import CacheBlend
@@ -38,8 +42,6 @@ if TYPE_CHECKING:
     from agentcho.runner.engine import Engine
     from agentcho.scenario import Judged, Scenario
     from agentcho.tasks import Concepts, Problem, Vault, Vignette, task_set
-    from agentcho.toolsets.mcp_server import MCPServer
-    from agentcho.toolsets.tool import Tool, tool
 
 __all__ = [
     "EVERYONE",
@@ -48,7 +50,6 @@ __all__ = [
     "AgentchoError",
     "Anchor",
     "Ape",
-    "Asked",
     "Audience",
     "CacheBlend",
     "Choreographer",
@@ -70,6 +71,7 @@ __all__ = [
     "ModelConfig",
     "Person",
     "PersonLeft",
+    "PersonPrompt",
     "Played",
     "PlayedGame",
     "Prefill",
@@ -99,20 +101,22 @@ __all__ = [
 
 HOMES = {
     "agent": ["Agent"],
-    "calls.call": ["Decode", "Prefill", "Repair", "Sampling"],
-    "calls.corpus": ["Corpus"],
-    "choreography.choreographer": ["Choreographer"],
     "api": ["arun", "compare", "load", "run", "sweep"],
+    "choreography.choreographer": ["Choreographer"],
     "config": ["Limits", "ModelConfig", "RunConfig"],
     "errors": ["AgentchoError", "PersonLeft"],
-    "flow.views": ["After", "Read", "View"],
-    "games.game": ["Game"],
-    "games.human": ["Asked", "Person"],
-    "games.replay": ["replay"],
+    "games.play.game": ["Game"],
+    "games.play.people": ["Person", "PersonPrompt"],
+    "games.results.played": ["Played", "PlayedGame"],
+    "games.results.table": ["Table"],
+    "games.runs.replay": ["replay"],
+    "games.tools.mcp_server": ["MCPServer"],
+    "games.tools.tool": ["Tool", "tool"],
     "message": ["EVERYONE", "Audience", "Message", "Metadata"],
+    "protocol.call": ["Decode", "Prefill", "Repair", "Sampling"],
+    "protocol.speculation_corpus": ["Corpus"],
+    "provenance.views": ["After", "Read", "View"],
     "records.canonical": ["canonical_transcript"],
-    "results.played": ["Played", "PlayedGame"],
-    "results.table": ["Table"],
     "reuse.anchors": ["Anchor"],
     "reuse.ape": ["Ape"],
     "reuse.cacheblend": ["CacheBlend"],
@@ -125,11 +129,14 @@ HOMES = {
     "runner.engine": ["Engine"],
     "scenario": ["Judged", "Scenario"],
     "tasks": ["Concepts", "Problem", "Vault", "Vignette", "task_set"],
-    "toolsets.mcp_server": ["MCPServer"],
-    "toolsets.tool": ["Tool", "tool"],
 }
 """The modules that define the names of `__all__`."""
-MOVED: dict[str, str] = {"Blend": "CacheBlend", "First": "FirstK", "Most": "TopK"}
+MOVED: dict[str, str] = {
+    "Asked": "PersonPrompt",
+    "Blend": "CacheBlend",
+    "First": "FirstK",
+    "Most": "TopK",
+}
 """What took the place of names of version 0.4, by these: another name of `__all__`, or a module of the package and a
 name in it, as "games.runtime.play". They import up to, and without, version 0.6. Such a name stands in no other list
 here, and type checkers know it no more."""
@@ -158,4 +165,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+install()
 getLogger("agentcho").addHandler(NullHandler())

@@ -17,15 +17,15 @@ import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
-from agentcho.calls.call import SamplingOptions, Unconstrained
-from agentcho.calls.schema import of_model
-from agentcho.calls.values import kind, listed, text, truth
 from agentcho.errors import AgentchoError, AnswerInvalid, RequestError, ScenarioError
-from agentcho.flow.views import View
 from agentcho.message import Audience, Message, Metadata
+from agentcho.protocol.call import SamplingOptions, Unconstrained
+from agentcho.protocol.json_schema import of_model
+from agentcho.protocol.value_checks import checked_bool, checked_list, checked_text, type_name
+from agentcho.provenance.views import View
 
 if TYPE_CHECKING:
-    from agentcho.toolsets.tool import Tool, Toolset
+    from agentcho.games.tools.tool import Tool, Toolset
 
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
@@ -228,8 +228,8 @@ class Agent:
 
         `release`: let calls of tools run whatever their arguments were made from, and under a rule for words (`words=`)
         let it pass whatever the agent has read; audits list it."""
-        told, may = truth(release, "release"), self.tools if tools is None else tools
-        wish = ToolWish(tuple(listed(may, "tools")), tool_choice, max_calls) if may else None
+        told, may = checked_bool(release, "release"), self.tools if tools is None else tools
+        wish = ToolWish(tuple(checked_list(may, "tools")), tool_choice, max_calls) if may else None
         asked = Utterance(
             to=self._audience(to), prompt=prompt, header=header, view=view, sampling=options, release=told, tools=wish
         )
@@ -253,8 +253,8 @@ class Agent:
 
         Raises `RequestError` for a choice without letters, and `AnswerInvalid` where the model's tokenizer gives back
         other letters than a choice has."""
-        given = listed(choices, "the choices", most=1 << 16)
-        said: dict[str, str] = {f"{opening}{text(choice, 'a choice')}{closing}": choice for choice in given}
+        given = checked_list(choices, "the choices", most=1 << 16)
+        said: dict[str, str] = {f"{opening}{checked_text(choice, 'a choice')}{closing}": choice for choice in given}
         labels = tuple(said.values())
         message = await self._speak(to, prompt, header, view, labels=labels, choices=tuple(said), **options)
         if message.text in said:
@@ -429,7 +429,7 @@ class Pieces:
 def _schema(model: Any) -> dict[str, Any]:
     """The JSON schema of a pydantic model. `RequestError`: it is none, or has none."""
     if not isinstance(model, type) or not issubclass(model, BaseModel):
-        raise RequestError(f"an answer is asked for of what is {kind(model)}; give a pydantic model", "sampling")
+        raise RequestError(f"an answer is asked for of what is {type_name(model)}; give a pydantic model", "sampling")
     try:
         return of_model(model)
     except PydanticUserError as error:

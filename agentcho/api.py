@@ -15,26 +15,26 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentcho.agent import Agent
-from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig, checked
 from agentcho.display import Kind
+from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown
 from agentcho.errors import ArgumentError
 from agentcho.events import Sink
-from agentcho.games.discovery import from_anywhere
-from agentcho.games.hosting import aplay
-from agentcho.games.human import People
-from agentcho.games.library import chosen
-from agentcho.games.models import Engines
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, play
-from agentcho.games.script import Script
-from agentcho.people.seated import seated
+from agentcho.games.play.game_models import Engines
+from agentcho.games.play.people import People
+from agentcho.games.play.script import Script
+from agentcho.games.results.messages import LiveMessages
+from agentcho.games.results.played import Played, from_record, in_memory
+from agentcho.games.runs.discovery import from_anywhere
+from agentcho.games.runs.hosting import aplay
+from agentcho.games.runs.library import chosen
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.integrations.opentelemetry.traced import Spans, Traced, traced
+from agentcho.protocol.call import EnginePort
 from agentcho.records.record import SavedRun, find
-from agentcho.results.played import Played, from_record, in_memory
-from agentcho.results.said import Kept
 from agentcho.scenario import Scenario
-from agentcho.telemetry.traced import Spans, Traced, traced
 
 if TYPE_CHECKING:
     from agentcho.lab.compare.api import compare
@@ -86,7 +86,7 @@ def run(
     """
     request = _request(agents, given or {}, options, lockstep, engine=engine, others=others, out=out, at_once=at_once)
     there = people if isinstance(people, Mapping) else _here(people, request.config, display)
-    request, kept = replace(request, people=there), Kept()
+    request, kept = replace(request, people=there), LiveMessages()
     with traced(telemetry, request.scenario.name, request.config) as spans:
         found = play_shown(request, play, display, listen=partial(_listen, request, spans, kept))
         spans.audited(found.record)
@@ -112,7 +112,7 @@ async def arun(
     or beside other models than `others`.
     """
     how: dict[str, Any] = {"engine": engine, "others": others, "out": out, "at_once": at_once, "people": people}
-    request, kept = _request(agents, given or {}, options, lockstep, **how), Kept()
+    request, kept = _request(agents, given or {}, options, lockstep, **how), LiveMessages()
     with traced(telemetry, request.scenario.name, request.config) as spans:
         found = await aplay(replace(request, sink=spans.sink(kept if request.out is None else None)))
         spans.audited(found.record)
@@ -173,13 +173,13 @@ def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, An
             raise ArgumentError("give agentcho.run agents, or one scenario")
 
 
-def _listen(request: RunRequest, spans: Traced, kept: Kept, shown: Sink) -> Sink | None:
+def _listen(request: RunRequest, spans: Traced, kept: LiveMessages, shown: Sink) -> Sink | None:
     """A sink for the screen's, for spans, and, of a run that has no record, for what keeps its messages."""
     kept.sink = shown
     return spans.sink(kept if request.out is None else shown)
 
 
-def _played(request: RunRequest, found: RunResult, kept: Kept) -> Played:
+def _played(request: RunRequest, found: RunResult, kept: LiveMessages) -> Played:
     """What was played. `KeyboardInterrupt`: it was interrupted. The error of a single game comes out."""
     if found.interrupted:
         raise KeyboardInterrupt

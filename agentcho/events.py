@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from agentcho.flow.views import ToolUse
 from agentcho.message import Audience, Kind
-from agentcho.progress import Tell
-from agentcho.records.record import Over as Over
-from agentcho.records.transcript import Encodings, Entry
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.provenance.views import ToolUse
+from agentcho.records.record import GameOver as GameOver
+from agentcho.records.transcript import EncodingsEntry, TranscriptEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +53,21 @@ class FirstToken:
     """The first token of a message has come, and its `Token` event follows: all that is known of the message by now,
     with the encodings that it attends to. Of a model behind an API: its prompt is about to be sent."""
 
-    entry: Entry
+    entry: TranscriptEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A message has ended, with its provenance: it is whole, or `entry.ended` says why not."""
 
-    entry: Entry
+    entry: TranscriptEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """At the end of a game: encodings that are on no message's line of the transcript."""
 
-    encodings: Encodings
+    encodings: EncodingsEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Called:
     attempt: int
 
 
-Event = Joined | Began | Typed | FirstToken | Token | Ended | Encoded | Calling | Called | Over
+Event = Joined | Began | Typed | FirstToken | Token | Ended | Encoded | Calling | Called | GameOver
 Sink = Callable[[Event], None]
 
 
@@ -135,7 +135,7 @@ class Counting:
     """A sink that calls `tell` with the number of games that are over, of `of`: `done` to begin with, and then at the
     end of each message and each game. `what` may change meanwhile."""
 
-    def __init__(self, tell: Tell, of: int, done: int = 0, what: str = "games") -> None:
+    def __init__(self, tell: ProgressCallback, of: int, done: int = 0, what: str = "games") -> None:
         self._tell = tell
         self._of = of
         self._done = done
@@ -143,6 +143,6 @@ class Counting:
         tell(what, done, of)
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Ended | Over):
-            self._done += isinstance(event, Over)
+        if isinstance(event, Ended | GameOver):
+            self._done += isinstance(event, GameOver)
             self._tell(self.what, self._done, self._of)

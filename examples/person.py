@@ -16,7 +16,7 @@ class Somebody(agentcho.Person):
     def hear(self, game: int, agent: str, message: agentcho.Message) -> None:
         print(f"{message.author or 'scenario'}: {message.header}{message.text}")
 
-    async def ask(self, asked: agentcho.Asked) -> str:
+    async def ask(self, asked: agentcho.PersonPrompt) -> str:
         print(f"? {asked.header}", *asked.labels, sep="\n  ")
         while True:
             typed = (await anyio.to_thread.run_sync(sys.stdin.readline)).rstrip("\n")

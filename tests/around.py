@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentcho import Engine
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Receipt, StepResult, Turn
-from agentcho.calls.costs import Costs
-from agentcho.calls.owner import Owner
 from agentcho.engine.framing import Framing
 from agentcho.message import Words
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, EncodingId, Receipt, SchedulingPriority, StepResult
+from agentcho.protocol.forward_costs import ForwardCosts
+from agentcho.protocol.ownership import Owner
 
 
 class Around:
@@ -23,7 +23,7 @@ class Around:
     def take_place(self, place: int, prefill_budget: int | None = None) -> None:
         self.engine.take_place(place, prefill_budget)
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         return self.engine.submit(calls, turn)
 
     def step(self, deterministic: bool = False) -> StepResult:
@@ -38,7 +38,7 @@ class Around:
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
         self.engine.swap_out(ids)
 
-    def speculate(self, costs: Costs | None = None) -> Costs | None:
+    def speculate(self, costs: ForwardCosts | None = None) -> ForwardCosts | None:
         return self.engine.speculate(costs)
 
     def message(self, id: EncodingId) -> Words:

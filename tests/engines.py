@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from transformers import PreTrainedModel
 
 from agentcho import Engine
-from agentcho.engine.cache import NO_DISK, DiskRoom
+from agentcho.engine.cache import NO_DISK, DiskQuota
 
 from .engine.families import Family, llama_family
 
@@ -38,7 +38,7 @@ class Engines:
         store_tokens: Room = None,
         host_tokens: Room = None,
         context: Room = None,
-        disk: DiskRoom = NO_DISK,
+        disk: DiskQuota = NO_DISK,
         kv_dtype: str | None = None,
     ) -> Engine:
         """An engine of its own on the network of a family, a small llama if none is named."""
@@ -77,7 +77,7 @@ class Engines:
         store: Room,
         host: Room,
         context: Room,
-        disk: DiskRoom = NO_DISK,
+        disk: DiskQuota = NO_DISK,
     ) -> Engine:
         if (model, *kinds) not in self._loaded:
             self._loaded[model, *kinds] = Engine.load(model, device="cpu", dtype=kinds[0], kv_dtype=kinds[1])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.records.files import Lines
+from agentcho.records.files import LineFile
 from agentcho.records.record import SavedRun
 
 FILES = ("transcript.jsonl", "heard.jsonl", "outcomes.jsonl")
@@ -21,14 +21,14 @@ class Written:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.writes: list[tuple[str, bytes]] = []
         self.first = b""
-        write, written = Lines.write, self
+        write, written = LineFile.write, self
 
-        def noted(lines: Lines, given: bytes) -> None:
+        def noted(lines: LineFile, given: bytes) -> None:
             size = lines.path.stat().st_size
             write(lines, given)
             written._note(lines.path, lines.path.read_bytes()[size:])
 
-        patch.setattr(Lines, "write", noted)
+        patch.setattr(LineFile, "write", noted)
 
     def _note(self, path: Path, data: bytes) -> None:
         if path.name in FILES:

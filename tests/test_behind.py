@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.records.environment import tree_digest, unit
+from agentcho.records.environment import digest_unit, tree_digest
 from tools import backfill
 from tools.pages.behind import MEASURED, ROOT, Age, Checkout, by_page, faults, results, rounded, told, with_age
 from tools.pages.marks import AGE, between
@@ -140,12 +140,13 @@ def test_every_result_names_its_commit_holds_digests_and_stands_on_pages_that_ha
 def test_digests_of_code_that_has_run_are_those_of_the_checkout() -> None:
     """Those of code that was never loaded are not among them."""
     code = (
-        "import json\nfrom agentcho.games import library\nfrom agentcho.records.environment import sources\n"
-        "library.scenario('direct')\nprint(json.dumps(sources()))"
+        "import json\nfrom agentcho.games.runs import library\n"
+        "from agentcho.records.environment import source_digests\n"
+        "library.scenario('direct')\nprint(json.dumps(source_digests()))"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     named = dict(each.split(":") for each in json.loads(ran.stdout)["trees"].split())
-    assert {"agentcho/games/library.py", "agentcho/records", "scenarios/direct.py"} <= named.keys()
+    assert {"agentcho/games/runs/library.py", "agentcho/records", "scenarios/direct.py"} <= named.keys()
     assert not {"agentcho/runner", "agentcho/lab/bench", "scenarios/debate.py"} & named.keys()
     assert all(digest == tree_digest(ROOT, name) for name, digest in named.items())
 
@@ -179,6 +180,6 @@ def test_digests_of_bytes_become_digests_of_trees_where_the_commit_has_these_byt
 
 
 def test_code_is_named_by_file_or_by_folder() -> None:
-    named = ("scenarios/direct.py", "agentcho/flow/words.py", "agentcho/engine")
-    files = ("scenarios/direct.py", "agentcho/flow/words.py", "agentcho/engine/core.py")
-    assert tuple(unit(Path(file)) for file in files) == named
+    named = ("scenarios/direct.py", "agentcho/provenance/declassification.py", "agentcho/engine")
+    files = ("scenarios/direct.py", "agentcho/provenance/declassification.py", "agentcho/engine/core.py")
+    assert tuple(digest_unit(Path(file)) for file in files) == named

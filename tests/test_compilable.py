@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from agentcho import Sampling
-from agentcho.calls.compilable import BOUND, DEEPEST, PATTERNS, uncompilable
 from agentcho.errors import RequestError
+from agentcho.protocol.schema_limits import BOUND, DEEPEST, PATTERNS, why_not_compilable
 
 
 def chain(links: int, last: dict[str, Any], name: str = "#/$defs/a{}") -> dict[str, Any]:
@@ -35,14 +35,14 @@ class Wide(BaseModel):
 
 @pytest.mark.parametrize("schema", [Tree.model_json_schema(), Wide.model_json_schema(), {"type": "integer"}, {}])
 def test_what_models_come_to_is_not_deep(schema: dict[str, Any]) -> None:
-    assert not uncompilable(schema)
+    assert not why_not_compilable(schema)
     assert Sampling(json_schema=schema).json_schema == schema
 
 
 def test_many_definitions_side_by_side_are_not_deep() -> None:
     fields = {f"k{number}": {"$ref": f"#/$defs/a{number}"} for number in range(2000)}
     definitions = {f"a{number}": {"type": "array", "items": {"type": "integer"}} for number in range(2000)}
-    assert not uncompilable({"$defs": definitions, "properties": fields})
+    assert not why_not_compilable({"$defs": definitions, "properties": fields})
 
 
 def circle(name: str) -> dict[str, Any]:
@@ -56,10 +56,10 @@ NAMES = ("#/$defs/a{}", "#/%24defs/a{}")
 @pytest.mark.parametrize("links", [DEEPEST // 2, 900, 5000])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_chain_of_references_is_as_deep_as_it_is_long(links: int, name: str) -> None:
-    assert uncompilable(chain(links, {"type": "integer"}))
+    assert why_not_compilable(chain(links, {"type": "integer"}))
     for last in ({"type": "integer"}, circle(name)):
         schema = chain(max(links, BOUND // 2), last, name)
-        assert uncompilable(schema)
+        assert why_not_compilable(schema)
         with pytest.raises(RequestError, match="levels deep"):
             Sampling(json_schema=schema)
 
@@ -67,23 +67,23 @@ def test_a_chain_of_references_is_as_deep_as_it_is_long(links: int, name: str) -
 @pytest.mark.parametrize("name", NAMES)
 def test_a_short_chain_is_not_deep(name: str) -> None:
     for last in ({"type": "integer"}, circle(name)):
-        assert not uncompilable(chain(30, last, name))
+        assert not why_not_compilable(chain(30, last, name))
 
 
 def test_references_to_what_is_no_definition_are_all_counted() -> None:
     inner = chain(900, {"type": "integer"}, "#/$defs/a/$defs/a{}")
-    assert uncompilable({"$defs": {"a": inner}, "$ref": "#/$defs/a/$defs/a0"})
+    assert why_not_compilable({"$defs": {"a": inner}, "$ref": "#/$defs/a/$defs/a0"})
 
 
 def test_what_is_written_deep_is_deep() -> None:
     schema: dict[str, Any] = {}
     for _ in range(DEEPEST + 1):
         schema = {"items": schema}
-    assert uncompilable(schema)
+    assert why_not_compilable(schema)
 
 
 def test_a_definition_that_nothing_leads_to_counts_for_nothing() -> None:
-    assert not uncompilable(chain(DEEPEST, {"type": "integer"}) | {"$ref": "#/$defs/a290"})
+    assert not why_not_compilable(chain(DEEPEST, {"type": "integer"}) | {"$ref": "#/$defs/a290"})
 
 
 def pattern(number: int) -> dict[str, Any]:
@@ -112,5 +112,5 @@ def test_of_patterns_that_hold_at_once_there_are_few(schema: dict[str, Any]) -> 
 
 
 def test_of_patterns_that_hold_apart_there_may_be_many() -> None:
-    assert not uncompilable({"properties": {f"k{n}": each for n, each in enumerate(MANY * 9)}})
-    assert not uncompilable({"allOf": MANY[:PATTERNS]})
+    assert not why_not_compilable({"properties": {f"k{n}": each for n, each in enumerate(MANY * 9)}})
+    assert not why_not_compilable({"allOf": MANY[:PATTERNS]})

@@ -13,7 +13,7 @@ from agentcho.records.digests import file_digest, folder_digest
 CODE = '''
 """A file."""
 import math
-from agentcho.flow.labels import Ledger
+from agentcho.provenance.labels import Ledger
 import torch
 
 LIMIT = 3
@@ -58,7 +58,7 @@ def digest(code: str) -> str:
         ("put", "store"),
         ("kept", "held"),
         ("Ledger", "Book"),
-        ("flow.labels", "information.book"),
+        ("provenance.labels", "information.book"),
         ("owner", "holder"),
         ("bulk", "amount"),
         ("value", "number"),
@@ -80,7 +80,7 @@ def test_a_variable_of_one_function_alone_may_be_renamed() -> None:
 
 
 def test_imports_may_be_added_and_change_places() -> None:
-    first, second = "from agentcho.flow import a\n", "from agentcho.engine import b\n"
+    first, second = "from agentcho.provenance import a\n", "from agentcho.engine import b\n"
     use = "print(a, b)\n"
     assert digest(first + second + use) == digest(second + first + use) == digest("import os\n" + first + second + use)
 

@@ -14,9 +14,9 @@ from threading import Event
 import pytest
 
 from agentcho.errors import CannotWrite, RecordInUse
-from agentcho.records import writer
-from agentcho.records.files import Lines, check_file, check_folder, read_lines, replace_whole
-from agentcho.records.writer import Writer, alive, beside, check, read
+from agentcho.records import writer_lock
+from agentcho.records.files import LineFile, check_file, check_folder, read_lines, replace_whole
+from agentcho.records.writer_lock import WriterLock, alive, beside, check, read
 
 FULL = Path("/dev/full")
 
@@ -41,7 +41,7 @@ def test_a_line_that_does_not_fit_is_not_there_at_all(tmp_path: Path, monkeypatc
     for room in range(2 * size, 3 * size):
         path = tmp_path / f"{room}.jsonl"
         disk = Disk(room)
-        with monkeypatch.context() as patch, Lines(path) as lines:
+        with monkeypatch.context() as patch, LineFile(path) as lines:
             patch.setattr("os.write", disk)
             lines.append(line)
             lines.append(line)
@@ -61,7 +61,7 @@ def test_a_device_that_is_full_is_told_in_a_line() -> None:
 
 def replace_at(path: Path) -> None:
     """Append to a device."""
-    lines = Lines.__new__(Lines)
+    lines = LineFile.__new__(LineFile)
     lines.path, lines._size = path, 0
     lines._file = os.open(path, os.O_WRONLY)
     try:
@@ -106,8 +106,8 @@ def test_a_folder_that_takes_no_files_is_refused(folder: str) -> None:
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from agentcho.records.writer import Writer
-writer = Writer(Path(sys.argv[1]))
+from agentcho.records.writer_lock import WriterLock
+writer = WriterLock(Path(sys.argv[1]))
 print(os.getpid(), flush=True)
 sys.stdin.readline()
 os.kill(os.getpid(), 9) if sys.argv[2] == "killed" else writer.close()
@@ -122,7 +122,7 @@ def test_another_process_is_refused_until_the_first_ends(tmp_path: Path, end: st
         assert other.stdout is not None
         pid = int(other.stdout.readline())
         assert alive(file)
-        for refused in (lambda: Writer(file), lambda: check(file)):
+        for refused in (lambda: WriterLock(file), lambda: check(file)):
             with pytest.raises(RecordInUse, match=f"{tmp_path} is being written by process {pid} on ") as info:
                 refused()
             assert info.value.pid == pid
@@ -130,11 +130,11 @@ def test_another_process_is_refused_until_the_first_ends(tmp_path: Path, end: st
     assert not alive(file)
     assert (read(file) is not None) == (end == "killed")
     check(file)
-    with Writer(file) as mine:
+    with WriterLock(file) as mine:
         assert mine.who == read(file)
         assert mine.who.pid == os.getpid()
         with pytest.raises(RecordInUse):
-            Writer(file)
+            WriterLock(file)
     assert not file.exists()
 
 
@@ -142,27 +142,27 @@ def test_a_look_does_not_keep_a_writer_out(tmp_path: Path) -> None:
     file = tmp_path / "writer.json"
     file.write_text("{}")
     assert not alive(file)
-    with Writer(file):
+    with WriterLock(file):
         assert alive(file)
-    Writer(file).close()
+    WriterLock(file).close()
 
 
 def test_without_locks_a_heartbeat_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "fcntl", None)
+    monkeypatch.setattr(writer_lock, "fcntl", None)
     file = beside(tmp_path / "t.jsonl")
-    with Writer(file, tmp_path / "t.jsonl"):
+    with WriterLock(file, tmp_path / "t.jsonl"):
         assert alive(file)
         with pytest.raises(RecordInUse, match=r"t\.jsonl is being written"):
-            Writer(file, tmp_path / "t.jsonl")
-        old = time.time() - 2 * writer.STILL
+            WriterLock(file, tmp_path / "t.jsonl")
+        old = time.time() - 2 * writer_lock.STILL
         os.utime(file, (old, old))
         assert not alive(file)
-        Writer(file).close()
+        WriterLock(file).close()
 
 
 def test_a_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beats = list[Path]()
-    monkeypatch.setattr(writer, "BEAT", 0.001)
+    monkeypatch.setattr(writer_lock, "BEAT", 0.001)
     beaten = Event()
 
     def beat(file: Path) -> None:
@@ -170,6 +170,6 @@ def test_a_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         beaten.set()
 
     monkeypatch.setattr("os.utime", beat)
-    with Writer(tmp_path / "writer.json"):
+    with WriterLock(tmp_path / "writer.json"):
         assert beaten.wait(10)
     assert beats[0] == tmp_path / "writer.json"

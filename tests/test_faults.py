@@ -11,7 +11,7 @@ import pytest
 
 from agentcho import Agent, Game, View
 from agentcho.errors import AudienceError
-from agentcho.games.faults import Fault, fault, told
+from agentcho.games.play.game_faults import GameFault, fault, told
 from agentcho.message import Metadata
 from agentcho.testing import play
 
@@ -30,7 +30,7 @@ async def deep(game: Game) -> None:
     await game.cast(Blind, name="blind").say()
 
 
-def of(error: BaseException) -> Fault:
+def of(error: BaseException) -> GameFault:
     return fault(error)
 
 
@@ -88,7 +88,7 @@ def test_a_helper_module_beside_a_scenario_is_the_users(tmp_path: Path, monkeypa
     import helpers  # type: ignore[import-not-found]
 
     assert of(caught(helpers.help)).where == "helpers.py:3"
-    monkeypatch.setattr("agentcho.games.faults.INSTALLED", frozenset({tmp_path.name}))
+    monkeypatch.setattr("agentcho.games.play.game_faults.INSTALLED", frozenset({tmp_path.name}))
     assert fault(caught(helpers.help), package="helpers").where == "helpers.py:3"
 
 

@@ -12,13 +12,13 @@ from safetensors import safe_open
 
 from agentcho.audit import audit_run, read_report
 from agentcho.audit.planned import plan
-from agentcho.engine.adapter import WEIGHTS, find_adapter
-from agentcho.flow.views import After
+from agentcho.engine.lora_adapter import WEIGHTS, find_adapter
 from agentcho.lab.bench.result import read_result
 from agentcho.lab.collect import collected
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.leaks.result import read_leaks
 from agentcho.lab.paper.found import PaperFound, digest_of
+from agentcho.provenance.views import After
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import read_traces
 

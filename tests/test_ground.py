@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import AudienceError
-from agentcho.flow.labels import Ledger, readers
-from agentcho.flow.views import History, MessageLog, Read, View, granted, shown_to
 from agentcho.message import EVERYONE, Audience, Metadata, audience
-from agentcho.records.environment import machine, versions
+from agentcho.protocol.call import ContextEntry, Receipt
+from agentcho.provenance.labels import Ledger, readers
+from agentcho.provenance.views import History, MessageLog, Read, View, granted, shown_to
+from agentcho.records.environment import machine_info, versions
 
 NAMES = st.frozensets(st.sampled_from(["alice", "bob", "carol"]))
 AUDIENCES = st.one_of(st.just(EVERYONE), NAMES.map(Audience))
@@ -112,6 +112,6 @@ def test_a_view_sees_of_anothers_message_only_parents_that_all_its_readers_may_r
 
 
 def test_results_say_where_they_were_found() -> None:
-    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|none", machine()["commit"])
-    assert set(machine()) == {"machine", "system", "commit"}
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|none", machine_info()["commit"])
+    assert set(machine_info()) == {"machine", "system", "commit"}
     assert {"python", "agentcho", "torch", "transformers"} <= set(versions())

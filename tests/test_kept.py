@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.engine.kept import HEAD, TAG, Fingerprint, KeptFiles, check
-from agentcho.engine.kept_key import VARIABLE, key_file
+from agentcho.engine.persistent_files import HEAD, TAG, Fingerprint, PersistentFiles, check
+from agentcho.engine.persistent_key import VARIABLE, key_file
 from agentcho.errors import AgentchoError, CannotWrite, ConfigError, ModelError, StoreDamaged
 
 SECRET = "s" * 40
@@ -28,8 +28,8 @@ def key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
 
 
-def files(place: Path, most: int = 1 << 20, **beside: str) -> KeptFiles:
-    return KeptFiles(place, Fingerprint(MODEL, beside), most)
+def files(place: Path, most: int = 1 << 20, **beside: str) -> PersistentFiles:
+    return PersistentFiles(place, Fingerprint(MODEL, beside), most)
 
 
 # -- what was written ------------------------------------------------------------------------------------------------
@@ -167,8 +167,8 @@ def test_of_what_does_not_fit_nothing_is_left(tmp_path: Path, monkeypatch: pytes
 HALF = """
 import os, sys
 from pathlib import Path
-from agentcho.engine.kept import Fingerprint, KeptFiles
-kept = KeptFiles(Path(sys.argv[1]), Fingerprint({"model": "one", "weights": "w"}, {}), 1 << 20)
+from agentcho.engine.persistent_files import Fingerprint, PersistentFiles
+kept = PersistentFiles(Path(sys.argv[1]), Fingerprint({"model": "one", "weights": "w"}, {}), 1 << 20)
 kept.write(kept.name(b"whole", True), b"words")
 write = os.write
 def half(file, data):
@@ -199,14 +199,14 @@ def test_a_killed_process_leaves_nothing_half_and_a_living_one_is_left_alone(tmp
 
 
 def test_of_two_that_begin_at_once_both_have_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, put = tmp_path / "kept", KeptFiles._put
+    place, put = tmp_path / "kept", PersistentFiles._put
 
-    def late(kept: KeptFiles, name: str, *parts: bytes, over: bool = True) -> None:
-        monkeypatch.setattr(KeptFiles, "_put", put)
+    def late(kept: PersistentFiles, name: str, *parts: bytes, over: bool = True) -> None:
+        monkeypatch.setattr(PersistentFiles, "_put", put)
         files(place)
         put(kept, name, *parts, over=over)
 
-    monkeypatch.setattr(KeptFiles, "_put", late)
+    monkeypatch.setattr(PersistentFiles, "_put", late)
     kept = files(place)
     kept.write(kept.name(b"key", exact=True), b"words")
     assert len(os.listdir(place)) == 2
@@ -273,7 +273,7 @@ def test_a_folder_of_another_model_or_user_is_refused(tmp_path: Path, monkeypatc
     with pytest.raises(ModelError, match=r"kept keeps encodings of another model \(model one, and not two\); give"):
         check(place, {"model": "two"})
     with pytest.raises(ModelError, match="weights w, and not v"):
-        KeptFiles(place, Fingerprint(MODEL | {"weights": "v"}, {}))
+        PersistentFiles(place, Fingerprint(MODEL | {"weights": "v"}, {}))
     with monkeypatch.context() as patch:
         patch.setattr("os.getuid", lambda: 1 << 20)
         with pytest.raises(ConfigError, match="another user's"):

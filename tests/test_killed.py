@@ -14,15 +14,15 @@ from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.planned import audit_traces
 from agentcho.config import Leakage
 from agentcho.display.saved import Replay
-from agentcho.games.replay import replay
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.replay import replay
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.collect import collected
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import Workflow, read_traces, write_traces
-from agentcho.records.transcript import Entry
-from agentcho.records.writer import NAME, Writer
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.records.writer_lock import NAME, WriterLock
 from agentcho.testing import FakeEngine
 
 from .killed import Written
@@ -90,7 +90,7 @@ def killed(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kil
     return Killed(tmp_path, Written(monkeypatch), request.param)
 
 
-def cut_off(run: SavedRun) -> list[Entry]:
+def cut_off(run: SavedRun) -> list[TranscriptEntry]:
     """What was being said when the process died, in the games as they are."""
     return [entry for entries in run.games().values() for entry in entries if entry.ended == "died"]
 
@@ -133,7 +133,7 @@ def test_show_shows_it_and_says_that_it_died(killed: Killed) -> None:
 
 def test_while_it_is_written_nothing_has_died(killed: Killed) -> None:
     run = next(run for run in killed.runs() if cut_off(run))
-    with Writer(run.path / NAME):
+    with WriterLock(run.path / NAME):
         text = shown(run, cut_off(run)[0].message.game)
     assert "died" not in text
     assert "[heard so far: its end is not on record yet]" in text

@@ -20,7 +20,7 @@ import pytest
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.sweep.files import read_result
 from agentcho.records.record import SavedRun, find
-from agentcho.understudy import weights_path
+from agentcho.runner.understudy import weights_path
 
 pytestmark = pytest.mark.slow
 UNDERSTUDY = pytest.mark.skipif(not (weights_path() / "model.safetensors").is_file(), reason="there are no weights")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.records.environment import tree_digest, unit
+from agentcho.records.environment import digest_unit, tree_digest
 from tests.mutants.mutant import Mutant
 from tests.mutants.run import ROOT, Fate, copy, fate, once, report
 from tests.mutants.table import ENFORCEMENT, MUTANTS
@@ -32,7 +32,7 @@ def test_what_a_mutant_breaks_is_there_exactly_once(mutant: Mutant) -> None:
 
 def test_a_result_holds_digests_of_the_code_that_mutants_break() -> None:
     files = {mutant.file for mutant in MUTANTS}
-    units = {unit(Path(file)) for file in files}
+    units = {digest_unit(Path(file)) for file in files}
     named = str(report([Fate(mutant, None, 1.0) for mutant in MUTANTS], {})["trees"]).split()
     assert named == [f"{name}:{tree_digest(ROOT, name)}" for name in sorted(units)]
     assert not any(each.endswith(":gone") for each in named)

@@ -11,8 +11,8 @@ import pytest
 from agentcho import Agent, RunConfig
 from agentcho.audit import audit_run, audit_traces
 from agentcho.errors import AudienceError, RecordBroken
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.message import agent_name, audience, cast_name, natural
 from agentcho.records.record import SavedRun
 from agentcho.records.trace import workflow

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agentcho.cli import main
-from agentcho.engine.adapter import Trained
-from agentcho.games.discovery import Found, listing
+from agentcho.engine.lora_adapter import AdapterTraining
+from agentcho.games.runs.discovery import Found, listing
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.leaks.result import Row, read_leaks
 from agentcho.tasks import task_set
@@ -56,7 +56,7 @@ def test_every_command_of_the_page_on_training_works_on_few_games(
     assert len(commands) == 6
     for line in (command.removeprefix("$ ") for command in commands):
         loaded = engine if "tune" in line else FakeEngine()
-        monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None, loaded=loaded: loaded)
+        monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None, loaded=loaded: loaded)
         few = re.sub(r" -n \d+", "", line) + (" --epochs 1" if " tune " in line else " -n 4")
         monkeypatch.setattr(sys, "argv", shlex.split(few))
         with pytest.raises(SystemExit) as end:
@@ -125,7 +125,7 @@ def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path
 def test_the_questions_that_are_compared_on_are_none_that_an_adapter_saw() -> None:
     """And games of another seed would have been no other questions: the page on training says how many."""
     asked = read_comparison(DOCS / "results" / "compare-multi-qa.json").request
-    trained = Trained.model_validate_json((DOCS / "results" / "adapter-multi-qa-audit.json").read_bytes())
+    trained = AdapterTraining.model_validate_json((DOCS / "results" / "adapter-multi-qa-audit.json").read_bytes())
     count, each = asked.games * asked.options["n"], asked.options["n"]
     traced = (trained.train + trained.dev) * each
     assert asked.tasks == "facts:half=2"

@@ -185,7 +185,7 @@ def test_what_is_gone_through_is_the_same_in_every_steady_step_and_every_time(pl
 
 def test_what_is_gone_through_is_what_one_would_look_for(played: list[Flows]) -> None:
     names = {name: {function.name for function in flow} for name, flow in played[0].named().items()}
-    assert {"EngineCore.step", "Scheduler.schedule", "Generation.accept", "choose"} <= names["decode step"]
+    assert {"EngineCore.step", "Scheduler.schedule", "Generation.accept", "sample_tokens"} <= names["decode step"]
     assert not names["decode step"] & {"EngineCore.submit", "Choreographer._deliver", "Generation._end"}
     assert "Choreographer._deliver" in names["decode step and all between two"]
     assert {"Agent.say", "EngineCore.submit", "TurnRecorder.piece"} <= names["say to its first token"]

@@ -13,11 +13,11 @@ import typer
 
 from agentcho.cli import main
 from agentcho.cli.app import app
-from agentcho.games.runtime import load_engine
-from agentcho.progress import unheard
+from agentcho.games.runs.runtime import load_engine
+from agentcho.protocol.progress import no_progress
 from agentcho.runner.engine import Engine
+from agentcho.runner.understudy import weights_path
 from agentcho.testing import FakeEngine
-from agentcho.understudy import weights_path
 from tests.commands import commands as commands_of
 
 from .engines import Engines
@@ -52,7 +52,7 @@ def test_python_blocks_run(
     number: int, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None: engine)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None: engine)
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     exec(compile(blocks("python")[number], f"README block {number}", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out.strip()
@@ -70,7 +70,7 @@ def test_commands_run_in_order(
         if trains and not trained:
             continue
         monkeypatch.setattr(
-            "agentcho.games.runtime.load_engine",
+            "agentcho.games.runs.runtime.load_engine",
             lambda config, tell=None, real=trains: engine if real else FakeEngine(),
         )
         line, _, told = line.partition("  #")
@@ -125,7 +125,7 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
         "template_differs": "refuse",
         "chat_template_kwargs": {},
         "share": 1,
-        "tell": unheard,
+        "tell": no_progress,
         "threads": "auto",
     }
     assert asked == [(("some/model", "auto", "bfloat16", None), options)]

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.config import RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
-from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, Audience
-from agentcho.records.files import Lines
-from agentcho.records.record import Over, RunRecord, SavedRun, find, runs
-from agentcho.records.transcript import Entry, Usage, read_transcript
+from agentcho.protocol.call import ContextEntry, Receipt
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.records.files import LineFile
+from agentcho.records.record import GameOver, RunRecord, SavedRun, find, runs
+from agentcho.records.transcript import MessageUsage, TranscriptEntry, read_transcript
 from tests.said import message as said
 
 
-def entry(number: int, game: int = 0, author: str = "alice") -> Entry:
+def entry(number: int, game: int = 0, author: str = "alice") -> TranscriptEntry:
     """A message that reads the one before it."""
     before = (f"{author}.{number - 1}",) if number else ()
     message = said(
@@ -29,7 +29,7 @@ def entry(number: int, game: int = 0, author: str = "alice") -> Entry:
     )  # fmt: skip
     context = tuple(ContextEntry(number - 1, 1, 3) for _ in before)
     made = EncodingRecord(number, message.id, author, "author", Receipt(context, 4, True), frozenset({message.id}))
-    return Entry(message, number, (made,), (), Usage(3, 4, 0.25, 0.5))
+    return TranscriptEntry(message, number, (made,), (), MessageUsage(3, 4, 0.25, 0.5))
 
 
 def begin(folder: Path) -> RunRecord:
@@ -43,7 +43,7 @@ def test_a_record_reads_back_as_written(tmp_path: Path) -> None:
         record.joined("alice", "prisoner")
         for each in said:
             record.said(each)
-        record.over(Over(1, {"alice": "DEFECT"}, {"alice": 5.5, "bob": 2**60 + 1}, None, 1.5))
+        record.over(GameOver(1, {"alice": "DEFECT"}, {"alice": 5.5, "bob": 2**60 + 1}, None, 1.5))
     saved = find("last", tmp_path)
     assert saved.entries() == said
     assert saved.games() == {0: said[:2], 1: said[2:]}
@@ -59,7 +59,7 @@ def test_a_kill_at_any_byte_loses_at_most_the_last_line(tmp_path: Path, monkeypa
     monkeypatch.setattr("os.fsync", lambda file: None)
     path = tmp_path / "transcript.jsonl"
     said = [entry(0), entry(1), entry(2)]
-    with Lines(path) as lines:
+    with LineFile(path) as lines:
         for each in said:
             lines.append(each.to_json())
     whole = path.read_bytes()
@@ -67,7 +67,7 @@ def test_a_kill_at_any_byte_loses_at_most_the_last_line(tmp_path: Path, monkeypa
         path.write_bytes(whole[:length])
         kept = list(read_transcript(path))
         assert kept == said[: whole[:length].count(b"\n")]
-        with Lines(path) as lines:
+        with LineFile(path) as lines:
             lines.append(entry(9).to_json())
         assert list(read_transcript(path)) == [*kept, entry(9)]
 
@@ -126,7 +126,7 @@ def test_a_game_exports_to_a_trace_with_its_tokens(tmp_path: Path) -> None:
     with begin(tmp_path) as record:
         record.said(entry(0))
         record.said(entry(1))
-        record.over(Over(0, None, {}, "limit: tokens", 1.0))
+        record.over(GameOver(0, None, {}, "limit: tokens", 1.0))
     (trace,) = SavedRun(record.path).export()
     assert trace.id == f"{record.path.name}-0"
     assert trace.agents == ("alice",)
@@ -145,7 +145,9 @@ def test_a_record_that_cannot_be_opened_is_left_to_the_next(tmp_path: Path, monk
             RunRecord.go_on(SavedRun(record.path), {})
     (record.path / "run.json.new").rmdir()
     with monkeypatch.context() as patch:
-        patch.setattr("agentcho.records.writer.os.ftruncate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
+        patch.setattr(
+            "agentcho.records.writer_lock.os.ftruncate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space"))
+        )
         with pytest.raises(CannotWrite):
             RunRecord.go_on(SavedRun(record.path), {})
     RunRecord.go_on(SavedRun(record.path), {}).close("done")

@@ -35,6 +35,7 @@ def sizes() -> list[int]:
     "house/rooms/octets.py": "WIDTH = 8\n\n\ndef pack(x: int) -> int:\n    return x\n",
     "house/rooms/words.txt": "data\n",
     "house/use.py": """from house.rooms import Asked, octets
+from house.rooms.desk import Asked as Asked
 from house.rooms.desk import Asked as Other
 import house.rooms.octets
 
@@ -52,7 +53,9 @@ def f(asked: Asked) -> object:
     "tests/mutants/__init__.py": "",
     "tests/mutants/some.py": """from x import Mutant
 
-ONE = Mutant("Asked too late", "why", "house/rooms/desk.py", "return Asked()", "return octets.WIDTH", ("t",))
+ONE = Mutant(
+    "Asked too late", "an Asked is octets", "house/rooms/desk.py", "return Asked()", "return octets.WIDTH", ("t",)
+)
 """,
     "README.md": "`house.rooms.desk.Asked` in house/rooms/octets.py; an Asked of anybody, house/rooms/words.txt\n",
 }
@@ -96,13 +99,13 @@ def test_everything_follows_and_a_second_run_changes_nothing(
     assert (checkout / "house/study/words.txt").exists()
     use = (checkout / "house/use.py").read_text()
     assert "from house.study import Query\nfrom house.kv import quant\n" in use
-    assert "from house.study.desk import Query as Other" in use
+    assert "from house.study.desk import Query as Query\nfrom house.study.desk import Query as Other\n" in use
     assert "import house.kv.quant\n" in use
     assert "class Own:\n    class Asked:" in use
     assert "def f(asked: Query)" in use
     assert "    Asked = 1\n    return Asked, house.kv.quant.WIDTH, quant.quantize, Other, Own.Asked\n" in use
     mutants = (checkout / "tests/mutants/some.py").read_text()
-    assert '"Asked too late"' in mutants
+    assert '"Asked too late", "an Asked is octets"' in mutants
     assert '"house/study/desk.py", "return Query()", "return quant.WIDTH"' in mutants
     assert (checkout / "README.md").read_text() == (
         "`house.study.desk.Query` in house/kv/quant.py; an Asked of anybody, house/study/words.txt\n"

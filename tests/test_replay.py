@@ -12,8 +12,8 @@ import pytest
 from agentcho import After, Agent, Choreographer, Engine, Game, Metadata, Read, Scenario, View, replay
 from agentcho.config import ReuseOptions, ReusePolicy, RunConfig
 from agentcho.errors import ArgumentError, CallFailed, LeakageError, RecordBroken
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine

@@ -14,10 +14,10 @@ from agentcho import Agent, Game, RunConfig, View
 from agentcho.audit import audit_run
 from agentcho.config import Leakage
 from agentcho.events import Ended, Event
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import LISTED, Entry
+from agentcho.records.transcript import LISTED, TranscriptEntry
 from agentcho.testing import FakeEngine
 
 from .choreography.stage import Scripted
@@ -26,10 +26,10 @@ LENGTH = LISTED + 16
 """Of a chain whose end has a long cone."""
 
 
-def chain(folder: Path, length: int, leakage: Leakage = "audit") -> tuple[SavedRun, list[Entry]]:
+def chain(folder: Path, length: int, leakage: Leakage = "audit") -> tuple[SavedRun, list[TranscriptEntry]]:
     """On record, and as it was told: Alice's secret, so many words of hers each over the last, and Bob's over the end;
     first said, then told."""
-    told = list[Entry]()
+    told = list[TranscriptEntry]()
 
     def hear(event: Event) -> None:
         if isinstance(event, Ended):
@@ -55,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 
-def cones(entries: list[Entry]) -> dict[int, set[str]]:
+def cones(entries: list[TranscriptEntry]) -> dict[int, set[str]]:
     return {record.id: set(record.cone) for entry in entries for record in entry.made}
 
 

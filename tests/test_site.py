@@ -20,13 +20,13 @@ import typer
 import yaml
 
 import agentcho
-import agentcho.flow
+import agentcho.provenance
 import agentcho.testing
 from agentcho import errors
 from agentcho.cli import main
 from agentcho.cli.app import app
 from agentcho.config import RunConfig
-from agentcho.games.models import Loaded
+from agentcho.games.play.game_models import LoadedEngines
 from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 from tests.commands import commands as commands_of
@@ -34,8 +34,8 @@ from tests.commands import commands as commands_of
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts]
-LOADS = "agentcho.games.runtime.load_engine"
-TOGETHER = "agentcho.games.runtime.load_together"
+LOADS = "agentcho.games.runs.runtime.load_engine"
+TOGETHER = "agentcho.games.runs.runtime.load_together"
 PLAYED = {"run", "merge", "audit", "show", "ls", "cp"}
 """What is over in a moment on the fake engine."""
 REAL = "on the embedded model"
@@ -113,7 +113,7 @@ def test_every_command_line_can_be_read() -> None:
 def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(LOADS, lambda config, tell=None: FakeEngine())
-    monkeypatch.setattr(TOGETHER, lambda config, *given: Loaded(FakeEngine(), fakes(config)))
+    monkeypatch.setattr(TOGETHER, lambda config, *given: LoadedEngines(FakeEngine(), fakes(config)))
     return tmp_path
 
 
@@ -231,7 +231,7 @@ def test_the_reference_has_every_public_name_once() -> None:
     text = "\n".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
     found = re.findall(r"^\.\. auto(?:class|function|data|exception):: (\S+)", text, re.MULTILINE)
     public = {f"agentcho.{name}" for name in agentcho.__all__}
-    for room in (agentcho.flow, agentcho.testing):
+    for room in (agentcho.provenance, agentcho.testing):
         public |= {f"{room.__name__}.{name}" for name in room.__all__}
     assert sorted(found) == sorted(public)
 

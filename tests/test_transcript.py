@@ -15,13 +15,13 @@ from agentcho import Choreographer, Game, RunConfig, canonical_transcript
 from agentcho.audit import audit_run
 from agentcho.errors import RecordBroken
 from agentcho.events import Event
-from agentcho.flow.views import Act, ToolUse
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.message import EVERYONE, Audience
-from agentcho.records.record import Over, RunRecord, SavedRun
+from agentcho.provenance.views import Act, ToolUse
+from agentcho.records.record import GameOver, RunRecord, SavedRun
 from agentcho.records.trace import exported
-from agentcho.records.transcript import Encodings, Entry, own_records
+from agentcho.records.transcript import EncodingsEntry, TranscriptEntry, own_records
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import heard
 from agentcho.testing.rehearsal import play as rehearse
@@ -31,25 +31,25 @@ from .choreography.plays import chat
 from .choreography.stage import Scripted, Talker
 
 
-def written(folder: Path, lines: list[Entry | Encodings]) -> SavedRun:
+def written(folder: Path, lines: list[TranscriptEntry | EncodingsEntry]) -> SavedRun:
     record = RunRecord.create(folder, "talk", {}, RunConfig(games=1, leakage="audit"), {"tokenizer": "t"})
     with record:
         for line in lines:
-            record.said(line) if isinstance(line, Entry) else record.encoded(line)
-        record.over(Over(0, {}, {}, None, 1.0))
+            record.said(line) if isinstance(line, TranscriptEntry) else record.encoded(line)
+        record.over(GameOver(0, {}, {}, None, 1.0))
     return SavedRun(record.path)
 
 
-def later(talk: Talk) -> list[Entry | Encodings]:
+def later(talk: Talk) -> list[TranscriptEntry | EncodingsEntry]:
     """The same game with every known text's encoding on the next line, and the last one's on a line of its own."""
-    lines: list[Entry | Encodings] = []
+    lines: list[TranscriptEntry | EncodingsEntry] = []
     waiting: tuple[Any, ...] = ()
     for entry in talk.entries:
         known = entry.message.kind == "prefill"
         made = () if known else (*waiting, *entry.made)
         lines.append(entry._replace(made=made, encoding=None if known else entry.encoding))
         waiting = (*waiting, *entry.made) if known else ()
-    return [*lines, *([Encodings(0, waiting)] if waiting else [])]
+    return [*lines, *([EncodingsEntry(0, waiting)] if waiting else [])]
 
 
 def whispers() -> Talk:
@@ -75,13 +75,13 @@ def test_a_line_says_what_is_out_of_the_common_and_is_read_as_it_was_written() -
         message=bare, encoding=None, made=(), ended="failed", attempt=3, engine="other", origin="human"
     )
     for each in (entry, more):
-        assert Entry.from_json(json.loads(json.dumps(each.to_json()))) == each
+        assert TranscriptEntry.from_json(json.loads(json.dumps(each.to_json()))) == each
     line = more.to_json()
     assert (line["tokens"], line["encoding"], line["encodings"]) == (None, None, [])
     assert not {"ended", "attempt", "engine", "origin"} & entry.to_json().keys()
     for odd in ({"ended": "somehow"}, {"origin": "nowhere"}):
         with pytest.raises(ValueError, match=f"{next(iter(odd))}: Input should be"):
-            Entry.from_json(line | odd)
+            TranscriptEntry.from_json(line | odd)
 
 
 def test_a_message_says_when_it_was_asked_for_and_in_which_steps_it_was_made() -> None:
@@ -104,10 +104,10 @@ def test_a_message_says_when_it_was_asked_for_and_in_which_steps_it_was_made() -
         assert steps[0] <= steps[1] <= steps[2]
         assert before is None or steps[0] == before[2] + 1
     for entry in entries:
-        assert Entry.from_json(json.loads(json.dumps(entry.to_json()))).usage == entry.usage
+        assert TranscriptEntry.from_json(json.loads(json.dumps(entry.to_json()))).usage == entry.usage
     older = entries[1].to_json()
     del older["usage"]["at"], older["usage"]["steps"]
-    assert Entry.from_json(json.loads(json.dumps(older))).usage.steps is None
+    assert TranscriptEntry.from_json(json.loads(json.dumps(older))).usage.steps is None
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_message_says_when_it_was_asked_for_and_in_which_steps_it_was_made() -
 )
 def test_what_a_tool_declares_is_on_record(act: Act) -> None:
     entry = whispers().entries[1]._replace(act=act)
-    assert Entry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
+    assert TranscriptEntry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
     assert not {"released", "call", "use", "release"} & whispers().entries[1].to_json()["act"].keys()
 
 
@@ -136,7 +136,7 @@ def test_encodings_may_come_later_or_alone(tmp_path: Path) -> None:
     assert canonical_transcript(entries)[0]["encodings"] == canonical_transcript(talk.entries)[0]["encodings"]
 
 
-def canonical_messages(entries: list[Entry]) -> list[Any]:
+def canonical_messages(entries: list[TranscriptEntry]) -> list[Any]:
     return [
         {name: value for name, value in line.items() if name != "encoding"}
         for line in canonical_transcript(entries)[0]["messages"]
@@ -156,7 +156,7 @@ def test_an_audit_finds_the_same_wherever_encodings_are_written(tmp_path: Path) 
 
 def test_an_encoding_that_nobody_recorded_is_still_unlabelled(tmp_path: Path) -> None:
     lines = later(whispers())
-    assert isinstance(lines[2], Entry)
+    assert isinstance(lines[2], TranscriptEntry)
     lines[2] = lines[2]._replace(made=lines[2].made[1:])  # the rules' own
     report = audit_run(written(tmp_path, lines))
     assert report.conclusion != "clean"
@@ -164,7 +164,7 @@ def test_an_encoding_that_nobody_recorded_is_still_unlabelled(tmp_path: Path) ->
 
 
 def test_encodings_alone_before_any_message_are_refused(tmp_path: Path) -> None:
-    run = written(tmp_path, [Encodings(0, whispers().entries[0].made), *whispers().entries])
+    run = written(tmp_path, [EncodingsEntry(0, whispers().entries[0].made), *whispers().entries])
     with pytest.raises(RecordBroken, match="not a message line"):
         run.entries()
 

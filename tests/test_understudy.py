@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Engine
-from agentcho.understudy import weights_path
+from agentcho.runner.understudy import weights_path
 from tools.pages.marks import without_age
 from tools.pages.understudy import page
 from tools.understudy.corpus import corpus

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import Sampling
-from agentcho.engine.generation import Draw
-from agentcho.games.replay import replay
-from agentcho.games.run import game_seed
-from agentcho.games.turn import coin_seed
+from agentcho.engine.generation import SamplingDraw
+from agentcho.games.play.turn import coin_seed
+from agentcho.games.runs.replay import replay
+from agentcho.games.runs.run import game_seed
+from agentcho.protocol.call import Sampling
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.runner.sampling.sampler import _kept, _options, uniform
 
 NEAR = 1e-3
@@ -34,12 +34,12 @@ class Parting(NamedTuple):
     tokens: tuple[int | None, int | None]
 
 
-def sampled(entry: Entry) -> tuple[int, ...]:
+def sampled(entry: TranscriptEntry) -> tuple[int, ...]:
     start, stop = entry.message.sampled or (0, 0)
     return entry.message.tokens[start:stop]
 
 
-def parting(game: int, one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
+def parting(game: int, one: Sequence[TranscriptEntry], other: Sequence[TranscriptEntry]) -> Parting | None:
     """None: all words are the same. Games that part before anything is sampled are no near miss: AssertionError."""
     theirs, same = {entry.message.id: entry for entry in other}, set[str]()
     for entry in one:
@@ -76,7 +76,7 @@ def _chosen(row: Tensor, sampling: Sampling, nth: int, move: float) -> int:
     if sampling.temperature == 0:
         return int(row.argmax())
     probs, order = (row / sampling.temperature).softmax(-1).sort(descending=True, stable=True)
-    options = _options([Draw(sampling, nth)], probs.device)
+    options = _options([SamplingDraw(sampling, nth)], probs.device)
     kept = torch.where(_kept(probs[None], options)[0], probs, 0.0).double()
     reach = kept.cumsum(-1)
     at = min(max(uniform(sampling.seed, nth) + move, 0.0), 1.0) * float(reach[-1])
@@ -113,7 +113,7 @@ def same_words(one: SavedRun, other: SavedRun, engine: Any) -> Mapping[int, Part
     return found
 
 
-def _allowed(row: Tensor, entry: Entry, apart: Parting, engine: Any) -> Tensor:
+def _allowed(row: Tensor, entry: TranscriptEntry, apart: Parting, engine: Any) -> Tensor:
     """The row as a constraint leaves it: of a choice, the tokens that go on with one of the texts."""
     if not entry.act.choices:
         return row

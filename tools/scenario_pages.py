@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from agentcho.cli import main
-from agentcho.games import library
+from agentcho.games.runs import library
 
 DOCS = Path(__file__).parents[1] / "docs" / "scenarios"
 WIDTH, MOST = 84, 24

@@ -24,10 +24,10 @@ from agentcho.audit.subject import of_run
 from agentcho.audit.verdict import GameVerdict, Reading, line_of
 from agentcho.audit.words import attempts
 from agentcho.records.calls import CallLine, begun_lines
-from agentcho.records.models import LOCAL, Models
+from agentcho.records.models import LOCAL, RecordedModels
 from agentcho.records.names import CALLS
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry, by_attempt
+from agentcho.records.transcript import TranscriptEntry, by_attempt
 
 BegunLines = Mapping[tuple[int, int], Sequence[CallLine]]
 """The lines of calls of tools before they were made, by game and attempt."""
@@ -75,10 +75,10 @@ def _side_by_side(run: SavedRun, games: Collection[int]) -> frozenset[int]:
 
 def audit_entries(
     subject: Subject,
-    games: Mapping[int, Sequence[Entry]],
+    games: Mapping[int, Sequence[TranscriptEntry]],
     seal: Seal,
     planned: PlannedGames = PLAYED,
-    models: Models = LOCAL,
+    models: RecordedModels = LOCAL,
     begun: BegunLines = MappingProxyType({}),
     side_by_side: Container[int] = frozenset(),
 ) -> AuditReport:
@@ -124,11 +124,11 @@ def new_key() -> bytes:
 
 def _facts(
     subject: Subject,
-    games: Mapping[int, Sequence[Entry]],
+    games: Mapping[int, Sequence[TranscriptEntry]],
     *,
     seal: Seal,
     planned: PlannedGames,
-    models: Models,
+    models: RecordedModels,
     begun: BegunLines,
     side_by_side: Container[int],
 ) -> Facts:
@@ -154,13 +154,13 @@ def _facts(
     )
 
 
-def _subject(subject: Subject, games: Mapping[int, Sequence[Entry]]) -> Subject:
+def _subject(subject: Subject, games: Mapping[int, Sequence[TranscriptEntry]]) -> Subject:
     raw = sum(raw_offsets(entries) for entries in games.values())
     return subject.model_copy(update={"environment": subject.environment | {"raw offsets": str(raw)}})
 
 
 def _drawn(
-    game: int, entries: Sequence[Entry], readings: Sequence[Reading], *, seal: Seal, planned: PlannedGames
+    game: int, entries: Sequence[TranscriptEntry], readings: Sequence[Reading], *, seal: Seal, planned: PlannedGames
 ) -> tuple[Said, ...]:
     """The messages of the worst attempt at a game."""
     if game in planned.refused:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import Call, CallVerdict, Place, Release
 from agentcho.audit.verdict import GameVerdict
-from agentcho.flow.sinks import NOBODY, in_the_way
-from agentcho.flow.views import ToolUse
 from agentcho.message import SCENARIO, Audience
+from agentcho.provenance.tool_sinks import NOBODY, undisclosed
+from agentcho.provenance.views import ToolUse
 from agentcho.records.calls import CallLine, tool_use
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 
 class JudgedCall(NamedTuple):
@@ -61,7 +61,7 @@ class RecordedCall(NamedTuple):
     call: str | None
     use: ToolUse | None
     release: bool
-    result: Entry | None = None
+    result: TranscriptEntry | None = None
 
     @property
     def named(self) -> str:
@@ -150,12 +150,12 @@ class GameCalls:
             raise Unknown("it cannot be told whose words some of what it was made from repeats")
         return found._replace(
             cone=cone,
-            secret=in_the_way(behind, use.audience, self.known_to),
+            secret=undisclosed(behind, use.audience, self.known_to),
             untrusted=tuple(id for id in behind if not self._trust[id]) if use.effect else (),
-            wide=in_the_way(behind, found.readers, self.known_to),
+            wide=undisclosed(behind, found.readers, self.known_to),
         )
 
-    def _accounted(self, made: RecordedCall, call: Entry | None) -> tuple[Set[str], ToolUse]:
+    def _accounted(self, made: RecordedCall, call: TranscriptEntry | None) -> tuple[Set[str], ToolUse]:
         """All that the arguments of a call were made from, and what its tool declares. `Unknown`: the record does not
         say."""
         if made.use is None:
@@ -177,13 +177,13 @@ class GameCalls:
         return cone, made.use
 
 
-def _is_result(entry: Entry) -> bool:
+def _is_result(entry: TranscriptEntry) -> bool:
     """Whether a message came of a tool, or says so in one way and not in the others."""
     known = entry.message.kind == "prefill" and entry.origin == "tool"
     return known or entry.act.call is not None or entry.act.use is not None
 
 
-def _made(entries: Iterable[Entry], begun: Iterable[CallLine]) -> list[RecordedCall]:
+def _made(entries: Iterable[TranscriptEntry], begun: Iterable[CallLine]) -> list[RecordedCall]:
     """The calls with a result, and then those that were begun, that say what their tool declares, and have none."""
     found = [RecordedCall(one.act.call, one.act.use, one.act.release, one) for one in entries if _is_result(one)]
     ended = {made.call for made in found}
@@ -209,9 +209,9 @@ def _either(one: Audience, other: Audience) -> Audience:
     return Audience(one.members | other.members)
 
 
-def _trust(entries: Mapping[str, Entry]) -> dict[str, bool | None]:
+def _trust(entries: Mapping[str, TranscriptEntry]) -> dict[str, bool | None]:
     """Of each message whether no word of it can come from an untrusted result; None: it cannot be told, for something
-    that it was said over does not stand before it. See `flow.sinks.Trust`."""
+    that it was said over does not stand before it. See `provenance.tool_sinks.TrustLabels`."""
     found: dict[str, bool | None] = {}
     for id, entry in entries.items():
         sources = [found.get(source) for source in _sources(entry)]
@@ -220,7 +220,7 @@ def _trust(entries: Mapping[str, Entry]) -> dict[str, bool | None]:
     return found
 
 
-def _sources(entry: Entry) -> Iterator[str]:
+def _sources(entry: TranscriptEntry) -> Iterator[str]:
     if not entry.act.choices:
         yield from (*entry.message.parents, *entry.act.shown)
         yield from (id for id in (entry.act.released, entry.act.call) if id is not None)

@@ -9,10 +9,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
-from agentcho.flow.labels import Cone, EncodingRecord, Roll, attended
 from agentcho.message import Message
-from agentcho.records.models import LOCAL, Models
-from agentcho.records.transcript import Entry
+from agentcho.provenance.labels import Cone, EncodingRecord, MessageIndex, attended_encodings
+from agentcho.records.models import LOCAL, RecordedModels
+from agentcho.records.transcript import TranscriptEntry
 
 
 class Walk(NamedTuple):
@@ -38,7 +38,7 @@ class Cones:
     what they were made over; below zero stand lines that name no encoding and should.
     """
 
-    def __init__(self, entries: Sequence[Entry], models: Models = LOCAL) -> None:
+    def __init__(self, entries: Sequence[TranscriptEntry], models: RecordedModels = LOCAL) -> None:
         self.lines = Counter(entry.message.id for entry in entries)
         self._models = models
         self.entries = {entry.message.id: entry for entry in entries}
@@ -49,7 +49,7 @@ class Cones:
         self._over = _over(self.records)
         self._several = len({record.engine for record in made}) > 1
         self._sorted = _in_order(self._over)
-        self._roll = Roll()
+        self._roll = MessageIndex()
         self.cones = self._cones()
         self.faults: dict[int, str] = {}
         self.roots: dict[int, str] = {}
@@ -105,7 +105,7 @@ class Cones:
             cones[id] = self._roll.cone(record.message, (cones[over] for over in self._over[id]), record.also)
         return cones
 
-    def _judge(self, entries: Sequence[Entry], made: Sequence[EncodingRecord]) -> None:
+    def _judge(self, entries: Sequence[TranscriptEntry], made: Sequence[EncodingRecord]) -> None:
         """Fill `faults` and `roots`. An encoding that was made over one with an unknown cone has an unknown cone
         too."""
         ids = Counter(record.id for record in made)
@@ -127,7 +127,7 @@ class Cones:
             if fault is not None:
                 self.roots[id] = self.faults[id] = fault
 
-    def _silent(self, entry: Entry) -> str | None:
+    def _silent(self, entry: TranscriptEntry) -> str | None:
         """Why it is unknown what a message was said over; None: it is known, or there is nothing. A prefill may have no
         encoding, and a message from another source (a person, a tool, a model behind an API) has none."""
         if entry.engine not in self._models.names:
@@ -140,7 +140,7 @@ class Cones:
             return None
         return f"message {entry.message.id} has no record of what it was said over"
 
-    def said_in(self, entry: Entry) -> EncodingRecord | None:
+    def said_in(self, entry: TranscriptEntry) -> EncodingRecord | None:
         """The encoding in which a message was said: its own, or that of its author's thought before it; None: there is
         no such record."""
         thought = self.entries.get(entry.act.thought or "")
@@ -152,7 +152,7 @@ class Cones:
     def _misfit(self, record: EncodingRecord, records: int) -> str | None:
         """What is wrong with a record by itself, apart from its stored cone."""
         known = self._over[record.id]
-        over = attended(record.receipt)
+        over = attended_encodings(record.receipt)
         lost = [] if len(known) == len(over) else [each for each in over if each not in self.records]
         strange = known if self._several else ()
         elsewhere = [each for each in strange if not self._models.may_read(record, self.records[each])]
@@ -180,7 +180,7 @@ def hidden(message: Message, reader: str) -> bool:
     return not message.audience.includes(reader)
 
 
-def _text_fault(entry: Entry, lines: int) -> str | None:
+def _text_fault(entry: TranscriptEntry, lines: int) -> str | None:
     """Why a message cannot be what was said elsewhere than in an engine: that has a line and no more."""
     id = entry.message.id
     if lines != 1:
@@ -192,7 +192,7 @@ def _text_fault(entry: Entry, lines: int) -> str | None:
 
 def _over(records: dict[int, EncodingRecord]) -> dict[int, tuple[int, ...]]:
     """By encoding: those of which there is a record that it attended to, in the order of its prompt."""
-    found = {id: attended(record.receipt) for id, record in records.items()}
+    found = {id: attended_encodings(record.receipt) for id, record in records.items()}
     lost = set[int]().union(*found.values()) - records.keys()
     return {id: tuple(each for each in over if each not in lost) for id, over in found.items()} if lost else found
 

@@ -10,7 +10,7 @@ from agentcho.audit.calls import GameCalls
 from agentcho.audit.report import Blockage, Place, Release, Subject, Unfinished, WordsLedger
 from agentcho.audit.verdict import GameVerdict, Reading
 from agentcho.audit.words import GameWords, ledger
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Facts:
     """
 
     subject: Subject
-    games: Mapping[int, Sequence[Entry]]
+    games: Mapping[int, Sequence[TranscriptEntry]]
     side_by_side: Container[int]
     verdicts: tuple[GameVerdict, ...]
     readings: tuple[Reading, ...]

@@ -21,8 +21,8 @@ from agentcho.audit.rules import RULES, Occurrences, fingerprint
 from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
 from agentcho.audit.verdict import GameVerdict, Reading, RevealedSecrets, line_of
 from agentcho.audit.wording import listed
-from agentcho.flow.labels import EncodingRecord
 from agentcho.message import EVERYONE, SCENARIO
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.transcript import by_attempt
 
 LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "positional": "AC003", "unlabelled": "AC004"}

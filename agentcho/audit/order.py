@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from agentcho.flow.views import Act
 from agentcho.message import SCENARIO, Audience
-from agentcho.records.transcript import Entry
+from agentcho.provenance.views import Act
+from agentcho.records.transcript import TranscriptEntry
 
 
 class Raced(NamedTuple):
@@ -37,19 +37,19 @@ class _Unit(NamedTuple):
     behind: int
 
 
-def known(entries: Iterable[Entry]) -> bool:
+def known(entries: Iterable[TranscriptEntry]) -> bool:
     """Whether it is known of each message what was awaited before it."""
     return all(entry.act.after is not None for entry in entries)
 
 
-def overlapped(entries: Iterable[Entry]) -> bool:
+def overlapped(entries: Iterable[TranscriptEntry]) -> bool:
     """Whether some message was asked for before another one, asked for earlier, had ended; or it is not known."""
     spoken = [entry.usage for entry in entries if entry.message.kind == "decode"]
     times = sorted((usage.at, usage.at + usage.seconds) for usage in spoken if usage.at is not None)
     return len(times) < len(spoken) or any(one[1] > other[0] for one, other in pairwise(times))
 
 
-def raced(entries: Sequence[Entry], readers: Iterable[str]) -> Iterator[Raced]:
+def raced(entries: Sequence[TranscriptEntry], readers: Iterable[str]) -> Iterator[Raced]:
     """Of one attempt at a game, by the messages whose places tell something. `entries` are all of it."""
     yield from _Level(entries, list(range(len(entries))), 0).raced(sorted(readers))
 
@@ -57,7 +57,7 @@ def raced(entries: Sequence[Entry], readers: Iterable[str]) -> Iterator[Raced]:
 class _Level:
     """Messages that come out in one place, such as one move of a round; `depth` is in how many rounds that is."""
 
-    def __init__(self, entries: Sequence[Entry], places: Sequence[int], depth: int) -> None:
+    def __init__(self, entries: Sequence[TranscriptEntry], places: Sequence[int], depth: int) -> None:
         self._entries = [entries[place] for place in places]
         self._depth = depth
         self._rounds: dict[int, list[int]] = {}
@@ -103,7 +103,7 @@ class _Level:
         for reader in readers:
             yield from self._of(reader, units)
 
-    def _before(self, entry: Entry, places: dict[str, int]) -> int:
+    def _before(self, entry: TranscriptEntry, places: dict[str, int]) -> int:
         """All that came before a message was asked for, of what is compared; those lines stand before its own."""
         act = entry.act
         found = 0
@@ -185,7 +185,7 @@ class _Level:
                 yield from self._tells(reader, out[0], hidden)
 
 
-def _reads(entry: Entry, reader: str) -> bool:
+def _reads(entry: TranscriptEntry, reader: str) -> bool:
     """Whether a message came out, before that reader among others."""
     audience: Audience = entry.message.audience
     return entry.ended is None and audience.includes(reader)

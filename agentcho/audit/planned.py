@@ -17,20 +17,20 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Edge, Place
 from agentcho.audit.subject import of_traces
 from agentcho.audit.verdict import Reading, RevealedSecrets
-from agentcho.backends.words import FakeFraming
-from agentcho.calls.call import EncodingId
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy, RunConfig
 from agentcho.engine.cache import Encoding
+from agentcho.engine.call_layout import ContextPiece, KVEntry, Segment
 from agentcho.engine.core import EngineCore
-from agentcho.engine.layout import KVEntry, Piece, Segment
-from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
+from agentcho.engine.fake.toy_tokenizer import FakeFraming
+from agentcho.engine.virtual_runner import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import ConfigError, LeakageError
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games.replay import replay
-from agentcho.games.traced import traced
+from agentcho.games.runs.replay import replay
+from agentcho.games.runs.trace_framing import traced
 from agentcho.message import SCENARIO
+from agentcho.protocol.call import EncodingId
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.trace import Workflow, read_traces
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.reuse.method import ByAnchors
 from agentcho.reuse.registry import DEFAULT
 
@@ -67,7 +67,7 @@ class SetRunner(VirtualRunner):
         assert entry.recipe is not None
         return self._gathered(entry.recipe.context.pieces) | _words(entry)
 
-    def _gathered(self, pieces: Iterable[Piece]) -> Influence:
+    def _gathered(self, pieces: Iterable[ContextPiece]) -> Influence:
         """The union of the influences on these; the BOS has none."""
         return frozenset[tuple[int, ...]]().union(*(self.of(piece.entry) for piece in pieces if piece.id is not None))
 
@@ -106,7 +106,7 @@ class SymbolicEngine(EngineCore):
 class PlannedGame(NamedTuple):
     """One planned workflow: its messages with receipts, or the refusal that ended it."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TranscriptEntry, ...]
     refusal: LeakageError | None
 
 
@@ -172,7 +172,7 @@ def _refusal(error: Exception) -> LeakageError:
     return _refusal(refusals.exceptions[0])
 
 
-def _believed(entry: Entry, engine: SymbolicEngine, tokens: Mapping[str, tuple[int, ...]]) -> Entry:
+def _believed(entry: TranscriptEntry, engine: SymbolicEngine, tokens: Mapping[str, tuple[int, ...]]) -> TranscriptEntry:
     """The entry with the cone removed from each record whose cone is not what reached the encoding, so that the verdict
     finds it unlabelled."""
     made = tuple(

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agentcho.audit.cones import Cones
-from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.views import After, Place
-from agentcho.records.transcript import Entry
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.provenance.views import After, Place
+from agentcho.records.transcript import TranscriptEntry
 
 
 class RevealingPosition(NamedTuple):
@@ -124,7 +124,7 @@ def _attended(record: EncodingRecord, cones: Cones) -> tuple[str, ...]:
     return tuple(cones.records[piece.id].message for piece in record.receipt.context if piece.id in cones.records)
 
 
-def _within(record: EncodingRecord, entry: Entry, cones: Cones) -> Sequence[Place]:
+def _within(record: EncodingRecord, entry: TranscriptEntry, cones: Cones) -> Sequence[Place]:
     """The places that a call asked for, up to a message of its prompt; empty where it asked for none, or where its
     prompt does not begin with what the record was made over."""
     path = (*_attended(record, cones), record.message)
@@ -132,7 +132,7 @@ def _within(record: EncodingRecord, entry: Entry, cones: Cones) -> Sequence[Plac
     return places_of(entry)[: len(path)] if whole else ()
 
 
-def _own(record: EncodingRecord, entry: Entry, cones: Cones) -> Sequence[Place] | None:
+def _own(record: EncodingRecord, entry: TranscriptEntry, cones: Cones) -> Sequence[Place] | None:
     """The places asked for, one a piece of the context and then the start; None where none was, or where the
     context is not what the message's parents say."""
     attended = _attended(record, cones)
@@ -141,7 +141,7 @@ def _own(record: EncodingRecord, entry: Entry, cones: Cones) -> Sequence[Place] 
     return places if fits and len(attended) == len(record.receipt.context) else None
 
 
-def places_of(entry: Entry) -> tuple[Place, ...]:
+def places_of(entry: TranscriptEntry) -> tuple[Place, ...]:
     """The places that were asked for: those of the act, or else those that the message kept. Empty: none was."""
     message = entry.message
     if entry.act.places:
@@ -151,6 +151,6 @@ def places_of(entry: Entry) -> tuple[Place, ...]:
     return (*(message.offsets or (None,) * len(message.parents)), message.new_offset)
 
 
-def raw_offsets(entries: Sequence[Entry]) -> int:
+def raw_offsets(entries: Sequence[TranscriptEntry]) -> int:
     """How many positions are plain numbers: constants of the scenario, which the audit takes at their word."""
     return sum(isinstance(place, int) for entry in entries for place in places_of(entry))

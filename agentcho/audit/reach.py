@@ -12,9 +12,9 @@ from typing import NamedTuple
 from agentcho.audit.cones import hidden
 from agentcho.audit.report import Verdict
 from agentcho.audit.verdict import WORST, GameVerdict
-from agentcho.flow.labels import EncodingRecord
 from agentcho.message import SCENARIO
-from agentcho.records.transcript import Entry
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.records.transcript import TranscriptEntry
 
 
 class Brought(NamedTuple):
@@ -148,7 +148,7 @@ def _after(verdict: GameVerdict, message: str | None) -> frozenset[str]:
     return frozenset() if message is None or message not in verdict.cones.messages else frozenset({message})
 
 
-def _prompted(verdict: GameVerdict, entry: Entry) -> Iterator[Brought]:
+def _prompted(verdict: GameVerdict, entry: TranscriptEntry) -> Iterator[Brought]:
     """What the prompt of a model behind an API had in it."""
     for parent in entry.message.parents:
         read = verdict.cones.messages.get(parent)

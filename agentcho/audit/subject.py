@@ -14,11 +14,11 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import Subject
 from agentcho.config import RunConfig, again
 from agentcho.records.calls import begun_lines
-from agentcho.records.environment import machine, versions
+from agentcho.records.environment import machine_info, versions
 from agentcho.records.names import CALLS, HEARD, LINES
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.trace import Workflow
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.reuse.registry import DEFAULT
 
 LIMITS = "limits"
@@ -28,7 +28,7 @@ SOCIETY = "society of"
 """There in runs that are societies of a server."""
 
 
-def of_run(run: SavedRun, games: Mapping[int, Sequence[Entry]], seal: Seal) -> Subject:
+def of_run(run: SavedRun, games: Mapping[int, Sequence[TranscriptEntry]], seal: Seal) -> Subject:
     """A recorded run. Its options may hold what is secret: a keyed digest stands for them."""
     info = run.info
     config = run.info.config
@@ -74,12 +74,12 @@ def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Sub
         deterministic=config.deterministic,
         words=config.words,
         leak_budget=config.leak_budget,
-        environment=environment | machine() | how,
+        environment=environment | machine_info() | how,
         **more,
     )
 
 
-def _lost(run: SavedRun, games: Mapping[int, Sequence[Entry]]) -> Iterator[str]:
+def _lost(run: SavedRun, games: Mapping[int, Sequence[TranscriptEntry]]) -> Iterator[str]:
     """Games without an outcome, and signs that the run was interrupted."""
     finished = run.finished()
     for game in sorted({*games, *run.info.config.numbers} - finished.keys()):
@@ -115,7 +115,7 @@ def of_traces(path: Path, traces: Sequence[Workflow], config: RunConfig, seal: S
     )
 
 
-def named(entries: Iterable[Entry]) -> set[str]:
+def named(entries: Iterable[TranscriptEntry]) -> set[str]:
     """Every agent that speaks or is spoken to by name."""
     found: set[str] = set()
     for entry in entries:

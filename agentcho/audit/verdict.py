@@ -11,10 +11,10 @@ from typing import NamedTuple
 from agentcho.audit.cones import Cones, hidden
 from agentcho.audit.positions import Positions, RevealingPosition
 from agentcho.audit.report import Edge, Place, Verdict
-from agentcho.flow.labels import EncodingRecord
 from agentcho.message import SCENARIO
-from agentcho.records.models import LOCAL, Models
-from agentcho.records.transcript import Entry
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.records.models import LOCAL, RecordedModels
+from agentcho.records.transcript import TranscriptEntry
 
 WORST: tuple[Verdict, ...] = ("direct", "transitive", "positional", "unlabelled", "clean")
 """Verdicts, the worst first; proven leaks stand before unknown readings."""
@@ -52,7 +52,9 @@ class GameVerdict:
     """The readings of one attempt at a game. `place` stands in for calls that do not know their line, `models` are the
     run's. `texts`: the messages that were said by models behind APIs."""
 
-    def __init__(self, game: int, entries: Sequence[Entry], place: Place | None = None, models: Models = LOCAL) -> None:
+    def __init__(
+        self, game: int, entries: Sequence[TranscriptEntry], place: Place | None = None, models: RecordedModels = LOCAL
+    ) -> None:
         self.game = game
         self._default = place
         self.attempt = entries[0].attempt if entries else 1
@@ -77,7 +79,7 @@ class GameVerdict:
             for piece in range(len(record.receipt.context)):
                 yield self._judge(reader, record, piece)._replace(place=place, attempt=self.attempt)
 
-    def _prompted(self, entry: Entry, parent: str) -> Reading:
+    def _prompted(self, entry: TranscriptEntry, parent: str) -> Reading:
         """What was read as text."""
         said = entry.message
         reader = entry.message.author or SCENARIO
@@ -105,7 +107,7 @@ class GameVerdict:
         """The line of code from which an encoding came to be made."""
         return line_of(self._where.get(id)) or self._default
 
-    def asked(self, entry: Entry) -> Place | None:
+    def asked(self, entry: TranscriptEntry) -> Place | None:
         """The line of code that asked for a message."""
         return line_of(entry.act.where) or self._default
 

@@ -14,11 +14,19 @@ from typing import NamedTuple
 
 from agentcho.audit.report import Place, Subject, Told, WordsLedger
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.patterns import Uncountable
-from agentcho.flow.views import Charge
-from agentcho.flow.words import LEAST, Owed, Secrets, bits_of, owner_of, readers_of, respelled
 from agentcho.message import EVERYBODY
-from agentcho.records.transcript import Entry
+from agentcho.protocol.regex_cardinality import Uncountable
+from agentcho.provenance.declassification import (
+    LEAST,
+    Owed,
+    SecretReach,
+    canonical_json,
+    owner_of,
+    readers_of,
+    schema_bits,
+)
+from agentcho.provenance.views import Charge
+from agentcho.records.transcript import TranscriptEntry
 
 OwnerAndReader = tuple[str, str]
 """An owner of secrets and a reader."""
@@ -69,13 +77,13 @@ class GameWords:
         self.number = verdict.game
         self._refusing = subject.words == "refuse"
         self._agents = subject.agents
-        self._secrets = Secrets(lambda id: self._entries[id].message.audience, self._known_sources)
+        self._secrets = SecretReach(lambda id: self._entries[id].message.audience, self._known_sources)
         self.doubts: list[Doubt] = []
         self.sums: dict[OwnerAndReader, WordTotals] = {}
         for entry in self._entries.values():
             self._enter(entry)
 
-    def _enter(self, entry: Entry) -> None:
+    def _enter(self, entry: TranscriptEntry) -> None:
         message = entry.message
         author = self._sayer(entry)
         self._add(self._acted_on(entry), WordTotals(acts=1))
@@ -97,7 +105,7 @@ class GameWords:
                 )
             )
 
-    def _sayer(self, entry: Entry) -> str | None:
+    def _sayer(self, entry: TranscriptEntry) -> str | None:
         """Who let a message be said: its author, and of the result of a tool who called that."""
         call = self._entries.get(entry.act.call or "")
         return entry.message.author if call is None else call.message.author
@@ -109,7 +117,7 @@ class GameWords:
 
     # -- whose secrets, and whom -------------------------------------------------------------------------
 
-    def _owed(self, entry: Entry) -> Owed:
+    def _owed(self, entry: TranscriptEntry) -> Owed:
         """Of each owner of secrets, to whom the words of a message may tell of them."""
         released = entry.act.released
         charge = entry.act.charge
@@ -128,7 +136,7 @@ class GameWords:
                 found.setdefault(owner, set()).update(readers)
         return tuple((owner, tuple(sorted(found[owner]))) for owner in sorted(found))
 
-    def _pairs(self, over: Iterable[str], entry: Entry) -> dict[str, set[str]]:
+    def _pairs(self, over: Iterable[str], entry: TranscriptEntry) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for reader in readers_of(entry.message.audience, self._sayer(entry), self._agents):
             for id in self._secrets.told(over, reader):
@@ -138,7 +146,7 @@ class GameWords:
     def _known_sources(self, id: str) -> list[str]:
         return self._sources(self._entries[id])
 
-    def _sources(self, entry: Entry) -> list[str]:
+    def _sources(self, entry: TranscriptEntry) -> list[str]:
         """What the words of a message may repeat. `Unaccounted`: the transcript does not say."""
         more = [each for each in (entry.act.released, entry.act.call) if each is not None]
         found = [*(self._cone(entry) if entry.message.kind == "decode" else ()), *more]
@@ -146,7 +154,7 @@ class GameWords:
             self._known(id, entry)
         return found
 
-    def _cone(self, entry: Entry) -> list[str]:
+    def _cone(self, entry: TranscriptEntry) -> list[str]:
         cones = self._verdict.cones
         id = entry.message.id
         if entry in self._verdict.texts:
@@ -158,14 +166,14 @@ class GameWords:
             raise Unaccounted(f"encoding {own.id}: {fault}")
         return [each for each in cones.cones[own.id] if each not in (id, entry.act.thought)]
 
-    def _known(self, id: str, by: Entry) -> Entry:
+    def _known(self, id: str, by: TranscriptEntry) -> TranscriptEntry:
         """A message that stands before the one that was said over it."""
         here = self._order.get(id)
         if here is None or here >= self._order[by.message.id] or self._verdict.cones.lines[id] != 1:
             raise Unaccounted(f"message {by.message.id} was said over {id}, which does not stand before it")
         return self._entries[id]
 
-    def _acted_on(self, entry: Entry) -> Owed:
+    def _acted_on(self, entry: TranscriptEntry) -> Owed:
         """Whose words the code had looked at before this message, of those that its readers may not read."""
         found: dict[str, set[str]] = {}
         for id in entry.act.tainted_by:
@@ -178,7 +186,7 @@ class GameWords:
 
     # -- how much ----------------------------------------------------------------------------------------
 
-    def _sum(self, entry: Entry, owed: Owed) -> WordTotals:
+    def _sum(self, entry: TranscriptEntry, owed: Owed) -> WordTotals:
         """What a message tells. `Unaccounted`: its line does not say, or what it says is not so."""
         charge = entry.act.charge
         id = entry.message.id
@@ -198,7 +206,7 @@ class GameWords:
             raise Unaccounted(f"the token ids of message {id} are not those of its text, and say more than it does")
         return WordTotals(bits=bits, typed=1)
 
-    def _covered(self, entry: Entry, charge: Charge, owed: Owed) -> None:
+    def _covered(self, entry: TranscriptEntry, charge: Charge, owed: Owed) -> None:
         """Whether all whom it tells of a secret were charged for. Who comes later is, with everyone."""
         charged = {owner: set(readers) for owner, readers in charge.owed}
         for owner, readers in owed:
@@ -206,7 +214,7 @@ class GameWords:
                 if not {reader, EVERYBODY} & charged.get(owner, set()):
                     raise Unaccounted(f"message {entry.message.id} was not charged for what it tells {reader}")
 
-    def _bits(self, entry: Entry, charge: Charge) -> float:
+    def _bits(self, entry: TranscriptEntry, charge: Charge) -> float:
         """log2 of what it could be, counted again. `Unaccounted`: what it says is none of that."""
         message = entry.message
         choices = set(entry.act.choices)
@@ -221,9 +229,9 @@ class GameWords:
             raise Unaccounted(f"message {message.id} does not say what it could be")
         said = message.text.removeprefix(header)
         try:
-            if respelled(said, charge.schema) != said:
+            if canonical_json(said, charge.schema) != said:
                 raise Unaccounted(f"message {message.id} is none of what its schema admits, in its one spelling")
-            return bits_of(charge.schema)
+            return schema_bits(charge.schema)
         except Uncountable as error:
             raise Unaccounted(f"the schema of message {message.id} cannot be counted: {error}") from None
 

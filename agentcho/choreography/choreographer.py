@@ -1,8 +1,8 @@
 """The choreographer of one engine: it takes requests from tasks, steps the engine, and wakes whose requests are done.
 
 Whatever arrives while a step runs joins the next one. One thread hop a step, no locks: the engine is touched in
-that hop alone. When a step is made, `Clock` says. Does not know: agents, audiences, what a message says; `game` asks it
-to run calls.
+that hop alone. When a step is made, `StepClock` says. Does not know: agents, audiences, what a message says; `game`
+asks it to run calls.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentcho.calls.call import EncodingId, EnginePort, FramePort, StepResult
-from agentcho.calls.checks import checked_ids
-from agentcho.calls.ids import same_engine
-from agentcho.choreography.clock import Clock, Deliver
-from agentcho.choreography.handle import FinishedCall, Handle, Request, Result, checked_request
 from agentcho.choreography.prefetch import Make, Prefetch
-from agentcho.choreography.waits import Wait
+from agentcho.choreography.requests import FinishedCall, Handle, Request, RequestResult, checked_request
+from agentcho.choreography.step_clock import Deliver, StepClock
+from agentcho.choreography.wait_sites import WaitSite
 from agentcho.config import DEFAULT_POLICY, Mode, ReuseOptions, ReusePolicy, by_position
 from agentcho.errors import (
     AgentchoError,
@@ -40,6 +37,9 @@ from agentcho.errors import (
     UnknownEncoding,
 )
 from agentcho.events import Stepped
+from agentcho.protocol.call import EncodingId, EnginePort, FramePort, StepResult
+from agentcho.protocol.call_validation import checked_ids
+from agentcho.protocol.ids import same_engine
 
 ENGINE = logging.getLogger("agentcho.engine")
 """Ids, counts and classes of errors go to the logs, and no word that anybody said."""
@@ -99,7 +99,7 @@ class Choreographer:
         self.name = name
         self.place = place
         self._prefill_budget = prefill_budget
-        self._clock: Clock = Clock(quiet_after) if beside is None else beside._clock
+        self._clock: StepClock = StepClock(quiet_after) if beside is None else beside._clock
         self._leads = beside is None
         self._engine = engine
         self.tasks = self._clock.tasks
@@ -163,7 +163,7 @@ class Choreographer:
         if not self._closed and threading.get_ident() != self._home[0]:
             raise EngineBusy(self._engine.owner.words)
 
-    async def run(self, request: Request) -> Result:
+    async def run(self, request: Request) -> RequestResult:
         """Submit and wait. The result's encodings stay held until `release`.
 
         Raises what the engine says of this request alone (`RequestError`, `CallFailed`, `StoreFull`),
@@ -222,7 +222,7 @@ class Choreographer:
         for handle in self._prefetch.forget(owner):
             self._abandon(handle)
 
-    def waiting(self) -> tuple[Wait, ...]:
+    def waiting(self) -> tuple[WaitSite, ...]:
         """The tasks of its games that wait, and for what each does. With no request under way, tasks that wait for each
         other's events wait for ever; whether something outside of the process may end a wait cannot be told."""
         return self._clock.waiting()
@@ -239,7 +239,7 @@ class Choreographer:
         return bool(self._arrived or self._under_way or self._cancel or self._release or self._swap)
 
     def take(self) -> Callable[[], Deliver]:
-        """Take what a step is to do now: see `Stepping`."""
+        """Take what a step is to do now: see `ClockMember`."""
         swap = [id for id in self._swap if id in self._held]
         if not self._arrived and any(handle.first for handle in self._under_way.values()):
             self._arrived = self._prefetch.take()
@@ -366,7 +366,7 @@ class Choreographer:
         first = (handle.first or now) - handle.submitted
         made = tuple(handle.made[i] for i in handle.ids)
         steps = handle.entered, handle.spoke or self.steps, self.steps
-        result = Result(made=made, ttft=first, seconds=now - handle.submitted, at=handle.submitted, steps=steps)
+        result = RequestResult(made=made, ttft=first, seconds=now - handle.submitted, at=handle.submitted, steps=steps)
         done = handle.request.on_done
         if done is None or self._notify(handle, "on_done", partial(done, result)):
             handle.finish(result, None)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from agentcho.choreography.handle import Handle, Request
+from agentcho.choreography.requests import Handle, Request
 
 Make = Callable[[], Request | None]
 MOST = 8

@@ -30,12 +30,12 @@ def main() -> None:
 
 def run(command: Callable[..., object]) -> None:
     """Any typer application, in the same way."""
-    from agentcho.cli.signals import Ends
+    from agentcho.cli.signals import TerminationAsInterrupt
 
     _open()
     out = sys.stdout
     _tolerate(out, sys.stderr)
-    with Ends() as ends:
+    with TerminationAsInterrupt() as ends:
         code = ends.code(_ended(command))
     sys.exit(_printed(out, code))
 

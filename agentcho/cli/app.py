@@ -15,9 +15,9 @@ import typer
 from agentcho.audit.report import FailOn
 from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
-from agentcho.cli.options import Given, fields, spread
+from agentcho.cli.options import GivenOptions, fields, spread_options
 from agentcho.cli.serve import key, serve
-from agentcho.cli.words import (
+from agentcho.cli.shared_options import (
     AGENTS,
     AUDITED,
     CALL,
@@ -51,9 +51,9 @@ from agentcho.cli.words import (
     Where,
 )
 from agentcho.config import LOCAL
-from agentcho.games.parts import Missing
-from agentcho.games.resume import Changed
-from agentcho.telemetry.traced import Spans
+from agentcho.games.runs.resume import Changed
+from agentcho.games.runs.run_shards import Missing
+from agentcho.integrations.opentelemetry.traced import Spans
 
 
 def app() -> typer.Typer:
@@ -69,7 +69,7 @@ def app() -> typer.Typer:
     )
     cli.callback()(_agentcho)
     for command in (run, merge, audit, serve, key, ls, cp, show, view, doctor):
-        cli.command()(spread(command))
+        cli.command()(spread_options(command))
     made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Begin something of your own.")
     made.callback()(_new)
     made.command("scenario")(new_scenario)
@@ -121,8 +121,8 @@ def run(
     """
     from agentcho.cli.cluster import cluster
     from agentcho.cli.play import RunArguments, play_scenario
-    from agentcho.games.model_file import read_models
-    from agentcho.games.request import OnFailure
+    from agentcho.games.runs.model_file import read_models
+    from agentcho.games.runs.request import OnFailure
 
     typed = how.typed if models is None else read_models(models, how.typed)
     typed |= {"people": tuple(dict.fromkeys(as_))} if as_ else {}
@@ -173,7 +173,7 @@ def audit(
     suppress: Annotated[Path | None, typer.Option(metavar=FILE, help=SUPPRESS)] = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Put the words of messages into the report.")] = False,
     *,
-    how: Annotated[Given, AUDITED],
+    how: Annotated[GivenOptions, AUDITED],
     set_: Set = None,
     display: Display = None,
     out: Out = Path("runs"),
@@ -182,12 +182,12 @@ def audit(
 
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage, 3 inconclusive, 4 internal error.
     """
-    from agentcho.cli.audit import Asked
+    from agentcho.cli.audit import AuditArgs
     from agentcho.cli.audit import audit as audit_target
     from agentcho.cli.outputs import Outputs
 
     given, outputs = fields("--set", set_ or []), Outputs(json, sarif, junit, html, csv)
-    asked = Asked(target, how.typed, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
+    asked = AuditArgs(target, how.typed, given, out, outputs, measure, reveal, baseline, suppress, fail_on, display)
     raise typer.Exit(audit_target(asked))
 
 
@@ -210,11 +210,11 @@ def cp(
 ) -> None:
     """Copy a scenario or agent here, to edit it. The copy is found before the original; in a clone, where the originals
     are here themselves, it goes to ./mine and is run by its path."""
-    from agentcho.cli.listing import any_shelf
+    from agentcho.cli.listing import find_any
     from agentcho.display.safe import inline
-    from agentcho.games.discovery import copy, place
+    from agentcho.games.runs.discovery import copy, place
 
-    found = any_shelf(name)
+    found = find_any(name)
     typer.echo(inline(str(copy(found, folder or place(found)))))
 
 
@@ -261,7 +261,7 @@ def show(
         if note := cut_short([one.id for one in found if one.unfinished], len(found)):
             typer.echo(f"note: {inline(note)}", err=True)
     if inspect is not None:
-        from agentcho.viewer.inspect_log import write_inspect
+        from agentcho.integrations.inspect.eval_log import write_inspect
 
         write_inspect(saved, inspect)
     if svg is not None:
@@ -287,10 +287,10 @@ def view(
 
     It holds all words that were said, the private ones too; with --eyes only what one agent may read.
     """
-    from agentcho.cli.view import Asked
+    from agentcho.cli.view import ViewArgs
     from agentcho.cli.view import view as view_target
 
-    view_target(Asked(target, eyes, game, html, serve, port, browse, out))
+    view_target(ViewArgs(target, eyes, game, html, serve, port, browse, out))
 
 
 def doctor(

@@ -17,30 +17,30 @@ from typing import Any, Literal, NamedTuple
 import typer
 
 from agentcho import audit as auditing
-from agentcho.arena.names import is_arena
 from agentcho.audit.judgement import Suppression
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.cli.extension import lab
 from agentcho.cli.options import run_config
 from agentcho.cli.outputs import UNREAD, Outputs
-from agentcho.cli.play import play_recorded, telling
+from agentcho.cli.play import play_recorded, progress_of
+from agentcho.cli.shared_options import AUDITED
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.cli.words import AUDITED
 from agentcho.config import RunConfig, again, served
 from agentcho.display import Kind
 from agentcho.display.audit import show
 from agentcho.display.playing import silence
 from agentcho.display.progress import Progress
 from agentcho.display.safe import visible
-from agentcho.engine.adapter import find_adapter
+from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import AdapterError, AgentchoError, ConfigError, RecordNotFound, ScenarioNotFound
 from agentcho.extras import require
-from agentcho.games.discovery import find as on_shelf
-from agentcho.games.faults import words
-from agentcho.games.library import chosen
-from agentcho.games.runtime import tasks_of
-from agentcho.progress import Tell
-from agentcho.records.environment import sources
+from agentcho.games.play.game_faults import words
+from agentcho.games.runs.discovery import find as on_shelf
+from agentcho.games.runs.library import chosen
+from agentcho.games.runs.runtime import tasks_of
+from agentcho.integrations.textarena.names import is_arena
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.environment import source_digests
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import read_traces
 
@@ -55,7 +55,7 @@ TAKES: dict[Nature, frozenset[str]] = {
 """The options that each kind of target takes. A run was played already: nothing can be said about how."""
 
 
-class Asked(NamedTuple):
+class AuditArgs(NamedTuple):
     """The words of the command. `how` are the options of a run that were given, `given` those of the scenario."""
 
     target: str
@@ -78,7 +78,7 @@ class Prepared(NamedTuple):
     suppressions: tuple[Suppression, ...]
 
 
-def audit(asked: Asked) -> int:
+def audit(asked: AuditArgs) -> int:
     """Audit, write and show. Returns the exit code. `AgentchoError` and usage errors are raised; any other error is
     printed in one line, with its traceback in a file."""
     try:
@@ -95,12 +95,12 @@ def audit(asked: Asked) -> int:
         return INTERNAL
 
 
-def _audit(asked: Asked) -> int:
+def _audit(asked: AuditArgs) -> int:
     nature = nature_of(asked.target, asked.out)
     _check_options(asked, nature)
     asked.outputs.check()
     prepared = _prepare(asked)
-    with telling("audit", _playing(asked)) as told:
+    with progress_of("audit", _playing(asked)) as told:
         report = {"scenario": _of_scenario, "trace": _of_trace, "run": _of_run}[nature](asked, told)
     if report is None:
         return INTERRUPTED
@@ -144,7 +144,7 @@ def check_local(run: SavedRun) -> None:
         raise ConfigError(f"{run.info.id} was played on {1 + len(run.info.engines)} models; --measure takes one of one")
 
 
-def _check_options(asked: Asked, nature: Nature) -> None:
+def _check_options(asked: AuditArgs, nature: Nature) -> None:
     """A usage error for an option that would do nothing: whoever gave it expects that it does."""
     named = {"set": asked.given, **asked.how}
     for name, value in named.items():
@@ -157,14 +157,14 @@ def _check_options(asked: Asked, nature: Nature) -> None:
             raise typer.BadParameter(f"a {nature} needs it for --measure alone", param_hint=f"--{name}")
 
 
-def _prepare(asked: Asked) -> Prepared:
+def _prepare(asked: AuditArgs) -> Prepared:
     if asked.measure:
         require("to measure what leaks", "lab")
     earlier = None if asked.baseline is None else auditing.read_report(asked.baseline)
     return Prepared(earlier, () if asked.suppress is None else auditing.read_suppressions(asked.suppress))
 
 
-def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
+def _of_scenario(asked: AuditArgs, told: Progress) -> AuditReport | None:
     """Play it, record it, audit the record. None: it was interrupted."""
     config = run_config(**asked.how)
     scenario = chosen(asked.target, asked.given)
@@ -182,7 +182,7 @@ def _of_scenario(asked: Asked, told: Progress) -> AuditReport | None:
     return _measured(report, run, engine, config, told.tell) if asked.measure else report
 
 
-def _of_run(asked: Asked, told: Progress) -> AuditReport:
+def _of_run(asked: AuditArgs, told: Progress) -> AuditReport:
     run = find(asked.target, asked.out)
     if asked.measure:
         check_local(run)
@@ -197,7 +197,7 @@ def _of_run(asked: Asked, told: Progress) -> AuditReport:
     return _measured(report, run, _engine(config, told.tell), config, told.tell) if asked.measure else report
 
 
-def _of_trace(asked: Asked, told: Progress) -> AuditReport:
+def _of_trace(asked: AuditArgs, told: Progress) -> AuditReport:
     """Audit a trace, which does not say how it was played: as if encodings were reused without enforcement, unless
     options say otherwise."""
     path, config = Path(asked.target), run_config(**{"leakage": "audit", **asked.how})
@@ -222,17 +222,19 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
     return report
 
 
-def _measured(report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: Tell) -> AuditReport:
+def _measured(
+    report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: ProgressCallback
+) -> AuditReport:
     """The report with measured effects of leaks, in the deterministic profile whatever the run's own was."""
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
     found, controls = lab().measure(games, engine, config.seed, tell)
-    ran = report.subject.model_copy(update={"environment": report.subject.environment | sources()})
+    ran = report.subject.model_copy(update={"environment": report.subject.environment | source_digests()})
     return auditing.measured(report.model_copy(update={"subject": ran}), found, controls)
 
 
-def _engine(config: RunConfig, tell: Tell) -> Any:
+def _engine(config: RunConfig, tell: ProgressCallback) -> Any:
     """The engine to measure on. The fake one computes no distributions."""
-    from agentcho.games import runtime
+    from agentcho.games.runs import runtime
 
     if config.model == "fake":
         raise typer.BadParameter("the fake model has nothing to measure; play with another", param_hint="--measure")
@@ -243,7 +245,7 @@ def _engine(config: RunConfig, tell: Tell) -> Any:
     return runtime.load_engine(config, tell)
 
 
-def _playing(asked: Asked) -> Kind | None:
+def _playing(asked: AuditArgs) -> Kind | None:
     """The display while it is played: none where standard output is for JSON, or where no display was asked for."""
     return "none" if asked.outputs.piped or asked.display in (None, "none") else asked.display
 

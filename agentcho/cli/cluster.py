@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from agentcho.cli.options import Given, checked
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.players import DEATHS, Cluster
+from agentcho.cli.options import GivenOptions, checked
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.players import DEATHS, Cluster
 
 
-def cluster(given: Given, retries: int | None = None) -> Cluster | None:
+def cluster(given: GivenOptions, retries: int | None = None) -> Cluster | None:
     """The cluster that was asked for; None: none was. A usage error for options that say nothing without one."""
     asked = checked(ClusterConfig, **given)
     if asked.on is not None:

@@ -17,11 +17,11 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from agentcho.audit.measurement import Measurement, Plot
     from agentcho.audit.report import Control
-    from agentcho.progress import Tell
+    from agentcho.protocol.progress import ProgressCallback
     from agentcho.records.trace import Workflow
-    from agentcho.records.transcript import Entry
+    from agentcho.records.transcript import TranscriptEntry
     from agentcho.viewer.figures import PageFigures
-    from agentcho.viewer.shown import PageContent, PageSelection
+    from agentcho.viewer.page_content import PageContent, PageSelection
 
 LAB = "agentcho.lab.commands"
 """The module whose function `extension` returns an `Extension`."""
@@ -30,7 +30,7 @@ ORDER = (
     *("ls", "cp", "show", "view", "doctor", "bench", "new"),
 )
 """All commands, as help lists them."""
-Played = Sequence["Sequence[Entry] | Workflow"]
+Played = Sequence["Sequence[TranscriptEntry] | Workflow"]
 """Finished games, or workflows of a trace."""
 
 
@@ -47,7 +47,7 @@ class Extension(NamedTuple):
     """
 
     commands: Mapping[str, TyperCommand | TyperGroup]
-    measure: Callable[[Played, Any, int, Tell], tuple[Measurement, tuple[Control, ...]]]
+    measure: Callable[[Played, Any, int, ProgressCallback], tuple[Measurement, tuple[Control, ...]]]
     plot_effects: Plot
     figures: Callable[[Path], PageFigures | None]
     result: Callable[[Path, PageSelection], PageContent | None]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agentcho.arena import listing as environments
-from agentcho.arena.names import PREFIX, check_refused, is_arena
-from agentcho.arena.scenario import Arena
 from agentcho.display.safe import inline, visible
-from agentcho.display.sheet import Sheet, plain
+from agentcho.display.text_table import TextTable, plain
 from agentcho.errors import RecordError, ScenarioNotFound
-from agentcho.games import discovery
-from agentcho.games.discovery import Found, Section, Unreadable
+from agentcho.games.runs import discovery
+from agentcho.games.runs.discovery import Found, Section, Unreadable
+from agentcho.integrations.textarena import listing as environments
+from agentcho.integrations.textarena.names import PREFIX, check_refused, is_arena
+from agentcho.integrations.textarena.scenario import Arena
 from agentcho.records.record import SavedRun, folders
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def library_listing() -> str:
     return "\n\n".join(plain(_section(which)) for which in SECTIONS)
 
 
-def _section(which: Section) -> Sheet:
+def _section(which: Section) -> TextTable:
     rows = tuple(_row(item) for item in discovery.listing(which))
-    return Sheet(which, ("name", "from", "what"), rows, words=3)
+    return TextTable(which, ("name", "from", "what"), rows, words=3)
 
 
 def _row(item: Found | Unreadable) -> tuple[str, str, str]:
@@ -42,7 +42,7 @@ def _row(item: Found | Unreadable) -> tuple[str, str, str]:
     return item.name, str(item.path) if item.origin == "here" else item.origin, item.summary
 
 
-def any_shelf(name: str) -> Found:
+def find_any(name: str) -> Found:
     """A scenario or else an agent of that name."""
     known = []
     for which in SECTIONS:
@@ -60,22 +60,22 @@ def one_listing(name: str) -> str:
         return plain(_environments())
     if is_arena(name):
         return _environment(name)
-    found = any_shelf(name)
+    found = find_any(name)
     docstring, settings = discovery.details(found)
     head = f"{inline(found.name)}: {visible(docstring)}\n\n  {inline(str(found.path))}"
     if not settings:
         return head
     rows = tuple((setting.name, setting.default, setting.description) for setting in settings)
-    return f"{head}\n\n" + plain(Sheet("options, for --set KEY=VALUE", ("key", "default", "what"), rows, words=3))
+    return f"{head}\n\n" + plain(TextTable("options, for --set KEY=VALUE", ("key", "default", "what"), rows, words=3))
 
 
-def _environments() -> Sheet:
+def _environments() -> TextTable:
     """What TextArena has, a family a line: those of one game in several sizes, and those that cannot be played."""
     rows = tuple(
         (PREFIX + each.name, each.refused or ", ".join(id.removeprefix(f"{each.name}-") for id in each.variants))
         for each in environments.families()
     )
-    return Sheet("environments of TextArena", ("name", "variants, or why it cannot be played"), rows, words=2)
+    return TextTable("environments of TextArena", ("name", "variants, or why it cannot be played"), rows, words=2)
 
 
 def _environment(name: str) -> str:
@@ -85,14 +85,14 @@ def _environment(name: str) -> str:
     its = [(key, default, "of the environment itself") for key, default in environments.settings(name)]
     head = f"{inline(name)}: {visible(Arena.__doc__ or '').rpartition(' Subclass')[0]}"
     return f"{head}\n\n" + plain(
-        Sheet("options, for --set KEY=VALUE", ("key", "default", "what"), (*own, *its), words=3)
+        TextTable("options, for --set KEY=VALUE", ("key", "default", "what"), (*own, *its), words=3)
     )
 
 
 def run_listing(folder: Path) -> str:
     """Recorded runs, oldest first."""
     rows = tuple(_run_row(path) for path in folders(folder))
-    return plain(Sheet(f"runs in {folder}", ("id", "status", "model", "games"), rows, words=3))
+    return plain(TextTable(f"runs in {folder}", ("id", "status", "model", "games"), rows, words=3))
 
 
 def _run_row(path: Path) -> tuple[str, ...]:
@@ -117,5 +117,5 @@ def doctor_table(report: DoctorReport, *, verbose: bool = False) -> str:
         for row in (report.rows if verbose else report.short)
     )
     found = "can share encodings" if report.layers else "what prompts look like; without weights nothing is proved"
-    table = plain(Sheet(f"{report.model}: {found}", ("check", "result", "detail"), rows, words=3))
+    table = plain(TextTable(f"{report.model}: {found}", ("check", "result", "detail"), rows, words=3))
     return "\n".join([table, *(f"  note: {inline(note)}" for note in report.notes)])

@@ -16,7 +16,7 @@ import typer
 
 from agentcho.cli.outputs import fault_of
 from agentcho.display.safe import inline
-from agentcho.games.faults import words
+from agentcho.games.play.game_faults import words
 
 Level = Literal["debug", "info", "warning", "error"]
 NOTES = "agentcho.notes"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentcho.display.safe import inline
-from agentcho.games.parts import Missing, merge
+from agentcho.games.runs.run_shards import Missing, merge
 from agentcho.records.record import SavedRun, find, runs
 
 

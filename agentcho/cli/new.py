@@ -14,8 +14,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from agentcho.errors import ScenarioError
-from agentcho.games.discovery import Found, Section, listing
-from agentcho.records.files import writing
+from agentcho.games.runs.discovery import Found, Section, listing
+from agentcho.records.files import write_errors
 
 SKELETON = Path(__file__).parent / "skeleton"
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -37,7 +37,7 @@ def new_scenario(name: str, folder: Path) -> list[Path]:
     if there := [str(path) for path in texts if path.exists()]:
         raise ScenarioError(f"{', '.join(there)} exists already; move it away, or give another name")
     for path, text in texts.items():
-        with writing(path):
+        with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     return list(texts)

@@ -22,7 +22,7 @@ Checked = TypeVar("Checked", bound=BaseModel)
 PAIR = "KEY=VALUE"
 
 
-class Given(dict[str, Any]):
+class GivenOptions(dict[str, Any]):
     """The values of a command's options that come from one model, by field; `typed`: of those on the command line."""
 
     def __init__(self, options: Mapping[str, Any], typed: Iterable[str]) -> None:
@@ -30,8 +30,8 @@ class Given(dict[str, Any]):
         self.typed = {name: options[name] for name in typed}
 
 
-class From(NamedTuple):
-    """Marks the parameter of a command, a `Given`, in whose place stand the options of a model's fields.
+class OptionsFrom(NamedTuple):
+    """Marks the parameter of a command, a `GivenOptions`, in whose place stand the options of a model's fields.
 
     Each field with a description is one: the field's name, type and default, and the description as help. `only` and
     `without` choose among them by name; a command's own parameter of a field's name takes the place of that option.
@@ -86,8 +86,8 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """The command for typer: options stand in the place of each parameter that is marked by `From`."""
+def spread_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command for typer: options stand in the place of each parameter that is marked by `OptionsFrom`."""
     hints = get_type_hints(command, include_extras=True)
     own = inspect.signature(command).parameters
     marked = {name: mark for name in own if (mark := _mark(hints[name])) is not None}
@@ -109,11 +109,11 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _mark(hint: Any) -> From | None:
-    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, From)), None)
+def _mark(hint: Any) -> OptionsFrom | None:
+    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, OptionsFrom)), None)
 
 
-def _given(ctx: typer.Context, mark: From, names: Iterable[str], words: Mapping[str, Any]) -> Given:
+def _given(ctx: typer.Context, mark: OptionsFrom, names: Iterable[str], words: Mapping[str, Any]) -> GivenOptions:
     options = {name: words[name] for name in names}
     if "base_url" not in options and served(str(options.get("model"))):
         what = (
@@ -126,7 +126,7 @@ def _given(ctx: typer.Context, mark: From, names: Iterable[str], words: Mapping[
         del options["limits"]
     elif "limits" in options:
         options["limits"] = fields("--limit", options["limits"])
-    return Given(options, [name for name in options if _was_typed(ctx, name)])
+    return GivenOptions(options, [name for name in options if _was_typed(ctx, name)])
 
 
 def _was_typed(ctx: typer.Context, option: str) -> bool:

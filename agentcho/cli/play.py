@@ -16,27 +16,27 @@ from typing import Any
 import typer
 from pydantic import SecretBytes, SecretStr
 
-from agentcho.cli.leaks import leaks
+from agentcho.cli.leak_summary import leak_summary
 from agentcho.cli.options import run_config
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.cluster import runs
-from agentcho.cluster.players import Cluster, players
-from agentcho.cluster.work import Heard
 from agentcho.config import RunConfig
 from agentcho.display import Kind
+from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown, silence, unread
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import visible
 from agentcho.errors import ConfigError, GamesFailed
-from agentcho.games.discovery import from_anywhere, path_of
-from agentcho.games.library import chosen
-from agentcho.games.request import OnFailure, RunRequest
-from agentcho.games.resume import Changed, mismatch
-from agentcho.games.runtime import RunResult, play
-from agentcho.people.seated import seated
+from agentcho.games.runs.discovery import from_anywhere, path_of
+from agentcho.games.runs.library import chosen
+from agentcho.games.runs.request import OnFailure, RunRequest
+from agentcho.games.runs.resume import Changed, mismatch
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.integrations.opentelemetry.traced import Spans, traced
+from agentcho.integrations.ray import runs
+from agentcho.integrations.ray.players import Cluster, players
+from agentcho.integrations.ray.work import Heard
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
-from agentcho.telemetry.traced import Spans, traced
 
 LATER = "not all games are over, and people play them: what leaked is told at the end of `agentcho run --resume last`"
 Play = Callable[[RunRequest], RunResult]
@@ -86,11 +86,11 @@ def play_scenario(asked: RunArguments) -> int:
         played = _shown(request, playing, asked)
     games, kept_back = len(request.config.numbers), request.config.people and (played.interrupted or played.errors)
     if played.record is not None and asked.display != "none":
-        _last_line(LATER if kept_back else leaks(played.record), played.record)
+        _last_line(LATER if kept_back else leak_summary(played.record), played.record)
     if played.interrupted:
         return INTERRUPTED
     if kept_back:
-        raise GamesFailed(wordless(played), games, played.record)
+        raise GamesFailed(failures_without_text(played), games, played.record)
     played.check(games)
     return 0
 
@@ -134,19 +134,19 @@ def _named(saved: SavedRun) -> str:
 
 def _shown(request: RunRequest, playing: Play, asked: RunArguments) -> RunResult:
     name, config = request.scenario.name, request.config
-    with telling("run", asked.display) as told, traced(asked.telemetry, name, config, told=True) as spans:
+    with progress_of("run", asked.display) as told, traced(asked.telemetry, name, config, told=True) as spans:
         request = replace(request, tell=told.tell, people=seated(config, asked.display, told.clear))
         played = play_shown(request, playing, asked.display, told, spans.sink)
         spans.audited(played.record)
         return played
 
 
-def telling(command: str, display: Kind | None) -> Progress:
+def progress_of(command: str, display: Kind | None) -> Progress:
     """The progress of a command that plays: no bar where plain lines go to the same terminal."""
     return progress(command, sys.stderr, bars=display != "plain" or not sys.stdout.isatty())
 
 
-def wordless(played: RunResult) -> dict[int, str]:
+def failures_without_text(played: RunResult) -> dict[int, str]:
     """How games ended that an error ended, in words that quote nobody: who plays them may see these, and go on."""
     return {game.game: str(game.ended).removeprefix("error: ") for game in played.games if game.failed}
 

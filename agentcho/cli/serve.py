@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from agentcho.cli.options import From, Given, checked, fields
-from agentcho.cli.words import FILE
+from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields
+from agentcho.cli.shared_options import FILE
 from agentcho.serve.config import ServeConfig
 
 ADAPTER = "An adapter of the model, served as MODEL+NAME, on an engine of its own."
@@ -16,7 +16,7 @@ TENANT = "Whose key it is. Tenants share nothing."
 
 
 def serve(
-    how: Annotated[Given, From(ServeConfig)],
+    how: Annotated[GivenOptions, OptionsFrom(ServeConfig)],
     adapter: Annotated[list[str] | None, typer.Option(metavar="NAME=DIR", help=ADAPTER, show_default=False)] = None,
 ) -> None:
     """Serve a model by OpenAI's API, with the messages of societies encoded once.

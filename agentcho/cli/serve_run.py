@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import anyio
 import typer
 
-from agentcho.calls.call import EnginePort
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
@@ -26,15 +25,16 @@ from agentcho.display.safe import inline
 from agentcho.engine.core import EngineCore
 from agentcho.errors import RecordError
 from agentcho.extras import require
-from agentcho.games import runtime
-from agentcho.progress import Tell
-from agentcho.records.files import check_folder, writing
+from agentcho.games.runs import runtime
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.files import check_folder, write_errors
 from agentcho.records.record import SavedRun, folders
 
 if TYPE_CHECKING:
     from agentcho.serve.config import ServeConfig
     from agentcho.serve.sharing.served import ServedModel, Serving
-    from agentcho.serve.web.keys import Keys
+    from agentcho.serve.web.keys import ApiKeys
 
 NEEDED = "to serve models"
 OF_RUNS = (
@@ -59,10 +59,10 @@ def serve_models(config: ServeConfig) -> int:
     """Serve until a signal ends it. Returns the exit code."""
     require(NEEDED, "serve")
     from agentcho.serve.web.app import Site
-    from agentcho.serve.web.keys import Keys
+    from agentcho.serve.web.keys import ApiKeys
     from agentcho.serve.web.server import bound, serve
 
-    keys = Keys() if config.keys is None else Keys.read(config.keys)
+    keys = ApiKeys() if config.keys is None else ApiKeys.read(config.keys)
     with bound(config.host, config.port, bool(keys)) as listening:
         if config.folder is not None:
             check_folder(config.folder)
@@ -82,7 +82,7 @@ def _tell(names: list[str], address: str) -> None:
     sys.stdout.flush()
 
 
-def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
+def _loaded(config: ServeConfig, keys: ApiKeys, tell: ProgressCallback) -> list[ServedModel]:
     """The model, and each of its adapters on an engine of its own."""
     from agentcho.serve.sharing.served import ServedModel
 
@@ -96,13 +96,13 @@ def _loaded(config: ServeConfig, keys: Keys, tell: Tell) -> list[ServedModel]:
     return found
 
 
-def serving_of(config: ServeConfig, keys: Keys, engine: EnginePort) -> Serving:
+def serving_of(config: ServeConfig, keys: ApiKeys, engine: EnginePort) -> Serving:
     """How a model on this engine is served: options, bounds and keys in the words of what serves it."""
     from agentcho.serve.sharing.served import Serving
-    from agentcho.serve.sharing.society import Keeping
+    from agentcho.serve.sharing.society import RetentionLimits
 
     limits = config.limits
-    keeping = Keeping(tokens=limits.society_tokens, messages=limits.society_messages)
+    keeping = RetentionLimits(tokens=limits.society_tokens, messages=limits.society_messages)
     if isinstance(engine, EngineCore):
         keeping = keeping._replace(capacity=engine.store.limit * engine.store.page_tokens)
     return Serving(
@@ -140,7 +140,7 @@ def delete_old(folder: Path, age: timedelta) -> list[Path]:
     `CannotWrite`: one of them cannot be deleted."""
     found = [path for path in folders(folder) if not path.is_symlink() and _is_old(path, age)]
     for path in found:
-        with writing(path):
+        with write_errors(path):
             shutil.rmtree(path)
     return found
 

@@ -14,7 +14,7 @@ INTERRUPTED = 130
 NAMES = ("SIGTERM", "SIGHUP")
 
 
-class Ends:
+class TerminationAsInterrupt:
     """A context in which SIGTERM and SIGHUP come as Ctrl-C; where there is no SIGHUP, or it is ignored (nohup), it
     stays so. Where Ctrl-C itself is ignored (a job that a script put into the background), it is heard from now on, for
     an event loop ends well by nothing else. No-op outside the main thread."""
@@ -34,7 +34,7 @@ class Ends:
         if callable(handler):
             handler(signal.SIGINT, frame)
 
-    def __enter__(self) -> Ends:
+    def __enter__(self) -> TerminationAsInterrupt:
         if threading.current_thread() is not threading.main_thread():
             return self
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -19,12 +19,12 @@ from agentcho.extras import require
 from agentcho.records.files import replace_whole
 
 if TYPE_CHECKING:
-    from agentcho.viewer.shown import PageContent, PageSelection
+    from agentcho.viewer.page_content import PageContent, PageSelection
 
 NO_FILE = frozenset('/\\:*?"<>|')
 
 
-class Asked(NamedTuple):
+class ViewArgs(NamedTuple):
     """The words of the command."""
 
     target: str
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     out: Path
 
 
-def view(asked: Asked) -> None:
+def view(asked: ViewArgs) -> None:
     """Write the page, or serve it until Ctrl-C."""
     if asked.serve:
         if asked.html is not None or asked.game is not None:
@@ -47,9 +47,9 @@ def view(asked: Asked) -> None:
         _write(asked)
 
 
-def _write(asked: Asked) -> None:
+def _write(asked: ViewArgs) -> None:
     from agentcho.viewer.page import page
-    from agentcho.viewer.shown import PageSelection
+    from agentcho.viewer.page_content import PageSelection
 
     file, chosen = writable(asked.html), PageSelection(asked.eyes, asked.game)
     given = Path(asked.target)
@@ -63,16 +63,16 @@ def _write(asked: Asked) -> None:
 
 def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
     """A run, or all runs of a folder, and where their page goes."""
-    from agentcho.viewer.shown import several, shown, target
+    from agentcho.viewer.page_content import folder_of_runs, page_content, target
 
-    runs, folder = target(named, out), several(named)
+    runs, folder = target(named, out), folder_of_runs(named)
     figures = None if folder is None else lab().figures(folder)
-    return shown(runs, chosen, figures=figures), folder or runs[0].path
+    return page_content(runs, chosen, figures=figures), folder or runs[0].path
 
 
 def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
     """What a file holds, and where its page goes."""
-    from agentcho.viewer.audited import of_file
+    from agentcho.viewer.audit_pages import of_file
 
     return lab().result(file, chosen) or of_file(file, chosen), file.parent
 
@@ -83,7 +83,7 @@ def _beside(folder: Path, eyes: str | None) -> Path:
     return folder / f"view{name}.html"
 
 
-def _serve(asked: Asked) -> None:
+def _serve(asked: ViewArgs) -> None:
     require("to serve a page", "serve")
     from agentcho.viewer.live import LiveRecords, serve
 

@@ -23,11 +23,11 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from agentcho.calls.call import Sampling
-from agentcho.calls.texts import Capability, Server
-from agentcho.calls.variables import option
 from agentcho.config.reuse import Leakage, Mode, ReusePolicy, Shadowing
 from agentcho.errors import ConfigError
+from agentcho.protocol.call import Sampling
+from agentcho.protocol.text_calls import Capability, Server
+from agentcho.protocol.variables import option
 from agentcho.reuse.in_place import InPlace
 from agentcho.reuse.method import Weighing
 from agentcho.reuse.registry import DEFAULT, parsed_repair, parsed_way, repairs_help, ways_help

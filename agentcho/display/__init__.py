@@ -13,7 +13,7 @@ from agentcho.config import RunConfig, served
 from agentcho.display.live import LiveGames, LiveTalk
 from agentcho.display.plain import PlainGames, PlainTalk
 from agentcho.display.safe import inline
-from agentcho.display.screen import Screen, Silent
+from agentcho.display.screen import NoScreen, Screen
 
 __all__ = ["Kind", "Screen", "heading", "screen"]
 
@@ -33,7 +33,7 @@ def heading(scenario: str, config: RunConfig) -> str:
 def screen(kind: Kind | None, title: str, games: int, file: IO[str]) -> Screen:
     """The screen for a run. `kind` None: live on a terminal, plain elsewhere."""
     if kind == "none":
-        return Silent()
+        return NoScreen()
     console = Console(file=file, highlight=False, emoji=False, markup=False)
     if kind is None:
         kind = "rich" if console.is_terminal else "plain"

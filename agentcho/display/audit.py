@@ -18,9 +18,9 @@ from agentcho.audit.formats.grouping import ledger_rows, readers
 from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, LedgerName
 from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played
-from agentcho.display import Kind, found
-from agentcho.display.found import columns
-from agentcho.display.measured import measured
+from agentcho.display import Kind, finding_tables
+from agentcho.display.finding_tables import columns
+from agentcho.display.measurement_tables import measured
 from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
 from agentcho.message import natural
@@ -54,10 +54,10 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     word, sentence = headline(report)
     yield _headline(word, sentence)
     yield Text(inline(played(report)), style="dim")
-    yield from section("what to do first", list(found.first(actions(report.findings))))
+    yield from section("what to do first", list(finding_tables.first(actions(report.findings))))
     yield from section("readers", list(_readers(readers(report))))
     acted = [finding for finding in report.findings if finding.level != "note"]
-    yield from section("findings, by reader and owner of the secret", list(found.findings(acted)))
+    yield from section("findings, by reader and owner of the secret", list(finding_tables.findings(acted)))
     yield from section("notes", list(_notes(report)))
     if report.words is not None:
         yield from section("words", [_words(report.words), Text(UNCHARGED, style="dim")])

@@ -15,10 +15,10 @@ from rich.text import Text
 from agentcho.display.progress import Bars
 from agentcho.display.safe import visible
 from agentcho.display.screen import Screen, summary
-from agentcho.display.sheet import table
-from agentcho.display.speech import Palette, Speech, rich
+from agentcho.display.speech import MessageView, Palette, rich
+from agentcho.display.text_table import table
 from agentcho.events import Began, Ended, Event, Joined, Token
-from agentcho.games.runtime import RunResult
+from agentcho.games.runs.runtime import RunResult
 
 
 class _Live(Screen):
@@ -41,7 +41,7 @@ class LiveTalk(_Live):
     def __init__(self, title: str, console: Console) -> None:
         super().__init__(title, console)
         self._palette = Palette()
-        self._speaking: dict[str, Speech] = {}
+        self._speaking: dict[str, MessageView] = {}
         self._live = Live(console=console, get_renderable=self._under_way, refresh_per_second=12, transient=True)
 
     def hear(self, event: Event) -> None:
@@ -51,7 +51,7 @@ class LiveTalk(_Live):
             case Joined(agent=agent):
                 _ = self._palette[agent]
             case Began(id=id):
-                self._speaking[id] = Speech(
+                self._speaking[id] = MessageView(
                     author=event.author,
                     kind=event.kind,
                     role="assistant",
@@ -66,7 +66,7 @@ class LiveTalk(_Live):
             case Ended(entry=entry):
                 self._speaking.pop(entry.message.id, None)
                 self.refresh()  # the message printed next is no longer shown as running
-                self.console.print(rich(Speech.of(entry), self._palette))
+                self.console.print(rich(MessageView.of(entry), self._palette))
 
     def refresh(self) -> None:
         """Paint now; otherwise it is done a dozen times a second."""

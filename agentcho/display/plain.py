@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import IO
 
-from agentcho.display import sheet, speech
+from agentcho.display import speech, text_table
 from agentcho.display.safe import visible
 from agentcho.display.screen import Screen, summary
 from agentcho.display.totals import ending
-from agentcho.events import Ended, Event, Over
-from agentcho.games.runtime import RunResult
+from agentcho.events import Ended, Event, GameOver
+from agentcho.games.runs.runtime import RunResult
 
 
 class _Plain(Screen):
@@ -27,7 +27,7 @@ class _Plain(Screen):
 
     def close(self, played: RunResult) -> None:
         for each in self.sheets():
-            self.line("\n" + sheet.plain(each))
+            self.line("\n" + text_table.plain(each))
         self.line("\n" + "\n".join(summary(played)))
 
 
@@ -37,7 +37,7 @@ class PlainTalk(_Plain):
     def hear(self, event: Event) -> None:
         super().hear(event)
         if isinstance(event, Ended):
-            self.line(speech.plain(speech.Speech.of(event.entry)))
+            self.line(speech.plain(speech.MessageView.of(event.entry)))
 
 
 class PlainGames(_Plain):
@@ -45,5 +45,5 @@ class PlainGames(_Plain):
 
     def hear(self, event: Event) -> None:
         super().hear(event)
-        if isinstance(event, Over):
+        if isinstance(event, GameOver):
             self.line(f"game {event.game}: {ending(self.games[event.game])}")

@@ -14,8 +14,8 @@ from agentcho.display.progress import Progress
 from agentcho.display.withheld import withheld
 from agentcho.errors import RecordError
 from agentcho.events import Event, Sink
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult
 
 KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
 

@@ -56,7 +56,7 @@ def _span(seconds: float) -> str:
 
 
 class Progress:
-    """Shows the progress that it is told of (`tell`, an `agentcho.progress.Tell`); this one shows nothing. A context
+    """Shows the progress that it is told of (`tell`, a `ProgressCallback`); this one shows nothing. A context
     manager that clears at its end. `every`: seconds between two drawings; `least`: so many are done before the time
     left is said."""
 

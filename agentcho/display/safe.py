@@ -1,6 +1,6 @@
-"""Text of models made safe to show: see `agentcho.results.safe`."""
+"""Text of models made safe to show: see `agentcho.games.results.safe_text`."""
 
 from __future__ import annotations
 
-from agentcho.results.safe import inline as inline
-from agentcho.results.safe import visible as visible
+from agentcho.games.results.safe_text import inline as inline
+from agentcho.games.results.safe_text import visible as visible

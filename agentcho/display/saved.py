@@ -12,12 +12,12 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from agentcho.display import Kind, heading, sheet, speech
+from agentcho.display import Kind, heading, speech, text_table
 from agentcho.display.safe import inline
-from agentcho.display.sheet import Sheet
+from agentcho.display.text_table import TextTable
 from agentcho.display.totals import costs, outcomes
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 WIDTH = 100
 
@@ -35,14 +35,14 @@ class Replay:
         said = [entry for entries in shown.values() for entry in entries]
         written = run.status == "running"
         self.said = [] if only is None else [_speech(entry, written) for entry in said]
-        self.sheets: list[Sheet] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
+        self.sheets: list[TextTable] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
         begun = "" if only is None or only in finished else f"game {only} is not over, "
         self.last = f"{_how(run)}: {begun}{len(finished)} of {len(run.info.config.numbers)} games over"
 
     def plain(self, file: IO[str]) -> None:
         """Print it as plain lines."""
         said = [speech.plain(each) for each in self.said]
-        parts = [self.title, *said, *("\n" + sheet.plain(each) for each in self.sheets), "\n" + self.last]
+        parts = [self.title, *said, *("\n" + text_table.plain(each) for each in self.sheets), "\n" + self.last]
         print("\n".join(parts), file=file)
 
     def rich(self, console: Console) -> None:
@@ -52,7 +52,7 @@ class Replay:
         for said in self.said:
             console.print(speech.rich(said, palette))
         for each in self.sheets:
-            console.print(sheet.table(each), "")
+            console.print(text_table.table(each), "")
         console.print(Text(self.last, style="dim"))
 
     def svg(self, path: Path) -> None:
@@ -62,10 +62,10 @@ class Replay:
         path.write_text(console.export_svg(title="agentcho"), encoding="utf-8")
 
 
-def _speech(entry: Entry, written: bool) -> speech.Speech:
+def _speech(entry: TranscriptEntry, written: bool) -> speech.MessageView:
     """How a message is shown. One without an end on record is under way while the record is being written, and died
     with its process otherwise."""
-    said = speech.Speech.of(entry)
+    said = speech.MessageView.of(entry)
     return said._replace(ended=speech.UNDER_WAY) if written and entry.ended == "died" else said
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from agentcho.display.sheet import Sheet
+from agentcho.display.text_table import TextTable
 from agentcho.display.totals import costs, outcomes
-from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.games.runtime import RunResult
+from agentcho.events import Encoded, Ended, Event, GameOver
+from agentcho.games.runs.runtime import RunResult
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry, carry
+from agentcho.records.transcript import TranscriptEntry, carry
 
 
 class Screen:
@@ -25,8 +25,8 @@ class Screen:
     moves = False
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.games: dict[int, Over] = {}
+        self.entries: list[TranscriptEntry] = []
+        self.games: dict[int, GameOver] = {}
 
     def hear(self, event: Event) -> None:
         """One event, on the event loop. Subclasses show it."""
@@ -34,7 +34,7 @@ class Screen:
             self.entries.append(event.entry)
         elif isinstance(event, Encoded):
             carry(self.entries, event.encodings)
-        elif isinstance(event, Over):
+        elif isinstance(event, GameOver):
             self.games[event.game] = event
 
     def remember(self, run: SavedRun) -> None:
@@ -46,7 +46,7 @@ class Screen:
     def close(self, played: RunResult) -> None:
         """The run is over: show its result."""
 
-    def sheets(self) -> list[Sheet]:
+    def sheets(self) -> list[TextTable]:
         """The tables at the end: outcomes, scores, costs."""
         games = [self.games[index] for index in sorted(self.games)]
         return [*(outcomes(games) if games else []), *([costs(self.entries)] if self.entries else [])]
@@ -60,7 +60,7 @@ class Screen:
         """Leave the terminal as it was."""
 
 
-class Silent(Screen):
+class NoScreen(Screen):
     """Shows nothing."""
 
 

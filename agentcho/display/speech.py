@@ -17,14 +17,14 @@ from rich.text import Text
 
 from agentcho.display.safe import inline, visible
 from agentcho.message import Audience, Kind, natural
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 UNDER_WAY = "under way"
 """How a message has ended that is still being said."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
-class Speech(NamedTuple):
+class MessageView(NamedTuple):
     """What is shown of a message, finished or not. `direct`: what it read outside its author's audience. `thought`: it
     is what a model thought before it said something."""
 
@@ -39,7 +39,7 @@ class Speech(NamedTuple):
     thought: bool = False
 
     @classmethod
-    def of(cls, entry: Entry) -> Speech:
+    def of(cls, entry: TranscriptEntry) -> MessageView:
         """A message that has ended."""
         m = entry.message
         thought = m.words.thought is not None
@@ -96,7 +96,7 @@ class Speech(NamedTuple):
         return f"{self.ended} here: nobody reads it" if self.ended else ""
 
 
-def plain(speech: Speech) -> str:
+def plain(speech: MessageView) -> str:
     """The message as text: the heading, then the words, with later lines indented."""
     notes = "".join(f"\n    [{note}]" for note in (speech.end, speech.leak) if note)
     return f"{speech.heading}: " + speech.words.replace("\n", "\n    ") + notes
@@ -114,7 +114,7 @@ class Palette:
         return self._given.setdefault(agent, COLOURS[len(self._given) % len(COLOURS)])
 
 
-def rich(speech: Speech, palette: Palette, cursor: bool = False) -> RenderableType:
+def rich(speech: MessageView, palette: Palette, cursor: bool = False) -> RenderableType:
     """The message for a terminal, a blank line after it. `cursor`: it is still being spoken."""
     colour = palette[speech.author]
     hushed = speech.private or speech.thought

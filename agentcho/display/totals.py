@@ -8,16 +8,16 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from agentcho.calls.texts import Spent
-from agentcho.display.sheet import Sheet
-from agentcho.records.record import Over
-from agentcho.records.transcript import Entry
+from agentcho.display.text_table import TextTable
+from agentcho.protocol.text_calls import TokensSpent
+from agentcho.records.record import GameOver
+from agentcho.records.transcript import TranscriptEntry
 
 KINDS = 8
 """An outcome with more values than this is summed up, not counted."""
 
 
-def costs(entries: Iterable[Entry]) -> Sheet:
+def costs(entries: Iterable[TranscriptEntry]) -> TextTable:
     """Per agent: tokens encoded and reused, mean time to first token, sampled tokens per second.
 
     Every encoding counts once, for the author of the message whose call made it. Reuse and times are those of
@@ -25,7 +25,7 @@ def costs(entries: Iterable[Entry]) -> Sheet:
     does not have count as 0 tokens. Where some of them spoke through models behind APIs, also what servers report of
     them: tokens of prompts, those that were cached, tokens of answers, requests, and what it cost at the given prices.
     """
-    by_author: dict[str, list[Entry]] = {}
+    by_author: dict[str, list[TranscriptEntry]] = {}
     lengths: dict[tuple[int, str], int] = {}
     for entry in entries:
         lengths[entry.message.game, entry.message.id] = len(entry.message.tokens)
@@ -33,13 +33,13 @@ def costs(entries: Iterable[Entry]) -> Sheet:
     rows = tuple((author, *_cost(said, lengths)) for author, said in by_author.items())
     heads = ("agent", "messages", "encoded", "reused", "first token", "tokens/s")
     if all(entry.usage.spent is None for said in by_author.values() for entry in said):
-        return Sheet("cost", heads, rows)
+        return TextTable("cost", heads, rows)
     more = (_asked([entry.usage.spent for entry in said if entry.usage.spent]) for said in by_author.values())
     asked = ("sent", "cached", "answered", "requests", "price")
-    return Sheet("cost", (*heads, *asked), tuple((*row, *told) for row, told in zip(rows, more, strict=True)))
+    return TextTable("cost", (*heads, *asked), tuple((*row, *told) for row, told in zip(rows, more, strict=True)))
 
 
-def _asked(spent: Sequence[Spent]) -> tuple[str, ...]:
+def _asked(spent: Sequence[TokensSpent]) -> tuple[str, ...]:
     """Sums of what servers report; "-" where they report nothing."""
     counts = [[each for each in column if each is not None] for column in zip(*spent, strict=True)] or [[]] * 5
     *tokens, prices = counts
@@ -47,7 +47,7 @@ def _asked(spent: Sequence[Spent]) -> tuple[str, ...]:
     return *(f"{sum(column):,}" if column else "-" for column in tokens), price
 
 
-def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
+def _cost(said: Sequence[TranscriptEntry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
     encoded = sum(lengths.get((e.message.game, made.message), 0) for e in said for made in e.made)
     spoken = [(e.usage, *e.generated) for e in said if e.message.sampled]
     reused = sum(usage.reused for usage, *_ in spoken)
@@ -58,13 +58,13 @@ def _cost(said: Sequence[Entry], lengths: dict[tuple[int, str], int]) -> tuple[s
     return str(len(said)), f"{encoded:,}", f"{reused:,}", first, speed
 
 
-def outcomes(games: Sequence[Over]) -> list[Sheet]:
+def outcomes(games: Sequence[GameOver]) -> list[TextTable]:
     """How games ended: the outcome of one, or counts and mean scores of several."""
     sheets = [_single(games[0])] if len(games) == 1 else [_counts(games), _scores(games)]
     return [sheet for sheet in sheets if sheet.rows]
 
 
-def ending(game: Over) -> str:
+def ending(game: GameOver) -> str:
     """One game's outcome and score in a line."""
     if game.outcome is None:
         return f"ended early: {game.ended}"
@@ -73,22 +73,22 @@ def ending(game: Over) -> str:
     return f"{told}  score: {points}" if points else told
 
 
-def _single(game: Over) -> Sheet:
+def _single(game: GameOver) -> TextTable:
     if game.outcome is None:
-        return Sheet("outcome", ("", ""), (("ended early", str(game.ended)),))
+        return TextTable("outcome", ("", ""), (("ended early", str(game.ended)),))
     told = [(key, word(value)) for key, value in game.outcome.items() if value is not None]
     points = [(f"score {key}", f"{value:g}") for key, value in game.score.items()]
-    return Sheet("outcome", ("", ""), (*told, *points))
+    return TextTable("outcome", ("", ""), (*told, *points))
 
 
-def _counts(games: Sequence[Over]) -> Sheet:
+def _counts(games: Sequence[GameOver]) -> TextTable:
     fields: dict[str, Counter[str]] = {}
     for game in games:
         for key, value in (game.outcome or {"ended early": game.ended}).items():
             if value is not None:
                 fields.setdefault(key, Counter())[word(value)] += 1
     rows = [row for key, counts in fields.items() for row in _rows(key, counts, len(games))]
-    return Sheet(f"outcomes of {len(games)} games", ("", "", "games", "share", "95 %"), tuple(rows), words=2)
+    return TextTable(f"outcomes of {len(games)} games", ("", "", "games", "share", "95 %"), tuple(rows), words=2)
 
 
 def _rows(key: str, counts: Counter[str], games: int) -> list[tuple[str, ...]]:
@@ -110,13 +110,13 @@ def share(count: int, of: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
-def _scores(games: Sequence[Over]) -> Sheet:
+def _scores(games: Sequence[GameOver]) -> TextTable:
     points: dict[str, list[float]] = {}
     for game in games:
         for key, value in game.score.items():
             points.setdefault(key, []).append(value)
     rows = tuple((key, *_mean(values), f"{min(values):g}", f"{max(values):g}") for key, values in points.items())
-    return Sheet("scores", ("", "mean", "95 %", "least", "most"), rows)
+    return TextTable("scores", ("", "mean", "95 %", "least", "most"), rows)
 
 
 def _mean(values: list[float]) -> tuple[str, str]:

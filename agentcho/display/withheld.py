@@ -12,8 +12,8 @@ from rich.console import Console
 from agentcho.display import Kind
 from agentcho.display.live import LiveGames
 from agentcho.display.plain import PlainTalk
-from agentcho.display.screen import Screen, Silent
-from agentcho.display.sheet import Sheet
+from agentcho.display.screen import NoScreen, Screen
+from agentcho.display.text_table import TextTable
 from agentcho.events import Event
 
 
@@ -21,7 +21,7 @@ class _Withheld(Screen):
     def hear(self, event: Event) -> None:
         Screen.hear(self, event)
 
-    def sheets(self) -> list[Sheet]:
+    def sheets(self) -> list[TextTable]:
         self.games = {number: over for number, over in self.games.items() if not over.failed}
         self.entries = [entry for entry in self.entries if entry.message.game in self.games]
         return super().sheets()
@@ -43,7 +43,7 @@ def withheld(kind: Kind | None, title: str, file: IO[str]) -> Screen:
     """The screen of a run that people play; `kind` as in `screen`."""
     console = Console(file=file, highlight=False, emoji=False, markup=False)
     if kind == "none":
-        return Silent()
+        return NoScreen()
     if kind == "plain" or (kind is None and not console.is_terminal):
         return WithheldLines(title, file)
     return WithheldTables(title, console, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from agentcho.engine.layout import Ids, Piece, Weighted
+from agentcho.engine.call_layout import ContextPiece, Ids, WeightedAnchor
 from agentcho.reuse.method import ByAnchors
 
 Apart = Callable[[Ids, Sequence[Ids]], Sequence[float]]
@@ -19,8 +19,8 @@ Apart = Callable[[Ids, Sequence[Ids]], Sequence[float]]
 class Pair(NamedTuple):
     """An anchor as it is stored: in the prompt of its caller, and as it is reused."""
 
-    real: Piece
-    base: Piece
+    real: ContextPiece
+    base: ContextPiece
 
     def fits(self, length: int) -> bool:
         """Whether a message of so many tokens can be compared with it. What was put together of other anchors is none
@@ -29,12 +29,12 @@ class Pair(NamedTuple):
         return self.real.entry.length >= length and recipe is not None and recipe.base is None
 
 
-def matched(tokens: Ids, pairs: Sequence[Pair], choose: ByAnchors, apart: Apart) -> tuple[Weighted, ...]:
+def matched(tokens: Ids, pairs: Sequence[Pair], choose: ByAnchors, apart: Apart) -> tuple[WeightedAnchor, ...]:
     """The anchors of a message of these tokens, the one that weighs most first; none where they do not suffice."""
     fitting = [pair for pair in pairs if pair.fits(len(tokens))]
     if not fitting:
         return ()
     others = [pair.real.entry.recipe.tokens for pair in fitting if pair.real.entry.recipe is not None]
     shares = choose.weights(apart(tokens, others))
-    found = (Weighted(*pair, share) for pair, share in zip(fitting, shares, strict=False))
+    found = (WeightedAnchor(*pair, share) for pair, share in zip(fitting, shares, strict=False))
     return tuple(sorted(found, key=lambda each: -each.weight))

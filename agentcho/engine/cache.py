@@ -16,21 +16,21 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentcho.calls.call import EncodingId, Receipt
-from agentcho.engine.base import Pool, Row, Stored
-from agentcho.engine.layout import KVEntry
+from agentcho.engine.call_layout import KVEntry
+from agentcho.engine.protocols import KVPool, Row, Stored
 from agentcho.errors import StoreDamaged, StoreFull
 from agentcho.message import Words
+from agentcho.protocol.call import EncodingId, Receipt
 from agentcho.records.files import check_folder
 
 if TYPE_CHECKING:
-    from agentcho.engine.disk import File, Files
+    from agentcho.engine.spill_files import SpillFile, SpillFiles
 
 ENGINE = logging.getLogger("agentcho.engine")
 FULL = "cannot write to %s: %s. From now on %d tokens are kept there, and all else that leaves memory is made again"
 
 
-class Prefix(NamedTuple):
+class SharedPrefix(NamedTuple):
     """An earlier state of a message, over the same context: its entry, and how many tokens both begin with."""
 
     entry: KVEntry
@@ -49,7 +49,7 @@ class Encoding:
     logits: Sequence[Row] = ()
 
 
-class Fullness(NamedTuple):
+class PoolUsage(NamedTuple):
     """How full the store is, in pages of `page_tokens`: used, promised to running calls and not yet written, allowed,
     and the most ever used. Then host memory, and then the disk, in tokens: used, allowed, the most ever used. Then what
     happened so far: encodings that left the store, that were dropped to their recipes, that were made again; and tokens
@@ -73,7 +73,7 @@ class Fullness(NamedTuple):
     kept: int = 0
 
 
-class DiskRoom(NamedTuple):
+class DiskQuota(NamedTuple):
     """How many `tokens` of copies may be on disk, and in which `folder` an engine makes one for them (None: the
     system's for temporary files)."""
 
@@ -90,19 +90,19 @@ class DiskRoom(NamedTuple):
         if self.tokens:
             check_folder(self.place)
 
-    def files(self) -> Files | None:
+    def files(self) -> SpillFiles | None:
         """The files of one engine; None: it may have none. `CannotWrite`: there can be none in that folder."""
         if not self.tokens:
             return None
-        from agentcho.engine.disk import Files
+        from agentcho.engine.spill_files import SpillFiles
 
-        return Files(self.place)
-
-
-NO_DISK = DiskRoom()
+        return SpillFiles(self.place)
 
 
-class Shelf:
+NO_DISK = DiskQuota()
+
+
+class CopyTier:
     """The entries with a copy at one place outside the store, up to `limit` tokens, the least recently used first."""
 
     def __init__(self, limit: int) -> None:
@@ -133,7 +133,7 @@ class Shelf:
                 yield entry
 
 
-class Tiers:
+class TieredCache:
     """All entries of one store, up to `host_limit` tokens of copies in host memory, and as many on `disk` as may be
     there. `CannotWrite`: none can.
 
@@ -141,10 +141,10 @@ class Tiers:
     least recent first. Entries in `wanted` are never dropped: they go to host memory even beyond its limit.
     """
 
-    def __init__(self, store: Pool, host_limit: int, disk: DiskRoom = NO_DISK) -> None:
+    def __init__(self, store: KVPool, host_limit: int, disk: DiskQuota = NO_DISK) -> None:
         self.store = store
-        self.outside = Shelf(host_limit)
-        self.beneath = Shelf(disk.tokens)
+        self.outside = CopyTier(host_limit)
+        self.beneath = CopyTier(disk.tokens)
         self.files = disk.files()
         self.resident: dict[KVEntry, None] = {}
         self.pins: dict[Hashable, tuple[KVEntry, ...]] = {}
@@ -154,12 +154,12 @@ class Tiers:
         self.evicted = self.dropped = self.remade = 0
 
     @property
-    def fullness(self) -> Fullness:
-        """See `Fullness`."""
+    def fullness(self) -> PoolUsage:
+        """See `PoolUsage`."""
         store = self.store
         stored = (store.used, store.reserved, store.limit, store.page_tokens, store.high_water)
         copied = [(shelf.used, shelf.limit, shelf.high_water) for shelf in (self.outside, self.beneath)]
-        return Fullness(*stored, *copied[0], *copied[1], self.evicted, self.dropped, self.remade)
+        return PoolUsage(*stored, *copied[0], *copied[1], self.evicted, self.dropped, self.remade)
 
     def close(self) -> None:
         """Remove all that is on disk."""
@@ -253,7 +253,7 @@ class Tiers:
             del self.resident[entry]
             self.resident[entry] = None
 
-    def read(self, file: File) -> Stored:
+    def read(self, file: SpillFile) -> Stored:
         """The copy in a file. `StoreDamaged`: it is gone, or not what it was."""
         assert self.files is not None
         return self.store.unpacked(self.files.read(file))

@@ -10,52 +10,70 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
-from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, Receipt, Repair, Shadow, StepResult, Turn
-from agentcho.calls.checks import Bounds, checked_calls, checked_id, checked_ids, is_id, reading
-from agentcho.calls.costs import Costs
-from agentcho.calls.owner import Owner, owned
-from agentcho.calls.values import WORD, numbers
 from agentcho.engine.anchors import Pair, matched
-from agentcho.engine.assembly import Assembly, common
-from agentcho.engine.base import Constraint, Template
-from agentcho.engine.cache import NO_DISK, DiskRoom, Encoding, Fullness, Prefix, Tiers
-from agentcho.engine.debug import Debug
-from agentcho.engine.direct import Direct
-from agentcho.engine.forward import Blame, Plan, Trial
-from agentcho.engine.generation import Generation
-from agentcho.engine.guessing import Indexes
-from agentcho.engine.ids import Ids
-from agentcho.engine.integrity import Integrity
-from agentcho.engine.keeping import Keeper
-from agentcho.engine.layout import (
-    Context,
+from agentcho.engine.cache import NO_DISK, DiskQuota, Encoding, PoolUsage, SharedPrefix, TieredCache
+from agentcho.engine.call_layout import (
+    CallContext,
+    ContextPiece,
+    EncodingRecipe,
     KVEntry,
     Layout,
-    Piece,
-    Recipe,
     Rules,
     anchors_key,
     check_origin,
     encoded,
     layout,
 )
+from agentcho.engine.debug import Debug
+from agentcho.engine.forward_plan import FaultAttribution, ForwardPlan, IsolatedForwards
+from agentcho.engine.generation import Generation
+from agentcho.engine.ids import IdAllocator
+from agentcho.engine.integrity import Integrity
+from agentcho.engine.persistent_cache import PersistentCache
+from agentcho.engine.protocols import Template, TokenConstraint
+from agentcho.engine.restore import CacheRestorer, common_prefix
 from agentcho.engine.runner_port import Ran, Runner
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.sequence import Reuse
 from agentcho.engine.sequence import Sequence as Admitted
+from agentcho.engine.speculation import CorpusIndexes
+from agentcho.engine.sync_api import SyncAPI
 from agentcho.errors import EngineClosed, EngineFailed, RequestError, UnknownEncoding, shown
 from agentcho.message import Words
+from agentcho.protocol.call import (
+    DEFAULT_PRIORITY,
+    Call,
+    Decode,
+    EncodingId,
+    Prefill,
+    Receipt,
+    Repair,
+    SchedulingPriority,
+    Shadow,
+    StepResult,
+)
+from agentcho.protocol.call_validation import (
+    TokenIdBounds,
+    as_request_errors,
+    checked_calls,
+    checked_id,
+    checked_ids,
+    is_id,
+)
+from agentcho.protocol.forward_costs import ForwardCosts
+from agentcho.protocol.ownership import Owner, owned
+from agentcho.protocol.value_checks import WORD, checked_ints
 from agentcho.reuse.anchors import Encoded
 from agentcho.reuse.method import ByAnchors, ByDeviation, ByPlace
 
 if TYPE_CHECKING:
-    from agentcho.engine.kept import KeptFiles
+    from agentcho.engine.persistent_files import PersistentFiles
 
 Local = Mapping[int, Admitted]
 """The calls of the same list that were admitted already, each by the `id()` of the call."""
 
 
-class EngineCore(Direct):
+class EngineCore(SyncAPI):
     """Keeps what a runner computes under ids: at most `context` positions, in the words of `template`. Up to
     `host_tokens` tokens of what leaves the runner's pages stay in host memory, and then as many on `disk` as there is
     room for. What is everyone's is taken from `kept` files of earlier runs, and put there. As a context manager it
@@ -67,21 +85,21 @@ class EngineCore(Direct):
         template: Template,
         context: int,
         host_tokens: int,
-        disk: DiskRoom = NO_DISK,
-        kept: KeptFiles | None = None,
+        disk: DiskQuota = NO_DISK,
+        kept: PersistentFiles | None = None,
     ) -> None:
         self._runner, self.framing, self.context = runner, template, context
         self.store = runner.pages
-        self._tiers = Tiers(runner.pages, host_tokens, disk)
+        self._tiers = TieredCache(runner.pages, host_tokens, disk)
         self._encodings: dict[EncodingId, Encoding] = {}
         self._waiting: dict[EncodingId, Admitted] = {}
         self._untold: list[EncodingId] = []
-        self._indexes = Indexes()
-        self._ids, self._bounds = Ids(), Bounds(runner.vocabulary)
-        self._assembly = Assembly(self._tiers, runner.make)
-        self._blame = Blame(runner.probe)
-        self._trial = Trial(runner, self._blame)
-        self._keeper = Keeper(self._assembly, kept)
+        self._indexes = CorpusIndexes()
+        self._ids, self._bounds = IdAllocator(), TokenIdBounds(runner.vocabulary)
+        self._assembly = CacheRestorer(self._tiers, runner.make)
+        self._blame = FaultAttribution(runner.probe)
+        self._trial = IsolatedForwards(runner, self._blame)
+        self._keeper = PersistentCache(self._assembly, kept)
         self._scheduler = Scheduler(self._keeper, self._assembly, runner, self._finished, self._blame)
         self._shared: WeakValueDictionary[bytes, KVEntry] = WeakValueDictionary()
         first = Rules(template, self._encode_bos(runner.origin), context, runner.origin)
@@ -124,11 +142,11 @@ class EngineCore(Direct):
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
         """See `FramePort.frame`."""
         if tokens is not None:
-            tokens = numbers(tokens, "tokens", self._bounds.vocabulary)
+            tokens = checked_ints(tokens, "tokens", self._bounds.vocabulary)
         return encoded(self.framing, role, name, text, tokens)
 
     @property
-    def fullness(self) -> Fullness:
+    def fullness(self) -> PoolUsage:
         """How full store, host memory and disk are, and what had to move, or was kept."""
         return self._tiers.fullness._replace(found=self._keeper.found, kept=self._keeper.kept)
 
@@ -164,12 +182,12 @@ class EngineCore(Direct):
         self._scheduler.spare(prefill_budget)
 
     @owned
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`."""
         plain, turn = checked_calls(calls, turn, self._bounds)
         admitted, last = dict[int, Admitted](), self._ids.last
         try:
-            with reading("the list of calls"):
+            with as_request_errors("the list of calls"):
                 for call in plain:
                     admitted[id(call)] = self._admit(call, admitted)
         except BaseException:
@@ -206,7 +224,7 @@ class EngineCore(Direct):
                 raise EngineFailed.of(error) from error
             raise
 
-    def _forward(self, plan: Plan) -> Ran:
+    def _forward(self, plan: ForwardPlan) -> Ran:
         """Run the forward of a plan and store its results; returns its segments in the order of their rows of logits,
         and these rows. If it fails, and in the exact profile, its calls are run one by one."""
         if not plan.segments:
@@ -243,7 +261,7 @@ class EngineCore(Direct):
         self._tiers.swap_out([self._encoding(id).entry for id in checked_ids(ids)])
 
     @owned
-    def speculate(self, costs: Costs | None = None) -> Costs | None:
+    def speculate(self, costs: ForwardCosts | None = None) -> ForwardCosts | None:
         """See `EnginePort.speculate`. What is said stays the same."""
         self._runner.costs = costs or self._runner.costs or self._runner.measure(self.context)
         return self._runner.costs
@@ -277,11 +295,13 @@ class EngineCore(Direct):
             return RequestError.parents(f"encoding {id} is not finished")
         return UnknownEncoding(id, self._ids.issued(id), self._ids.foreign(id))
 
-    def _encode_bos(self, origin: str, adapter: str | None = None) -> Piece | None:
+    def _encode_bos(self, origin: str, adapter: str | None = None) -> ContextPiece | None:
         """Encode once, at position 0, what every context begins with: mostly the BOS."""
         if not self.framing.begin:
             return None
-        return Piece(None, self._assembly.keep(Recipe(self.framing.begin, Context((), 0, origin, adapter), "")), 0)
+        return ContextPiece(
+            None, self._assembly.keep(EncodingRecipe(self.framing.begin, CallContext((), 0, origin, adapter), "")), 0
+        )
 
     def _admit_adapter(self, adapter: str, origin: str) -> None:
         """Let calls name an adapter, which the runner has. `origin`: the name of its keys, the runner's own where it
@@ -324,18 +344,18 @@ class EngineCore(Direct):
 
     def _prefill(self, call: Prefill, placed: Layout) -> Admitted:
         assert placed.words is not None
-        recipe = Recipe(placed.words.tokens, placed.context, call.salt)
+        recipe = EncodingRecipe(placed.words.tokens, placed.context, call.salt)
         prefix = None if call.extends is None else self._prefix(recipe, call.extends)
         entry = self._entry(recipe)
         return Admitted(self._ids.new(), call, placed.context, placed.longest, placed.words, entry, prefix=prefix)
 
-    def _prefix(self, recipe: Recipe, earlier: EncodingId) -> Prefix | None:
+    def _prefix(self, recipe: EncodingRecipe, earlier: EncodingId) -> SharedPrefix | None:
         """What can be taken over from an earlier state, if it is still there. `UnknownEncoding`: there never was one of
         that id."""
         if not self._ids.issued(earlier):
             raise self._missing(earlier)
         known = self._encodings.get(earlier)
-        return None if known is None else common(recipe, known.entry)
+        return None if known is None else common_prefix(recipe, known.entry)
 
     def _decode(self, call: Decode, placed: Layout, local: Local) -> Admitted:
         constraint = self._constrain(call, local) if call.forced is None else None
@@ -358,7 +378,7 @@ class EngineCore(Direct):
                 found.update(there.generation.tokens)
         return frozenset(found)
 
-    def _constrain(self, call: Decode, local: Local) -> Constraint | None:
+    def _constrain(self, call: Decode, local: Local) -> TokenConstraint | None:
         """The constraint of a decode whose words are not forced. `local` are the calls before it in its list."""
         try:
             return self._runner.constrain(call.sampling, call.forms, bool(call.header))
@@ -383,7 +403,7 @@ class EngineCore(Direct):
         assert words is not None
         placed = self._layout(call, local, len(words.tokens))
         words = words._replace(sampled=None, stopped=None)
-        context, kept = placed.context, Piece(base[0], base[1], placed.context.start)
+        context, kept = placed.context, ContextPiece(base[0], base[1], placed.context.start)
         match call.choose:
             case ByAnchors() as choose:
                 return self._by_anchors(call, choose, placed, words, kept, local)
@@ -395,7 +415,7 @@ class EngineCore(Direct):
             case choose:
                 raise TypeError(f"{choose!r} selects by neither place, deviation nor anchors")
         judged = reuse.judged
-        recipe = Recipe(
+        recipe = EncodingRecipe(
             words.tokens,
             context,
             call.salt,
@@ -407,33 +427,33 @@ class EngineCore(Direct):
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
     def _by_anchors(
-        self, call: Repair, choose: ByAnchors, placed: Layout, words: Words, base: Piece, local: Local
+        self, call: Repair, choose: ByAnchors, placed: Layout, words: Words, base: ContextPiece, local: Local
     ) -> Admitted:
         """A message that is put together of its base and of anchors; where they do not suffice, encoded as a prefill of
         its ids is."""
         context, rules = placed.context, self._rules_of(call)
         stored = ((self._resolve(each, local, rules) for each in anchor) for anchor in choose.anchors)
-        pairs = [Pair(*(Piece(id, entry, context.start) for id, entry in both)) for both in stored]
+        pairs = [Pair(*(ContextPiece(id, entry, context.start) for id, entry in both)) for both in stored]
         anchors = matched(words.tokens, pairs, choose, self._runner.apart)
-        recipe, reuse = Recipe(words.tokens, context, call.salt), None
+        recipe, reuse = EncodingRecipe(words.tokens, context, call.salt), None
         if anchors:
             reuse = Reuse(base, 0, None, (), anchors)
             how = choose.with_anchors(())
             recipe = recipe._replace(base=reuse.base, choose=how, judged=anchors_key(anchors), anchors=anchors)
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
-    def _judged(self, call: Repair, context: Context, local: Local) -> Context:
+    def _judged(self, call: Repair, context: CallContext, local: Local) -> CallContext:
         """The context over which a repair compares its tokens with those of its base: the call's own context, but with
         the base of each repaired parent in that parent's place, because bases are stored already."""
         bos = len(context.pieces) - len(call.parents)
         repairs = [local[id(parent)].repair if isinstance(parent, Repair) else None for parent in call.parents]
         pieces = [
-            piece if repair is None else Piece(repair.base.id, repair.base.entry, piece.offset)
+            piece if repair is None else ContextPiece(repair.base.id, repair.base.entry, piece.offset)
             for piece, repair in zip(context.pieces[bos:], repairs, strict=True)
         ]
-        return Context((*context.pieces[:bos], *pieces), context.start, adapter=context.adapter)
+        return CallContext((*context.pieces[:bos], *pieces), context.start, adapter=context.adapter)
 
-    def _entry(self, recipe: Recipe) -> KVEntry:
+    def _entry(self, recipe: EncodingRecipe) -> KVEntry:
         """The entry of an equal call, in whichever tier it is; else a new one, which the forward of this call will
         fill. An entry that nobody holds any more is not taken: it would have to be made again first, in a forward of
         its own."""

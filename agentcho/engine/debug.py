@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import EncodingId
 from agentcho.engine.cache import Encoding
-from agentcho.engine.layout import KVEntry
+from agentcho.engine.call_layout import KVEntry
 from agentcho.engine.sequence import Sequence
+from agentcho.protocol.call import EncodingId
 
 
 class Debug(NamedTuple):

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import product, starmap
 from typing import NamedTuple
 
-from agentcho.calls.call import DefaultPrompt, PromptPiece, Said, WholePrompt
-from agentcho.calls.variables import NO_VARIABLES, Variables, written
-from agentcho.engine.content import ContentTokenizer
-from agentcho.engine.conversation import Conversations
+from agentcho.engine.chat_renderer import ChatRenderer
+from agentcho.engine.content_tokenizer import ContentTokenizer
 from agentcho.engine.thinking import Thinking, opens_thought
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import RequestError
 from agentcho.message import framed_as
+from agentcho.protocol.call import ChatMessage, DefaultPrompt, PromptPiece, RenderedPrompt
+from agentcho.protocol.variables import NO_VARIABLES, Variables, written
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -65,12 +65,12 @@ class Framing:
     content: ContentTokenizer
     ids: dict[str, tuple[int, ...]]
     tools: ToolFormat
-    conversations: Conversations
+    conversations: ChatRenderer
     answer: str | None = None
     default: DefaultPrompt | None = None
     later: tuple[int, ...] | None = None
     thinking: Thinking | None = None
-    varied: Callable[[str], tuple[Conversations, Thinking | None]] | None = None
+    varied: Callable[[str], tuple[ChatRenderer, Thinking | None]] | None = None
 
     @property
     def opens_thought(self) -> bool:
@@ -153,8 +153,8 @@ class Framing:
         """The first id of the assistant's closing that ends a decode."""
         return next(id for id in self.closing("assistant") if id in self.stops)
 
-    def prompt(self, conversation: Sequence[Said], variables: Variables = NO_VARIABLES) -> WholePrompt | None:
-        """A conversation as the template writes it as a whole; see `FramingPort` and `Conversations`. Where the first
+    def prompt(self, conversation: Sequence[ChatMessage], variables: Variables = NO_VARIABLES) -> RenderedPrompt | None:
+        """A conversation as the template writes it as a whole; see `FramingPort` and `ChatRenderer`. Where the first
         message is the default prompt, the template itself writes that, or what it writes in its place where it lists
         functions."""
         known = self.conversations.variables
@@ -169,7 +169,7 @@ class Framing:
         """See `FramingPort.unread`."""
         return self.conversations.unread(names)
 
-    def _whole(self, conversation: Sequence[Said]) -> WholePrompt | None:
+    def _whole(self, conversation: Sequence[ChatMessage]) -> RenderedPrompt | None:
         default, first = self.default, conversation[0] if conversation else None
         if default is None or first is None or (first.role, first.text) != ("system", default.text):
             return self.conversations.prompt(conversation)
@@ -186,7 +186,7 @@ class Framing:
             begun = (PromptPiece(first_ids, (0, *of)),)
         else:
             return self.conversations.prompt(conversation)
-        return WholePrompt((*begun, *starmap(PromptPiece, rest)), found.opening)
+        return RenderedPrompt((*begun, *starmap(PromptPiece, rest)), found.opening)
 
     def frame(self, role: str) -> Frame:
         """The frame of a role, that of its alias where it has none."""

@@ -11,17 +11,17 @@ from collections.abc import Sequence as Listed
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import Begun, Decode, EncodingId, Sampling, Spoken, Stopped
-from agentcho.engine.allowance import Allowance
-from agentcho.engine.base import Constraint, Row, Template
-from agentcho.engine.guessing import MOST, NONE, Guess, Guesser, Indexes
-from agentcho.engine.layout import Framed, Layout, decoded, frame, thinking_of
-from agentcho.engine.thinking import Thinker
+from agentcho.engine.call_layout import FramedTokens, Layout, decoded, frame, thinking_of
+from agentcho.engine.protocols import Row, Template, TokenConstraint
+from agentcho.engine.speculation import MOST, NONE, CorpusIndexes, DraftTokens, Speculator
+from agentcho.engine.thinking import ThoughtTracker
+from agentcho.engine.token_rules import TokenRules
 from agentcho.errors import CallFailed
 from agentcho.message import Words
+from agentcho.protocol.call import Decode, DecodeStarted, EncodingId, SampledToken, Sampling, Stopped
 
 
-class Limits(NamedTuple):
+class TokenLimits(NamedTuple):
     """Which tokens a free text may go on with: of those `among` these ids (None: of all, control tokens aside), and of
     the `freed` control tokens, the ones that are not `barred`."""
 
@@ -30,7 +30,7 @@ class Limits(NamedTuple):
     barred: tuple[int, ...]
 
 
-class Draw(NamedTuple):
+class SamplingDraw(NamedTuple):
     """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
     may be (None: any, within `limits` where there are some). `bent`: its options change logits, by the ids of what is
     read in the `prompt` and those `said`."""
@@ -41,7 +41,7 @@ class Draw(NamedTuple):
     bent: bool = False
     prompt: frozenset[int] = frozenset()
     said: tuple[int, ...] = ()
-    limits: Limits | None = None
+    limits: TokenLimits | None = None
 
 
 class Generation:
@@ -59,8 +59,8 @@ class Generation:
         call: Decode,
         placed: Layout,
         template: Template,
-        constraint: Constraint | None,
-        indexes: Indexes | None = None,
+        constraint: TokenConstraint | None,
+        indexes: CorpusIndexes | None = None,
         prompt: frozenset[int] = frozenset(),
     ) -> None:
         self._prompt, self._bent = prompt, call.sampling.bends
@@ -68,21 +68,21 @@ class Generation:
         self._framed, self._closing = placed.framed, placed.framed.closing
         self._stops, self._content = template.stops, template.content
         restricts = call.sampling.restricts and not call.is_whole
-        self._allowance = Allowance(call, template) if restricts else None
+        self._allowance = TokenRules(call, template) if restricts else None
         self._ends = template.stops if self._allowance is None else self._allowance.ends
-        self._thinker: Thinker | None = None
+        self._thinker: ThoughtTracker | None = None
         self._header, self._ordinary = placed.framed.header, placed.framed
         self._thinking = thinking_of(call, template)
         if self._thinking is not None:
             opening, before = self._content.decode(placed.framed.opening), self._content.stream()
-            self._thinker = Thinker(self._thinking, opening, before)
+            self._thinker = ThoughtTracker(self._thinking, opening, before)
             self._header = tuple(self._content.encode(call.header))
             self._ordinary = frame(template, "assistant", call.name, self._header)
         self._behind = 0
         """Where in what was sampled the words after a thought begin, the header left out."""
         self._uncounted = 0
         """How many of the tokens sampled are none of those that the call may sample."""
-        self._given: list[Spoken] = []
+        self._given: list[SampledToken] = []
         self._stream = template.content.stream(begun=bool(self._header))
         self._constraint, self._until, self._last = constraint, call.stop, call.last
         self.feed: tuple[int, ...] = placed.framed.begun
@@ -95,10 +95,10 @@ class Generation:
         self._reason: int | str | None = None
         self.guessed: tuple[int, ...] = ()
         self._allowed: list[Any] = []
-        self._guesser: Guesser | None = None
+        self._guesser: Speculator | None = None
         plain = call.stride == 1 and not call.logits and call.logprobs is None and self._thinker is None
         if indexes is not None and call.corpora is not None and plain:
-            self._guesser = Guesser(indexes, call.corpora, placed.framed.header)
+            self._guesser = Speculator(indexes, call.corpora, placed.framed.header)
 
     @property
     def wanted(self) -> Listed[int]:
@@ -123,7 +123,7 @@ class Generation:
         """All ids of the message, if it ended now."""
         return (*self._framed.begun, *self.sampled, *self._closing)
 
-    def guess(self) -> Guess:
+    def guess(self) -> DraftTokens:
         """What it may say next; NONE: nothing is guessed. What its constraint leaves no choice about is certain."""
         self.guessed, self._allowed = (), []
         room = (self.call.last if self.call.forced is None else len(self.call.forced)) - len(self.sampled) - 1
@@ -132,7 +132,7 @@ class Generation:
         guess = self._guesser.guess(room)
         return guess if self._constraint is None else self._constrained(self._constraint.ahead(), guess, room)
 
-    def _constrained(self, ahead: Constraint, guess: Guess, room: int) -> Guess:
+    def _constrained(self, ahead: TokenConstraint, guess: DraftTokens, room: int) -> DraftTokens:
         """As much of a guess as a constraint admits; first of all the ids that it leaves no choice about."""
         certain = list[int]()
         while len(certain) < min(room, MOST) and not ahead.done and (only := ahead.only) is not None:
@@ -143,7 +143,7 @@ class Generation:
             certain.append(only)
         if certain:
             self._allowed.append(None if ahead.done else ahead.allowed)
-            return Guess(tuple(certain), 1.0)
+            return DraftTokens(tuple(certain), 1.0)
         admitted = list[int]()
         for token in guess.tokens:
             allowed = ahead.allowed
@@ -159,7 +159,7 @@ class Generation:
         """Whether a constraint that allows these ids allows a token; for a script, always: a model could say it."""
         return isinstance(allowed, int) or token in allowed.tolist()
 
-    def draws(self) -> list[Draw]:
+    def draws(self) -> list[SamplingDraw]:
         """How the next token is to be drawn, and each one behind a guessed token."""
         allowed: Listed[Any] = [None] * (len(self.guessed) + 1)
         if self._thinker is not None and not self._thinker.answers:
@@ -170,7 +170,7 @@ class Generation:
             return [self._draw(-1, allowed[0])]  # whether there is a thought; the first token has a coin of its own
         return [self._draw(nth, allowed[nth]) for nth in range(len(self.guessed) + 1)]
 
-    def _allowed_before(self, thinker: Thinker) -> Any:
+    def _allowed_before(self, thinker: ThoughtTracker) -> Any:
         """The ids that may come next before the answer: in a thought, any. Before one the answer must be able to begin
         instead: with the header, or with what its constraint allows."""
         scripted = None if self._constraint is None or self.call.is_whole else self._constraint.allowed
@@ -190,9 +190,9 @@ class Generation:
         allowed = self._constraint.allowed
         return allowed if isinstance(allowed, int) else allowed.tolist()
 
-    def _draw(self, nth: int, allowed: Any) -> Draw:
+    def _draw(self, nth: int, allowed: Any) -> SamplingDraw:
         """How the token behind so many guessed ones is to be drawn."""
-        draw = Draw(self.call.sampling, len(self.sampled) + nth, allowed)
+        draw = SamplingDraw(self.call.sampling, len(self.sampled) + nth, allowed)
         if not self._bent and self._allowance is None:
             return draw
         said = (*self.sampled, *self.guessed[:nth])
@@ -204,7 +204,7 @@ class Generation:
                 self._thinking.ends if thinks and self._thinking is not None else ()
             )  # what ends a thought, no message
             barred = tuple(id for id in rules.barred(said, len(said) - self._uncounted) if id not in kept)
-            draw = draw._replace(limits=Limits(rules.among, rules.freed, barred))
+            draw = draw._replace(limits=TokenLimits(rules.among, rules.freed, barred))
         return draw
 
     def forced(self) -> list[int] | None:
@@ -215,7 +215,7 @@ class Generation:
         whole, done = (*self.call.forced, self._closing[0]), len(self.sampled)
         return [whole[min(done + nth, len(whole) - 1)] for nth in range(len(self.guessed) + 1)]
 
-    def say(self, tokens: Listed[int | None], spoken: list[Spoken]) -> int:
+    def say(self, tokens: Listed[int | None], spoken: list[SampledToken]) -> int:
         """Take as many of these as are right, the next token and each one behind a guessed token that was drawn, and
         add to `spoken` what they say. Returns how many of the tokens that were fed are none of the message.
         `CallFailed`: no token can be drawn."""
@@ -243,7 +243,7 @@ class Generation:
             self.feed = self._closing
         return len(guessed) - right
 
-    def accept(self, token: int) -> Spoken | None:
+    def accept(self, token: int) -> SampledToken | None:
         """Take `token` as the next one and set the next feed. None: it ended the message and adds no text."""
         forced = self.call.forced
         if forced is not None:
@@ -253,7 +253,7 @@ class Generation:
             return self._before(self._thinker, token, left)
         return self._answer(token, left)
 
-    def _before(self, thinker: Thinker, token: int, left: int) -> Spoken | None:
+    def _before(self, thinker: ThoughtTracker, token: int, left: int) -> SampledToken | None:
         """Take the next token before the answer: one of a thought, or of the mark before it, or else the answer's
         first. Where all must come to an end of its own, a thought that is too long is closed."""
         unsure = thinker.now is None
@@ -275,7 +275,7 @@ class Generation:
         if thinker.answers and not thinker.thought:
             self._text += piece
             return self._said(token, left)
-        said = Spoken(self.id, nth, token, piece, thought=thinker.now if unsure else True)
+        said = SampledToken(self.id, nth, token, piece, thought=thinker.now if unsure else True)
         if left <= 1 and thinker.now and self.call.is_whole:
             for end in ends:
                 self._give(end)
@@ -302,9 +302,9 @@ class Generation:
         """Feed a token that the template gives."""
         self.sampled.append(token)
         self.feed = (*self.feed, token)
-        self._given.append(Spoken(self.id, len(self.sampled) - 1, token, "", thought=True))
+        self._given.append(SampledToken(self.id, len(self.sampled) - 1, token, "", thought=True))
 
-    def _answer(self, token: int, left: int) -> Spoken | None:
+    def _answer(self, token: int, left: int) -> SampledToken | None:
         """Take the next token of the answer."""
         if self._constraint is not None:
             token = self._constraint.take(token, left)
@@ -316,18 +316,18 @@ class Generation:
             self._reason = token
             self._text += self._shown_end(token)
             self._end("stop_token", (token,))
-            return Spoken(self.id, len(self.sampled) - 1, token, self._show())
+            return SampledToken(self.id, len(self.sampled) - 1, token, self._show())
         self._text += self._stream.push(token)
         return self._said(token, left)
 
-    def _stop(self, token: int) -> Spoken | None:
+    def _stop(self, token: int) -> SampledToken | None:
         """End with a token that is none of the text."""
         rules = self._allowance
         self._reason = None if rules is None else rules.reason(token)
         self._end("stop" if rules is None or token in rules.own else "stop_token", ())
         return self._tail()
 
-    def _said(self, token: int, left: int) -> Spoken:
+    def _said(self, token: int, left: int) -> SampledToken:
         """End with a token of the answer, where it is the last one."""
         if self._stopped_by(self._counted):
             self._end("stop_string", (token,))
@@ -335,25 +335,25 @@ class Generation:
             self._end("stop", (token,))
         elif left == 1:
             self._end("max_tokens", (token,))
-        return Spoken(self.id, len(self.sampled) - 1, token, self._show())
+        return SampledToken(self.id, len(self.sampled) - 1, token, self._show())
 
-    def _repeat(self, token: int, forced: tuple[int, ...]) -> Spoken | None:
+    def _repeat(self, token: int, forced: tuple[int, ...]) -> SampledToken | None:
         """Take the next forced token, or as many as are fed at once."""
         done = len(self.sampled)
         if forced and self.call.stride > 1:
             self._say(forced[done : done + self.call.stride])
             if len(self.sampled) == len(forced):
                 self._end("forced", self.feed)
-            return Spoken(self.id, done, forced[done], self._show())
+            return SampledToken(self.id, done, forced[done], self._show())
         if done == len(forced):
             self._end("forced", ())
             return self._tail()
         if self._thinker is not None:
             return self._repeat_thought(self._thinker, token)
         self._say((token,))
-        return Spoken(self.id, done, token, self._show())
+        return SampledToken(self.id, done, token, self._show())
 
-    def _repeat_thought(self, thinker: Thinker, token: int) -> Spoken:
+    def _repeat_thought(self, thinker: ThoughtTracker, token: int) -> SampledToken:
         """Take a forced token where some of them may be a thought, and what was given behind it."""
         self.feed, done, unsure = (token,), len(self.sampled), thinker.now is None
         self.sampled.append(token)
@@ -364,12 +364,12 @@ class Generation:
                 self._behind = done + 1 + given + len(self._header)
             elif thinker.answers:
                 self._text += piece
-                return Spoken(self.id, done, token, self._show())
-            return Spoken(self.id, done, token, piece, thought=thinker.now if unsure else True)
+                return SampledToken(self.id, done, token, self._show())
+            return SampledToken(self.id, done, token, piece, thought=thinker.now if unsure else True)
         if done < self._behind:
-            return Spoken(self.id, done, token, "", thought=True)
+            return SampledToken(self.id, done, token, "", thought=True)
         self._repeat_words(token)
-        return Spoken(self.id, done, token, self._show())
+        return SampledToken(self.id, done, token, self._show())
 
     def _say(self, tokens: tuple[int, ...]) -> None:
         self.feed = tokens
@@ -440,28 +440,28 @@ class Generation:
         ends = range(min(longest, len(self._text)), 0, -1)
         return next((n for n in ends if any(stop.startswith(self._text[-n:]) for stop in self._until)), 0)
 
-    def _tail(self) -> Spoken | None:
+    def _tail(self) -> SampledToken | None:
         piece = self._show()
-        return Spoken(self.id, len(self.sampled) - 1, self.sampled[-1], piece) if piece else None
+        return SampledToken(self.id, len(self.sampled) - 1, self.sampled[-1], piece) if piece else None
 
     @property
-    def begun(self) -> Begun:
+    def begun(self) -> DecodeStarted:
         """What is fed before the first token, and the receipt of the context."""
         framed = self._framed._replace(content=(), closing=())
-        return Begun(self.id, decoded(self.call, framed, "", None), self.receipt)
+        return DecodeStarted(self.id, decoded(self.call, framed, "", None), self.receipt)
 
     def words(self) -> Words:
         """The words of the finished message."""
         text = self._text[: self._cut_at]
         if self._thinker is not None and self._thinker.thought:
             return self._thought(self._thinker, text)
-        framed: Framed = self._framed._replace(content=tuple(self.sampled))
+        framed: FramedTokens = self._framed._replace(content=tuple(self.sampled))
         canonical = self._content.spells((*framed.header, *self.sampled), self.call.header + text)
         canonical = canonical or self._content.spells(self.sampled, text)
         words = decoded(self.call, framed, text, self.stopped, canonical)
         return words._replace(stop_reason=self._reason)
 
-    def _thought(self, thinker: Thinker, text: str) -> Words:
+    def _thought(self, thinker: ThoughtTracker, text: str) -> Words:
         """The words of a thought, with those of the answer as a message of its own."""
         framed, ended = self._framed._replace(content=tuple(self.sampled)), thinker.ended
         begin = len(framed.opening)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import count
 
-from agentcho.calls.ids import GivenId
+from agentcho.protocol.ids import GivenId
 
 APART = 1 << 40
-"""Ids of one place: see `Ids`."""
+"""Ids of one place: see `IdAllocator`."""
 _engines = count()
 
 
-class Ids:
+class IdAllocator:
     """Gives out the ids of one engine, from 1. In a run of several engines each has a place, and the ids that it gives
     out there begin at its place times `APART`, so that no two encodings of the run have one number."""
 

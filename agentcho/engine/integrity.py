@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from agentcho.calls.call import EncodingId
-from agentcho.engine.cache import Encoding, Tiers
-from agentcho.engine.layout import KVEntry, Recipe
+from agentcho.engine.cache import Encoding, TieredCache
+from agentcho.engine.call_layout import EncodingRecipe, KVEntry
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import StoreDamaged
+from agentcho.protocol.call import EncodingId
 
 
 class Integrity:
     """Looks at every entry that can still be asked for: those that ids name, that unfinished calls hold, that are
     pinned, and those from which any of these would be made again. To be used between steps."""
 
-    def __init__(self, tiers: Tiers, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Admitted]) -> None:
+    def __init__(self, tiers: TieredCache, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Admitted]) -> None:
         self._tiers = tiers
         self._encodings = encodings
         self._calls = calls
@@ -111,7 +111,7 @@ def _sound(holds: bool, otherwise: str) -> None:
         raise StoreDamaged(otherwise)
 
 
-def _complete(recipe: Recipe) -> bool:
+def _complete(recipe: EncodingRecipe) -> bool:
     """Whether the recipe can be followed: all that it starts from was made, and every token is accounted for."""
     fed = not recipe.feeds or sum(recipe.feeds) == len(recipe.tokens)
     placed = bool(recipe.places) and max(recipe.places) < len(recipe.tokens)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from agentcho.calls.call import Logprobs, Sampling
-from agentcho.calls.costs import Costs
-from agentcho.calls.owner import Owner
-from agentcho.calls.tools import AnswerForm
-from agentcho.engine.base import Constraint, Pool, Row
-from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Context, KVEntry, Segment, Slot
+from agentcho.engine.call_layout import CallContext, KVEntry, Segment, Slot
+from agentcho.engine.generation import SamplingDraw
+from agentcho.engine.protocols import KVPool, Row, TokenConstraint
+from agentcho.engine.queue import TokenBudget
 from agentcho.engine.sequence import Sequence as Admitted
-from agentcho.engine.waiting import Budget
+from agentcho.protocol.call import Logprobs, Sampling
+from agentcho.protocol.forward_costs import ForwardCosts
+from agentcho.protocol.ownership import Owner
+from agentcho.protocol.tools import AnswerForm
 
 Ran = tuple[list[Segment], Any]
 """What a forward returns: its segments in the order of their rows of logits, and a sequence of these rows, one for each
@@ -27,8 +27,8 @@ wanted token."""
 class Slots(Protocol):
     """The places where running decodes keep the keys and values that they attend to."""
 
-    def expect(self, contexts: Iterable[Context]) -> None: ...
-    def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot: ...
+    def expect(self, contexts: Iterable[CallContext]) -> None: ...
+    def take(self, context: CallContext, feed: int, alone: bool, apart: bool) -> Slot: ...
     def open(self, tokens: int, alone: bool = False) -> Slot: ...
     def close(self, slot: Slot) -> None: ...
     def retract(self, slot: Slot, tokens: int) -> None:
@@ -43,7 +43,7 @@ class Runner(Protocol):
     and slots."""
 
     @property
-    def pages(self) -> Pool: ...
+    def pages(self) -> KVPool: ...
     @property
     def slots(self) -> Slots: ...
     @property
@@ -51,7 +51,7 @@ class Runner(Protocol):
     @property
     def vocabulary(self) -> int | None: ...
     @property
-    def budget(self) -> Budget: ...
+    def budget(self) -> TokenBudget: ...
     @property
     def owner(self) -> Owner: ...
 
@@ -60,10 +60,10 @@ class Runner(Protocol):
         """How many tokens of rows that are `Segment.alone` one forward of `run` takes so that no bit of one row depends
         on another; 0: each has a forward of its own."""
 
-    costs: Costs | None
+    costs: ForwardCosts | None
     """What forwards take, by which guesses are weighed; None: it was not measured, and nothing is guessed."""
 
-    def measure(self, context: int) -> Costs | None:
+    def measure(self, context: int) -> ForwardCosts | None:
         """Time forwards of running rows, in a model of so many positions, while none is running. None: they take no
         time."""
 
@@ -93,17 +93,17 @@ class Runner(Protocol):
     def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
         """Move what a decode has in its slot, from token `start` on, into the pages of an entry."""
 
-    def sample(self, rows: Sequence[Row], draws: Sequence[Draw]) -> list[int | None]:
+    def sample(self, rows: Sequence[Row], draws: Sequence[SamplingDraw]) -> list[int | None]:
         """A token for each row of logits; None where a row has no token that can be drawn."""
 
     def likely(self, rows: Sequence[Row], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
         """For each row of logits, and a token and a number: the natural logarithms of the probabilities of this token,
-        and then of so many of the likeliest ones. See `Spoken.likely`."""
+        and then of so many of the likeliest ones. See `SampledToken.likely`."""
 
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The same rows, copied so that they stay valid after the step."""
 
-    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> Constraint | None:
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> TokenConstraint | None:
         """The constraint of a decode with these options, written in one of these forms if there are any; None where it
         may say anything. `begun`: the message has a header, so that what is said goes on with it. `RequestError`:
         nothing can satisfy them."""

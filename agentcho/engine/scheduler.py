@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from collections.abc import Sequence as Listed
 
-from agentcho.calls.call import EncodingId, Failure, StepResult, Turn
-from agentcho.calls.costs import Costs
-from agentcho.engine.assembly import Assembly
-from agentcho.engine.base import Row
 from agentcho.engine.cache import Encoding
-from agentcho.engine.forward import Blame, Plan
-from agentcho.engine.guessing import worthwhile
-from agentcho.engine.keeping import Keeper
-from agentcho.engine.layout import KVEntry, Recipe, Segment
-from agentcho.engine.likely import weigh
+from agentcho.engine.call_layout import EncodingRecipe, KVEntry, Segment
+from agentcho.engine.forward_plan import FaultAttribution, ForwardPlan
+from agentcho.engine.logprobs import weigh
+from agentcho.engine.persistent_cache import PersistentCache
+from agentcho.engine.protocols import Row
+from agentcho.engine.queue import BurstDetector, CallQueue, DeferredShadows, QueuedCall, TokenBudget, take_turns
+from agentcho.engine.restore import CacheRestorer
 from agentcho.engine.runner_port import Runner
 from agentcho.engine.sequence import Sequence, Status
 from agentcho.engine.speaking import Speaker
-from agentcho.engine.waiting import Budget, Deferred, Queue, Rush, Waiting, take_turns
+from agentcho.engine.speculation import worthwhile_drafts
+from agentcho.protocol.call import CallFailure, EncodingId, SchedulingPriority, StepResult
+from agentcho.protocol.forward_costs import ForwardCosts
 
 
 class Scheduler:
@@ -31,23 +31,28 @@ class Scheduler:
     `finished`."""
 
     def __init__(
-        self, keeper: Keeper, assembly: Assembly, runner: Runner, finished: Callable[[Encoding], None], blame: Blame
+        self,
+        keeper: PersistentCache,
+        assembly: CacheRestorer,
+        runner: Runner,
+        finished: Callable[[Encoding], None],
+        blame: FaultAttribution,
     ) -> None:
         self._tiers, self._assembly = assembly.tiers, assembly
         self._runner, self._slots, self._budget = runner, runner.slots, runner.budget
         self._finished, self._blame, self._keeper = finished, blame, keeper
         self._speaker = Speaker(runner, blame, self.cancel)
-        self._waiting = Queue()
+        self._waiting = CallQueue()
         self._running: list[Sequence] = []
         self._making: list[Sequence] = []
-        self._rush = Rush()
-        self.deferred = Deferred(assembly.tiers, finished)
+        self._rush = BurstDetector()
+        self.deferred = DeferredShadows(assembly.tiers, finished)
 
     def spare(self, tokens: int | None) -> None:
         """Let prefills have no more than so many tokens a step from now on while decodes run. None: as many as the
         runner says, which are more in a rush."""
         own = self._runner.budget
-        self._budget = own if tokens is None else Budget(own.packed, tokens, strict=True)
+        self._budget = own if tokens is None else TokenBudget(own.packed, tokens, strict=True)
 
     @property
     def idle(self) -> bool:
@@ -69,13 +74,13 @@ class Scheduler:
         """All calls that are not finished."""
         return (*self._waiting, *self._running)
 
-    def add(self, calls: Iterable[Sequence], turn: Turn) -> None:
+    def add(self, calls: Iterable[Sequence], turn: SchedulingPriority) -> None:
         """Queue admitted calls."""
         self._waiting.add(calls, turn)
 
     # -- what runs next ----------------------------------------------------------------------------------
 
-    def schedule(self, exact: bool = False) -> Plan:
+    def schedule(self, exact: bool = False) -> ForwardPlan:
         """The plan of the next forward: one feed of every running decode and shadow, and waiting calls as far as the
         budget goes.
 
@@ -83,7 +88,7 @@ class Scheduler:
         room for that and for its own tokens. No call takes room before one that waits for room. At least one call goes.
         `exact`: rows that begin share no tensor with others, no prefill is divided, and no shadow is deferred.
         """
-        plan, waiting = Plan(exact), bool(self._waiting.waiting)
+        plan, waiting = ForwardPlan(exact), bool(self._waiting.waiting)
         followed = waiting
         for running in self._running:
             followed = followed or running.leader is not None
@@ -108,23 +113,23 @@ class Scheduler:
             self._rush.on = False
         return plan
 
-    def _guess(self, costs: Costs) -> None:
+    def _guess(self, costs: ForwardCosts) -> None:
         """Let decodes guess as many tokens as pay beside all else that is fed for rows."""
         guesses = [row.guess() for row in self._running]
         if any(guess.tokens for guess in guesses):
             fed = sum(len(row.feed) if row.leader is None else row.portion for row in self._running)
             depth = sum(row.context.length + row.fed for row in self._running) / len(self._running)
-            most_each = worthwhile(guesses, fed, costs.at(depth))
+            most_each = worthwhile_drafts(guesses, fed, costs.at(depth))
             for row, guess, most in zip(self._running, guesses, most_each, strict=True):
                 row.speech.guessed = row.speech.guessed if row.leader else guess.tokens[:most]
 
-    def _feed(self, plan: Plan, row: Sequence) -> None:
+    def _feed(self, plan: ForwardPlan, row: Sequence) -> None:
         segment = row.next_segment()
         plan.segments.append(segment)
         plan.sequences.append(row)
         plan.rows.append((row, segment))
 
-    def _let_in(self, plan: Plan) -> None:
+    def _let_in(self, plan: ForwardPlan) -> None:
         """Begin waiting calls, or go on with them."""
         exact, rush = plan.exact, self._rush.on and not self._budget.strict
         spared = bool(plan.rows) and not exact and not rush
@@ -161,7 +166,7 @@ class Scheduler:
             self._leave_slot(call)
             call.own.written = call.copied = 0
 
-    def _begin(self, plan: Plan, waiting: Waiting, tokens: int) -> bool:
+    def _begin(self, plan: ForwardPlan, waiting: QueuedCall, tokens: int) -> bool:
         """Ask the call's guard about exactly the pieces that are gathered next; then start the call, go on with it, or
         defer it. Returns whether it has left the waiting line."""
         call = waiting.call
@@ -175,7 +180,7 @@ class Scheduler:
             plan.begun.append(waiting)
         return done
 
-    def _start(self, plan: Plan, call: Sequence) -> bool:
+    def _start(self, plan: ForwardPlan, call: Sequence) -> bool:
         if not plan.exact and call.late:
             plan.late.append(call)
             return True
@@ -187,7 +192,7 @@ class Scheduler:
         self._feed(plan, call)
         return True
 
-    def _encode(self, plan: Plan, call: Sequence, tokens: int) -> bool:
+    def _encode(self, plan: ForwardPlan, call: Sequence, tokens: int) -> bool:
         entry = call.own
         made = entry.attendable or (
             not call.started and (self._keeper.take(call, plan.exact) or self._put_together(call))
@@ -221,11 +226,11 @@ class Scheduler:
 
     # -- what comes of it --------------------------------------------------------------------------------
 
-    def process(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> StepResult:
+    def process(self, plan: ForwardPlan, order: list[Segment], logits: Listed[Row]) -> StepResult:
         """Turn the rows of logits `[vocab]`, in the order of the wanted tokens of `order`, into tokens, finished
         encodings and failures. Decodes that began and have their contexts in slots now let go of the entries in the
         store; others read them there until they are done."""
-        failed, finished = list[Failure](), list[EncodingId]()
+        failed, finished = list[CallFailure](), list[EncodingId]()
         for waiting in plan.begun:
             if waiting.call.entry is None and not waiting.call.reads_stored:
                 self._tiers.unpin(waiting.call)
@@ -254,7 +259,7 @@ class Scheduler:
         said, ended = tuple(spoken), tuple(finished)
         return StepResult(said, ended, tuple(failed), fed - dropped, begun=tuple(begun), dropped=dropped)
 
-    def _complete(self, plan: Plan) -> list[EncodingId]:
+    def _complete(self, plan: ForwardPlan) -> list[EncodingId]:
         """Finish the known words that are encoded now, and let go of deferred shadows that are."""
         for call in plan.prefills:
             self._keeper.put(call, plan.exact)
@@ -271,7 +276,7 @@ class Scheduler:
         self._let_go(call)
         return call.id
 
-    def _finishes(self, row: Sequence, failed: list[Failure]) -> bool:
+    def _finishes(self, row: Sequence, failed: list[CallFailure]) -> bool:
         """Finish a decode or a shadow; False: it failed."""
         if row.status is not Status.RUNNING:  # a shadow whose leader has just failed
             return False
@@ -287,7 +292,7 @@ class Scheduler:
         slot, words = row.slot, row.speech.words()
         assert slot is not None
         feeds = (*row.feeds, len(row.feed)) if slot.alone else ()
-        entry = KVEntry.of(Recipe(words.tokens, row.context, row.call.salt, "stepwise", feeds))
+        entry = KVEntry.of(EncodingRecipe(words.tokens, row.context, row.call.salt, "stepwise", feeds))
         self._unreserve(row)
         self._tiers.hold([entry])
         try:
@@ -303,7 +308,7 @@ class Scheduler:
         self._leave_slot(row)
         self._let_go(row)
 
-    def _defer(self, plan: Plan, failed: list[Failure]) -> list[EncodingId]:
+    def _defer(self, plan: ForwardPlan, failed: list[CallFailure]) -> list[EncodingId]:
         """Defer the late shadows of a plan, except those whose leaders failed."""
         lost = {failure.id for failure in failed}
         plan.late[:] = [call for call in plan.late if not self._follows(call, lost)]
@@ -314,7 +319,7 @@ class Scheduler:
         self._tiers.unpin(call)
         self.deferred.release(call.uses)
 
-    def _failure(self, call: Sequence, error: Exception) -> Failure:
+    def _failure(self, call: Sequence, error: Exception) -> CallFailure:
         """Drop a call that failed, wherever it is by now, and its shadows."""
         self._making = [each for each in self._making if each is not call]
         self.deferred.refuse(call, error)
@@ -323,9 +328,9 @@ class Scheduler:
         elif call.status is not Status.FINISHED:  # a shadow that failed was dropped with its leader
             self._drop(call)
             self.cancel(self._shadows({call.id}))
-        return Failure(call.id, error)
+        return CallFailure(call.id, error)
 
-    def _leave_out(self, plan: Plan, order: list[Segment]) -> list[Failure]:
+    def _leave_out(self, plan: ForwardPlan, order: list[Segment]) -> list[CallFailure]:
         """Undo what a plan promised and its forward did not do; returns the failures.
 
         Calls that failed are lost with their shadows. Calls that would have read their result, or waited for them to
@@ -358,7 +363,7 @@ class Scheduler:
         self._drop(late)
         return True
 
-    def _put_back(self, waiting: Waiting) -> None:
+    def _put_back(self, waiting: QueuedCall) -> None:
         """Undo what was begun for a call in this forward; the call will begin anew."""
         call = waiting.call
         self._tiers.unpin(call)
@@ -381,7 +386,7 @@ class Scheduler:
                 self._drop(call)
         self.deferred.put_back()
         self._slots.clear()
-        self._making, self._waiting, self._running = [], Queue(), []
+        self._making, self._waiting, self._running = [], CallQueue(), []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
         """Drop the waiting and running calls of these ids, their shadows, and all that they hold."""

@@ -10,13 +10,22 @@ from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field
 from enum import Enum
 
-from agentcho.calls.call import Call, EncodingId, Receipt, Repair
-from agentcho.calls.checks import ask_guard
-from agentcho.engine.cache import Prefix
+from agentcho.engine.cache import SharedPrefix
+from agentcho.engine.call_layout import (
+    CallContext,
+    ContextPiece,
+    KVEntry,
+    Segment,
+    Slot,
+    WeightedAnchor,
+    both,
+    narrowing,
+)
 from agentcho.engine.generation import Generation
-from agentcho.engine.guessing import NONE, Guess
-from agentcho.engine.layout import Context, KVEntry, Piece, Segment, Slot, Weighted, both, narrowing
+from agentcho.engine.speculation import NONE, DraftTokens
 from agentcho.message import Words
+from agentcho.protocol.call import Call, EncodingId, Receipt, Repair
+from agentcho.protocol.call_validation import ask_guard
 
 STRIDE = 16
 """How many tokens a shadow feeds at a time, so that it reads its context once for all of them."""
@@ -41,14 +50,14 @@ class Reuse:
     their values differ from the base's (None: they are not chosen that way); `anchors`: those whose offsets are added
     to the base, no token being encoded anew."""
 
-    base: Piece
+    base: ContextPiece
     count: int
-    judged: Context | None
+    judged: CallContext | None
     places: Listed[int]
-    anchors: tuple[Weighted, ...] = ()
+    anchors: tuple[WeightedAnchor, ...] = ()
 
     @property
-    def compared(self) -> tuple[Piece, ...]:
+    def compared(self) -> tuple[ContextPiece, ...]:
         """All that must be stored before its tokens are chosen, or put together."""
         judged = () if self.judged is None else self.judged.pieces
         return (self.base, *judged, *both(self.anchors))
@@ -72,12 +81,12 @@ class Sequence:
 
     id: EncodingId
     call: Call
-    context: Context
+    context: CallContext
     longest: int
     words: Words | None = None
     entry: KVEntry | None = None
     repair: Reuse | None = None
-    prefix: Prefix | None = None
+    prefix: SharedPrefix | None = None
     generation: Generation | None = None
     leader: Sequence | None = None
     status: Status = Status.WAITING
@@ -107,7 +116,7 @@ class Sequence:
         return self.generation
 
     @property
-    def reads(self) -> tuple[Piece, ...]:
+    def reads(self) -> tuple[ContextPiece, ...]:
         """All pieces that it reads, and holds until it is done: its context; of a repair also its base, the context
         that its tokens are judged over, and its anchors."""
         if self.repair is None:
@@ -155,7 +164,7 @@ class Sequence:
         return self.slot is not None and bool(self.slot.stored)
 
     @property
-    def takes(self) -> Prefix | None:
+    def takes(self) -> SharedPrefix | None:
         """What its entry begins with, to be copied as it begins; None: nothing is."""
         return self.prefix if self.copied else None
 
@@ -273,7 +282,7 @@ class Sequence:
         self.fed -= tokens
         self.feeds[-1] -= tokens
 
-    def guess(self) -> Guess:
+    def guess(self) -> DraftTokens:
         """What a decode may say next. Nothing is guessed before its first token, or where its forwards are made again
         as they were."""
         if self.leader is not None or not self.fed or self.slot is None or self.slot.alone:

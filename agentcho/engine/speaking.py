@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Listed
 from typing import NamedTuple
 
-from agentcho.calls.call import Begun, EncodingId, Failure, Spoken
-from agentcho.engine.base import Row
-from agentcho.engine.forward import Blame, Plan, Weighed
-from agentcho.engine.generation import Draw
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
+from agentcho.engine.forward_plan import FaultAttribution, ForwardPlan, LogprobRequest
+from agentcho.engine.generation import SamplingDraw
+from agentcho.engine.protocols import Row
 from agentcho.engine.runner_port import Runner
 from agentcho.engine.sequence import Sequence
+from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken
 
 Tokens = Listed[int | None]
 """The next token of a decode, then one behind each token that it guessed. None: none can be drawn, or the message has
@@ -32,10 +32,10 @@ class Asking(NamedTuple):
 class Speaker:
     """Lets decodes say what is drawn for them. A decode that fails is handed to `cancel`."""
 
-    def __init__(self, runner: Runner, blame: Blame, cancel: Callable[[Iterable[EncodingId]], None]) -> None:
+    def __init__(self, runner: Runner, blame: FaultAttribution, cancel: Callable[[Iterable[EncodingId]], None]) -> None:
         self._runner, self._blame, self._cancel = runner, blame, cancel
 
-    def asking(self, plan: Plan, order: list[Segment], logits: Listed[Row]) -> list[Asking]:
+    def asking(self, plan: ForwardPlan, order: list[Segment], logits: Listed[Row]) -> list[Asking]:
         """The decodes that asked for rows of logits, in the order of these. Where a decode keeps its logits, all its
         rows are kept."""
         of = dict[int, Sequence]()
@@ -48,7 +48,9 @@ class Speaker:
                 if row.speech.call.logits:
                     row.speech.logits += self._runner.keep(logits[begin:end])
                 if row.speech.call.logprobs is not None:
-                    plan.weighed[row.id] = Weighed(logits[end - 1], len(row.speech.sampled), row.speech.call.logprobs)
+                    plan.weighed[row.id] = LogprobRequest(
+                        logits[end - 1], len(row.speech.sampled), row.speech.call.logprobs
+                    )
                 asking.append(Asking(row, logits[end - 1 - len(row.speech.guessed) : end]))
                 begin = end
         return asking
@@ -71,7 +73,7 @@ class Speaker:
     def _drawn(self, asking: list[Asking]) -> list[Tokens]:
         """What is drawn for these decodes. If drawing for them together fails, it is done for each alone; None where
         that fails too, or no token can be drawn."""
-        lines, draws = list[Row](), list[Draw]()
+        lines, draws = list[Row](), list[SamplingDraw]()
         try:
             for row, logits in asking:
                 lines += logits
@@ -83,11 +85,11 @@ class Speaker:
             return [[None]] if len(asking) == 1 else [self._drawn([each])[0] for each in asking]
 
     def say(
-        self, asking: list[Asking], tokens: list[Tokens], failed: list[Failure]
-    ) -> tuple[list[Spoken], list[Begun], int]:
+        self, asking: list[Asking], tokens: list[Tokens], failed: list[CallFailure]
+    ) -> tuple[list[SampledToken], list[DecodeStarted], int]:
         """Give each decode its tokens. Returns what is said, those decodes that said their first token, and how many
         tokens were guessed wrong."""
-        spoken, begun, dropped = list[Spoken](), list[Begun](), 0
+        spoken, begun, dropped = list[SampledToken](), list[DecodeStarted](), 0
         for (row, _), drawn in zip(asking, tokens, strict=True):
             speech = row.speech
             if speech.stopped is not None:
@@ -101,7 +103,7 @@ class Speaker:
                     dropped += wrong
             except BaseException as error:
                 self._cancel([row.id])
-                failed.append(Failure(row.id, self._blame.of(error)))
+                failed.append(CallFailure(row.id, self._blame.of(error)))
             if mute and speech.sampled:
                 begun.append(speech.begun)
         return spoken, begun, dropped

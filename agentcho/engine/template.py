@@ -19,15 +19,15 @@ from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentcho.calls.call import DefaultPrompt
-from agentcho.calls.variables import NO_VARIABLES, Variables
-from agentcho.engine.content import ContentTokenizer, any_of, template_source
-from agentcho.engine.conversation import Conversations, frozen
+from agentcho.engine.chat_renderer import ChatRenderer, with_frozen_date
+from agentcho.engine.content_tokenizer import ContentTokenizer, alternation, template_source
 from agentcho.engine.framing import ROLES, Frame, Framing
-from agentcho.engine.thinking import MARKS, Thinking, written
-from agentcho.engine.tool_template import Found, found_tools
+from agentcho.engine.thinking import MARKS, Thinking, thought_format
+from agentcho.engine.tool_template import FoundToolFormat, derive_tool_format
 from agentcho.engine.tools import ResultPieces, ToolFormat, without_names
 from agentcho.errors import UnsupportedModel
+from agentcho.protocol.call import DefaultPrompt
+from agentcho.protocol.variables import NO_VARIABLES, Variables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,7 +66,7 @@ def derive(
     if not getattr(tokenizer, "chat_template", None):
         raise UnsupportedModel.unframed(model, "its tokenizer has no chat template")
     now = datetime.now()
-    template = _Template(tokenizer, model, frozen(tokenizer, now), variables)
+    template = _Template(tokenizer, model, with_frozen_date(tokenizer, now), variables)
     framed = template.frames()
     ended = _ended(tokenizer, model, framed, eos)
     content, frames = _fitting(tokenizer, model, ended, template)
@@ -74,7 +74,7 @@ def derive(
     if answer is not None:
         others = [frame.opening for role, frame in frames.items() if role != "assistant"]
         content.let_say(frames["assistant"].opening, answer, *others, *(frame.closing for frame in frames.values()))
-    found = _usable(found_tools(template, ended["user"], ended["assistant"]), frames, content)
+    found = _usable(derive_tool_format(template, ended["user"], ended["assistant"]), frames, content)
     thinking = _thinking(tokenizer, template, content, frames, answer)
     if not framed["assistant"].closing:  # the model ends its message with the token that opens the next one
         openers = (content.first_control(frame.opening) for frame in ended.values())
@@ -87,7 +87,7 @@ def derive(
     behind = None if later is None else _ids_behind(tokenizer, frames["user"].closing or PROBE, later)
 
     @lru_cache(maxsize=VARIED)
-    def varied(asked: str) -> tuple[Conversations, Thinking | None]:
+    def varied(asked: str) -> tuple[ChatRenderer, Thinking | None]:
         other = json.loads(asked)
         conversations, given = framing.conversations.given(other), template.given(other)
         try:
@@ -108,7 +108,7 @@ def _thinking(
 ) -> Thinking | None:
     """How the model thinks before it answers, which begins as the template opens an answer."""
     prompt = frames["assistant"].opening if answer is None else answer
-    found = written(template_source(tokenizer), prompt, lambda turns: template.render(turns, None))
+    found = thought_format(template_source(tokenizer), prompt, lambda turns: template.render(turns, None))
     if found is None:
         return None
     (begin, end, behind), opening, kept = found
@@ -235,7 +235,7 @@ def _fitting(
 
 
 def _framed(
-    source: _Source, content: ContentTokenizer, frames: dict[str, Frame], found: Found, eos: frozenset[int]
+    source: _Source, content: ContentTokenizer, frames: dict[str, Frame], found: FoundToolFormat, eos: frozenset[int]
 ) -> Framing:
     """The framing with these frames; a role without a frame is framed as user."""
     tokenizer, model, template, now, answer, default = source
@@ -263,7 +263,7 @@ def _framed(
         content=content,
         ids=ids,
         tools=ToolFormat(content, found.calls, found.listing, results),
-        conversations=Conversations(
+        conversations=ChatRenderer(
             tokenizer,
             content=content.of_wholes(),
             closings={role: frames[alias].closing for role, alias in aliases.items()},
@@ -276,7 +276,7 @@ def _framed(
     )
 
 
-def _usable(found: Found, frames: dict[str, Frame], content: ContentTokenizer) -> Found:
+def _usable(found: FoundToolFormat, frames: dict[str, Frame], content: ContentTokenizer) -> FoundToolFormat:
     """What can be content of what was found. Control tokens that stand in calls alone become ordinary ones: the model
     has to say them. Those of frames stay what they are."""
     calls, listing, results, frame = found
@@ -290,10 +290,10 @@ def _usable(found: Found, frames: dict[str, Frame], content: ContentTokenizer) -
     content.forbidden -= spoken
     if listing is not None and content.control(*listing[:4]):
         listing = None
-    return Found(calls, listing, results, frame)
+    return FoundToolFormat(calls, listing, results, frame)
 
 
-def _tool_frame(found: Found, frames: dict[str, Frame]) -> dict[str, Frame]:
+def _tool_frame(found: FoundToolFormat, frames: dict[str, Frame]) -> dict[str, Frame]:
     """The template's own frame for a tool's result, if it has one: not that of another role, nor the beginning of one,
     for then a result could pass for what another role says."""
     if found.frame is None or any(frame.opening.startswith(found.frame[0]) for frame in frames.values()):
@@ -350,7 +350,7 @@ class _Template:
     ) -> None:
         self._tokenizer, self._model, self._source = tokenizer, model, source
         self.variables = variables
-        self.added = any_of(word for word in map(str, tokenizer.added_tokens_encoder) if word.strip())
+        self.added = alternation(word for word in map(str, tokenizer.added_tokens_encoder) if word.strip())
         self._atoms = re.compile(f"{self.added.pattern}|.", re.DOTALL)
         self._begins: re.Match[str] | None = None
         self.begin = ""

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from agentcho.calls.call import ThinkingPort
-from agentcho.engine.content import THOUGHTS
+from agentcho.engine.content_tokenizer import THOUGHTS
+from agentcho.protocol.call import ThinkingPort
 
 Ids = tuple[int, ...]
 Render = Callable[[list[dict[str, Any]]], str | None]
 THOUGHT, ANSWER = "Zqthoughtsentinel", "Zqanswersentinel"
 
 
-class Marks(NamedTuple):
+class ThoughtMarkers(NamedTuple):
     """What stands before a thought and behind it, and between that and the answer where the template does not say."""
 
     begin: str
@@ -27,27 +27,27 @@ class Marks(NamedTuple):
 
 
 MARKS = (
-    Marks(*THOUGHTS, "\n\n"),
-    Marks("<seed:think>", "</seed:think>"),
-    Marks("<longcat_think>", "</longcat_think>"),
-    Marks("[THINK]", "[/THINK]"),
-    Marks("◁think▷", "◁/think▷"),
-    Marks("<|channel>thought\n", "<channel|>"),
-    Marks("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>"),
-    Marks("<|inner_prefix|>", "<|inner_suffix|>"),
-    Marks("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]", "\n"),
+    ThoughtMarkers(*THOUGHTS, "\n\n"),
+    ThoughtMarkers("<seed:think>", "</seed:think>"),
+    ThoughtMarkers("<longcat_think>", "</longcat_think>"),
+    ThoughtMarkers("[THINK]", "[/THINK]"),
+    ThoughtMarkers("◁think▷", "◁/think▷"),
+    ThoughtMarkers("<|channel>thought\n", "<channel|>"),
+    ThoughtMarkers("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>"),
+    ThoughtMarkers("<|inner_prefix|>", "<|inner_suffix|>"),
+    ThoughtMarkers("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]", "\n"),
 )
 """Of DeepSeek R1, QwQ, Qwen3, SmolLM3, GLM and most others; Seed-OSS; LongCat; Mistral's reasoning models; Kimi;
 Gemma 4; Command R7B and A; Apertus; Apriel."""
-CHANNELS = Marks("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant<|channel|>final<|message|>")
+CHANNELS = ThoughtMarkers("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant<|channel|>final<|message|>")
 """Of gpt-oss, which opens the channel of an answer anew."""
 
 
-class Written(NamedTuple):
+class ThoughtFormat(NamedTuple):
     """How a template writes thoughts. `opening`: the text before an answer that may begin with one. `kept`: see
     `ThinkingPort`."""
 
-    marks: Marks
+    marks: ThoughtMarkers
     opening: str
     kept: bool
 
@@ -72,7 +72,7 @@ class Thinking:
         return (*ordinary, *self.added) if self.instead is None else self.instead
 
 
-def written(source: str, prompt: str, render: Render) -> Written | None:
+def thought_format(source: str, prompt: str, render: Render) -> ThoughtFormat | None:
     """How a template with this source writes thoughts; None: it knows of none, or asks for an answer without one.
 
     Args:
@@ -81,13 +81,13 @@ def written(source: str, prompt: str, render: Render) -> Written | None:
         render: Renders a conversation as the template does; None where it cannot.
     """
     if CHANNELS.begin in source and prompt and CHANNELS.behind.startswith(prompt):
-        return Written(CHANNELS, prompt + CHANNELS.begin, False)
+        return ThoughtFormat(CHANNELS, prompt + CHANNELS.begin, False)
     marks = next((each for each in MARKS if each.end in source), None)
     if marks is None or marks.end in prompt:
         return None
     behind, kept = _history(marks, source, render)
     marks = marks if behind is None else marks._replace(behind=behind)
-    return Written(marks, prompt, kept)
+    return ThoughtFormat(marks, prompt, kept)
 
 
 def opens_thought(text: str) -> bool:
@@ -95,7 +95,7 @@ def opens_thought(text: str) -> bool:
     return any(text.rfind(begin.rstrip()) > text.rfind(end) for begin, end, _ in MARKS)
 
 
-def _history(marks: Marks, source: str, render: Render) -> tuple[str | None, bool]:
+def _history(marks: ThoughtMarkers, source: str, render: Render) -> tuple[str | None, bool]:
     """What a template writes between a thought and its answer (None: it does not say), and whether the thought is still
     there when the conversation has gone on. Many templates take the thought apart from the answer."""
     apart = {"role": "assistant", "content": ANSWER, "reasoning_content": THOUGHT}
@@ -116,7 +116,7 @@ class Stream(Protocol):
     def push(self, id: int) -> str: ...
 
 
-class Thinker:
+class ThoughtTracker:
     """Where a decode is. `now`: whether the next token belongs to a thought (None: that is not known yet).
 
     A decode begins inside a thought where its opening holds the mark. Elsewhere it may begin one, with blanks before

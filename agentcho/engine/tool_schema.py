@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentcho.calls.tools import Tool
 from agentcho.errors import RequestError, shown
+from agentcho.protocol.tools import ToolDefinition
 
 PLACES = ("$defs", "definitions")
 NAMED = ("properties", "patternProperties", "dependentSchemas", *PLACES)
@@ -23,7 +23,7 @@ VALUES = ("const", "enum", "default", "examples")
 _DEFINED = re.compile(r"#/(\$defs|definitions)/([^/]+)(/.*)?", re.DOTALL)
 
 
-def chosen(tools: Sequence[Tool], named: str | None) -> list[Tool]:
+def chosen_functions(tools: Sequence[ToolDefinition], named: str | None) -> list[ToolDefinition]:
     """The functions of which one is to be called. `RequestError`: there is none."""
     found = [tool for tool in tools if named is None or tool.name == named]
     if not found:
@@ -32,7 +32,7 @@ def chosen(tools: Sequence[Tool], named: str | None) -> list[Tool]:
 
 
 def call_schema(
-    tools: Sequence[Tool],
+    tools: Sequence[ToolDefinition],
     key: str,
     answer: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
@@ -54,7 +54,7 @@ def _call(name: str, key: str, arguments: dict[str, Any], more: Mapping[str, Any
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def arguments_schema(tool: Tool) -> dict[str, Any]:
+def arguments_schema(tool: ToolDefinition) -> dict[str, Any]:
     """The schema of a function's arguments. `RequestError`: they are no object."""
     given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
     if given.get("type", "object") != "object":

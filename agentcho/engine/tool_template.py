@@ -29,7 +29,7 @@ STYLES = (
 Turns = list[dict[str, Any]]
 
 
-class Sided(Protocol):
+class RoleFrame(Protocol):
     """The frame of a role, as text."""
 
     @property
@@ -38,7 +38,7 @@ class Sided(Protocol):
     def closing(self) -> str: ...
 
 
-class Rendering(Protocol):
+class TemplateRenderer(Protocol):
     """A chat template. `added` matches its added tokens. `render` gives the text of a talk without BOS, or None."""
 
     added: re.Pattern[str]
@@ -46,7 +46,7 @@ class Rendering(Protocol):
     def render(self, turns: Turns, tools: list[dict[str, Any]] | None) -> str | None: ...
 
 
-class Found(NamedTuple):
+class FoundToolFormat(NamedTuple):
     """What a template says of tools; None: nothing that is certain. `frame`: the opening and closing of a result."""
 
     calls: CallPieces | None = None
@@ -55,11 +55,11 @@ class Found(NamedTuple):
     frame: tuple[str, str] | None = None
 
 
-def found_tools(template: Rendering, user: Sided, assistant: Sided) -> Found:
+def derive_tool_format(template: TemplateRenderer, user: RoleFrame, assistant: RoleFrame) -> FoundToolFormat:
     """The format of a template whose frames for user and assistant are these."""
     search = _Search(template, user, assistant)
     frame, results = search.result() or (None, ResultPieces())
-    return Found(search.calls(), search.listing(), results, frame)
+    return FoundToolFormat(search.calls(), search.listing(), results, frame)
 
 
 def _function(name: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ TOOLS = [_function("ZqtooloneqZ"), _function("ZqtooltwoqZ")]
 
 
 class _Search:
-    def __init__(self, template: Rendering, user: Sided, assistant: Sided) -> None:
+    def __init__(self, template: TemplateRenderer, user: RoleFrame, assistant: RoleFrame) -> None:
         self._template = template
         self._user = user
         self._assistant = assistant

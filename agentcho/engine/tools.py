@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agentcho.calls.tools import AnswerForm, Tool, ToolCall, Written, made_up_id
-from agentcho.calls.values import text as checked
-from agentcho.engine.tool_schema import arguments_schema, call_schema, chosen
+from agentcho.engine.tool_schema import arguments_schema, call_schema, chosen_functions
+from agentcho.protocol.tools import AnswerForm, ToolCall, ToolDefinition, Written, made_up_id
+from agentcho.protocol.value_checks import checked_text as checked
 
 ID, NAME = "Zq7callid", "Zq8calledqZ"
 """Stand in pieces for the id of a call and for the name of its function."""
@@ -98,7 +98,7 @@ class ResultPieces(NamedTuple):
     quoted: bool = False
 
 
-class Weaver(Protocol):
+class PieceTokenizer(Protocol):
     """Tokenises the content of a message. `pieces` are, in turns, the template's own text and words of users."""
 
     def weave(self, pieces: Sequence[str]) -> list[int]: ...
@@ -114,7 +114,7 @@ class ToolFormat:
 
     def __init__(
         self,
-        content: Weaver,
+        content: PieceTokenizer,
         calls: CallPieces | None = None,
         listing: ListingPieces | None = None,
         results: ResultPieces | None = None,
@@ -129,10 +129,10 @@ class ToolFormat:
         self._named = None if json_like else re.compile(_NAME + _flexible(self._calls.middle))
         self._next = re.compile(_flexible(self._calls.between))
 
-    def listing(self, tools: Sequence[Tool], system: str = "") -> Written:
+    def listing(self, tools: Sequence[ToolDefinition], system: str = "") -> Written:
         """The content of a system message that lists the functions; see `ToolsPort.listing`."""
         form, style = self._listing, self._listing.style
-        functions = [described(tool) for tool in tools]
+        functions = [function_object(tool) for tool in tools]
         listed = [style.write(each["function"] if form.bare else each) for each in functions]
         middle = [piece for each in listed for piece in (form.between, each)][1:] or [""]
         if system and form.first:
@@ -193,11 +193,11 @@ class ToolFormat:
         return (text, ()) if first is None else (text[:first].rstrip(), tuple(found))
 
     def forms(
-        self, tools: Sequence[Tool], named: str | None = None, answer: Mapping[str, Any] | None = None
+        self, tools: Sequence[ToolDefinition], named: str | None = None, answer: Mapping[str, Any] | None = None
     ) -> tuple[AnswerForm, ...]:
         """The ways to write one call; see `ToolsPort.forms`. Where the template has none, or one that is not known for
         certain as a frame of JSON: bare JSON."""
-        wanted, style = chosen(tools, named), self._calls.style
+        wanted, style = chosen_functions(tools, named), self._calls.style
         if self.auto and not self._calls.is_json:
             made = [self._marked(tool) for tool in wanted]
             return (*made, AnswerForm((), dict(answer))) if answer is not None else tuple(made)
@@ -207,7 +207,7 @@ class ToolFormat:
         form = AnswerForm(tuple(self._content.weave([lead])), schema, tuple(self._content.weave([trail])))
         return (form,) if answer is None or bare else (form, AnswerForm((), dict(answer)))
 
-    def _marked(self, tool: Tool) -> AnswerForm:
+    def _marked(self, tool: ToolDefinition) -> AnswerForm:
         """A call of one function, whose name stands between marks, and its arguments after them."""
         form, id = self._calls, made_up_id(tool.name)
         lead = [*_filled(form.head, id, tool.name), tool.name, *_filled(form.middle, id, tool.name)]
@@ -250,7 +250,7 @@ def _plain_listing(calls: CallPieces) -> ListingPieces:
     return ListingPieces(lead, trail=trail)
 
 
-def described(tool: Tool) -> dict[str, Any]:
+def function_object(tool: ToolDefinition) -> dict[str, Any]:
     """A function as chat templates are given it."""
     parameters = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}

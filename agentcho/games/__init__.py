@@ -1,1 +1,1 @@
-"""One play, and many: who plays, what was said, how a run of games begins and ends."""
+"""Games of agents: one `play`, `runs` of many, their `results`, and the `tools` that agents may call."""

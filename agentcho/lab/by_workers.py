@@ -5,16 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from agentcho.cluster.remote import RemoteEngine
-from agentcho.cluster.runs import Players
 from agentcho.config import RunConfig
+from agentcho.integrations.ray.remote import RemoteEngine
+from agentcho.integrations.ray.runs import Players
 from agentcho.lab.collect import Playing
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.scenario import Scenario
 
 
 def remote_playing(
-    workers: Players, scenario: Scenario, configs: tuple[RunConfig, RunConfig], at_once: int | None, tell: Tell
+    workers: Players,
+    scenario: Scenario,
+    configs: tuple[RunConfig, RunConfig],
+    at_once: int | None,
+    tell: ProgressCallback,
 ) -> Playing:
     """How games that are measured are played by workers; of `configs` the first is that of the games, the second that
     by which a model is loaded."""

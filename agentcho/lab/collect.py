@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
-from agentcho.games.request import GameSelection, RunRequest
-from agentcho.games.resume import begun_before
-from agentcho.games.runtime import RunResult, play, tasks_of
-from agentcho.games.turn import Forced
-from agentcho.records.record import Over, SavedRun, runs
+from agentcho.games.play.turn import Forced
+from agentcho.games.runs.request import GameSelection, RunRequest
+from agentcho.games.runs.resume import begun_before
+from agentcho.games.runs.runtime import RunResult, play, tasks_of
+from agentcho.protocol.call import EnginePort
+from agentcho.records.record import GameOver, SavedRun, runs
 from agentcho.records.trace import Workflow
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.scenario import Scenario
 
 
@@ -82,8 +82,8 @@ def check_same(where: Path, what: str, earlier: Mapping[str, Any], asked: Mappin
 class Games(NamedTuple):
     """The games in a folder of records, by number: their outcomes, entries and traces."""
 
-    finished: dict[int, Over]
-    said: dict[int, list[Entry]]
+    finished: dict[int, GameOver]
+    said: dict[int, list[TranscriptEntry]]
     workflows: dict[int, Workflow]
 
 

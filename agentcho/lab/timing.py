@@ -13,7 +13,7 @@ from functools import wraps
 from threading import Event, Thread
 from typing import ParamSpec, TypeVar
 
-from agentcho.games.replay import Replayed
+from agentcho.games.runs.replay import Replayed
 
 P = ParamSpec("P")
 S = TypeVar("S")

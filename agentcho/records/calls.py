@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from agentcho.errors import RecordBroken
-from agentcho.flow.views import ToolUse
 from agentcho.message import audience
-from agentcho.records.files import Lines, read_lines
-from agentcho.records.lines import Attempt, Count, Line, UsePart, read
+from agentcho.provenance.views import ToolUse
+from agentcho.records.files import LineFile, read_lines
+from agentcho.records.line_models import Attempt, Count, Line, UsePart, read
 
 
 class CallLine(Line):
@@ -50,11 +50,11 @@ class CallLines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lines: Lines | None = None
+        self._lines: LineFile | None = None
 
     def write(self, line: CallLine) -> None:
         """Append a line."""
-        self._lines = self._lines or Lines(self._path)
+        self._lines = self._lines or LineFile(self._path)
         self._lines.append(line.to_json())
 
     def close(self) -> None:

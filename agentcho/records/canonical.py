@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentcho.flow.labels import EncodingRecord
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry, begun, by_attempt, encoding_line
+from agentcho.records.transcript import TranscriptEntry, begun, by_attempt, encoding_line
 
 ORDER = frozenset({"after", "named", "moves"})
 """What an act says of the order in which its game was played."""
 
 
-def canonical_transcript(said: Path | SavedRun | Iterable[Entry]) -> dict[int, dict[str, Any]]:
+def canonical_transcript(said: Path | SavedRun | Iterable[TranscriptEntry]) -> dict[int, dict[str, Any]]:
     """A transcript in its canonical form, by game: two are the same transcript where these are equal.
 
     `said` is a record, its folder, or entries. The messages of a game are sorted by id, its encodings by what they are:
@@ -30,13 +30,13 @@ def canonical_transcript(said: Path | SavedRun | Iterable[Entry]) -> dict[int, d
     """
     if isinstance(said, Path):
         said = SavedRun(said)
-    games: dict[int, list[Entry]] = {}
+    games: dict[int, list[TranscriptEntry]] = {}
     for entry in said.entries() if isinstance(said, SavedRun) else said:
         games.setdefault(entry.message.game, []).append(entry)
     return {game: _game(by_attempt(games[game])[-1]) for game in sorted(games)}
 
 
-def _game(entries: list[Entry]) -> dict[str, Any]:
+def _game(entries: list[TranscriptEntry]) -> dict[str, Any]:
     records = [record for entry in entries for record in entry.made]
     numbers = _numbers({record.id: record for record in records})
     encodings = sorted((_encoding(record, numbers) for record in records), key=lambda line: line["id"])
@@ -44,7 +44,7 @@ def _game(entries: list[Entry]) -> dict[str, Any]:
     return {"messages": messages, "encodings": encodings}
 
 
-def _message(entry: Entry, numbers: Mapping[int, int]) -> dict[str, Any]:
+def _message(entry: TranscriptEntry, numbers: Mapping[int, int]) -> dict[str, Any]:
     left_out = ("usage", "encodings", "attempt")
     read = json.loads(json.dumps(entry.to_json()))  # tuples become lists, as in a file
     line = {name: value for name, value in read.items() if name not in left_out}

@@ -20,7 +20,14 @@ ROOT = Path(__file__).parents[2]
 """The folder that the package lies in: the root of a checkout, or where packages are installed."""
 BESIDE = ("scenarios", "agents", "tools")
 """Folders of a checkout whose code is ours too."""
-BY_FILE = ("scenarios", "agents", "agentcho/flow", "agentcho/choreography", "agentcho/games")
+BY_FILE = (
+    "scenarios",
+    "agents",
+    "agentcho/provenance",
+    "agentcho/choreography",
+    "agentcho/games/play",
+    "agentcho/games/runs",
+)
 """Folders whose files have a digest each."""
 GONE = "gone"
 """In place of a digest: there is no such code."""
@@ -42,7 +49,7 @@ def _version(package: str) -> str:
         return "none"
 
 
-def machine() -> dict[str, str]:
+def machine_info() -> dict[str, str]:
     """Processor, cores and system; the commit of the checkout that runs, where it is one, with "-dirty" after it where
     a file of that commit had been changed when it was first asked for: what a process has loaded stays as it was."""
     return {
@@ -61,7 +68,7 @@ def _commit() -> str:
         return ""
 
 
-def sources() -> dict[str, str]:
+def source_digests() -> dict[str, str]:
     """The digests of the code that has run in this process until now (`agentcho.records.digests`).
 
     Returns:
@@ -70,10 +77,10 @@ def sources() -> dict[str, str]:
     """
     loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     named = sorted(set(_named(Path(file) for file in loaded if file)))
-    return {"trees": written(tree_digests(ROOT, named))}
+    return {"trees": digest_list(tree_digests(ROOT, named))}
 
 
-def written(digests: Iterable[tuple[str, str]]) -> str:
+def digest_list(digests: Iterable[tuple[str, str]]) -> str:
     """Digests by the names of files and folders, as results hold them."""
     return " ".join(f"{name}:{digest}" for name, digest in digests)
 
@@ -103,7 +110,7 @@ def _place(root: Path, name: str) -> Path | None:
     return next((each for each in (root / name, root / "agentcho" / SHIPPED / name) if each.exists()), None)
 
 
-def unit(file: Path) -> str:
+def digest_unit(file: Path) -> str:
     """Under which name the digest of a file of a checkout is kept: its own, or its folder's."""
     return (file if file.parent.as_posix() in BY_FILE else file.parent).as_posix()
 
@@ -118,4 +125,4 @@ def _named(files: Iterable[Path]) -> Iterator[str]:
         if below.parts[:2] == ("agentcho", SHIPPED):
             yield Path(*below.parts[2:]).as_posix()
         elif below.parts[0] in ours:
-            yield unit(below)
+            yield digest_unit(below)

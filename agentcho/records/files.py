@@ -18,7 +18,7 @@ from agentcho.errors import CannotWrite, RecordBroken
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
     """`CannotWrite` where the system refuses: a full disk, a file that may not be written."""
     try:
         yield
@@ -29,7 +29,7 @@ def writing(path: Path) -> Iterator[None]:
 def replace_whole(path: Path, content: str | bytes) -> None:
     """Write a file beside `path`, flush it to the disk and rename it to `path`: no reader sees half of it."""
     fresh = path.with_name(f"{path.name}.new")
-    with writing(path):
+    with write_errors(path):
         try:
             with fresh.open("wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
@@ -65,12 +65,12 @@ def check_file(file: Path) -> None:
             raise CannotWrite(file, error.strerror or str(error), begun=False) from None
 
 
-def written(lines: Iterable[dict[str, Any]]) -> bytes:
+def encoded_lines(lines: Iterable[dict[str, Any]]) -> bytes:
     """Lines as files have them."""
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
 
 
-class Lines:
+class LineFile:
     """An append-only file of JSON lines. Each `append` is one write of one whole line, flushed to the kernel.
 
     Opening cuts a torn last line. Use as a context manager; closing twice is a no-op.
@@ -79,7 +79,7 @@ class Lines:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = -1
-        with writing(path):
+        with write_errors(path):
             if path.exists():
                 _cut_torn_line(path)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -88,13 +88,13 @@ class Lines:
     def append(self, line: dict[str, Any]) -> None:
         """Write one line. After a kill it is there whole, or torn and ignored by readers. `CannotWrite`: nothing of it
         is there."""
-        self.write(written([line]))
+        self.write(encoded_lines([line]))
 
     def write(self, data: bytes) -> None:
-        """Write several lines at once, `written` already; after a kill the first of them may be there without the
+        """Write several lines at once, `encoded_lines` already; after a kill the first of them may be there without the
         others."""
         size = len(data)
-        with writing(self.path):
+        with write_errors(self.path):
             try:
                 while data:
                     data = data[os.write(self._file, data) :]
@@ -108,13 +108,13 @@ class Lines:
         """Flush to the disk and close."""
         if self._file >= 0:
             file, self._file = self._file, -1
-            with writing(self.path):
+            with write_errors(self.path):
                 try:
                     os.fsync(file)
                 finally:
                     os.close(file)
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> LineFile:
         return self
 
     def __exit__(

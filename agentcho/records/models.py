@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from agentcho.calls.texts import ENDPOINT
 from agentcho.config import DEFAULT_MODEL
-from agentcho.flow.labels import EncodingRecord
-from agentcho.records.transcript import Entry
+from agentcho.protocol.text_calls import ENDPOINT
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.records.transcript import TranscriptEntry
 
 
-class Models(NamedTuple):
+class RecordedModels(NamedTuple):
     """The models of a record by their names in it, None for the run's own, and those of them that are behind APIs.
     `homes`: of adapters that are on the engine of another model, which that is."""
 
@@ -24,12 +24,12 @@ class Models(NamedTuple):
     homes: Mapping[str | None, str | None] = MappingProxyType({})
 
     @classmethod
-    def of(cls, found: Mapping[str | None, Mapping[str, str]]) -> Models:
+    def of(cls, found: Mapping[str | None, Mapping[str, str]]) -> RecordedModels:
         """Those of a record, by what their fingerprints say."""
         remote = frozenset(name for name, each in found.items() if is_endpoint(each))
         return cls(frozenset(found), remote, homes(found))
 
-    def texts(self, entry: Entry) -> bool:
+    def texts(self, entry: TranscriptEntry) -> bool:
         """Whether a message was said by a model behind an API, a person or a tool: who spoke it read texts, and no
         encodings. What a person said through a model that is loaded was encoded as anybody's words are."""
         typed = entry.origin == "human" and not entry.message.tokens and entry.encoding is None
@@ -44,7 +44,7 @@ class Models(NamedTuple):
         return read.recipe == "audience" and reader.engine in self.homes and self.homes[reader.engine] == read.engine
 
 
-LOCAL = Models()
+LOCAL = RecordedModels()
 """One model, loaded where it was played."""
 
 
@@ -58,6 +58,6 @@ ON = "on"
 
 
 def homes(fingerprints: Mapping[str | None, Mapping[str, str]]) -> dict[str | None, str | None]:
-    """The homes that these say: see `Models`."""
+    """The homes that these say: see `RecordedModels`."""
     named = {name: each[ON] for name, each in fingerprints.items() if ON in each}
     return {name: None if home == DEFAULT_MODEL else home for name, home in named.items()}

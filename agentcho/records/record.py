@@ -26,21 +26,28 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, WrapValidator
 
-from agentcho.calls.costs import Costs, whole
 from agentcho.config import RECORDED, RunConfig
 from agentcho.errors import CannotWrite, RecordBroken, RecordError, RecordNotFound, shown
 from agentcho.message import AgentName
-from agentcho.records import writer
+from agentcho.protocol.forward_costs import ForwardCosts, validated_costs
+from agentcho.records import writer_lock
 from agentcho.records.calls import CallLine, CallLines, begun_calls
-from agentcho.records.died import died
 from agentcho.records.environment import versions
-from agentcho.records.files import Lines, read_lines, replace_whole, writing
-from agentcho.records.lines import Count, TypedLine, read
-from agentcho.records.models import Models
+from agentcho.records.files import LineFile, read_lines, replace_whole, write_errors
+from agentcho.records.interrupted_messages import died
+from agentcho.records.line_models import Count, TypedLine, read
+from agentcho.records.models import RecordedModels
 from agentcho.records.names import CALLS, HEARD, INFO, OUTCOMES, TRANSCRIPT, TYPED
 from agentcho.records.trace import UNFINISHED, Workflow, exported
-from agentcho.records.transcript import AllSeals, Encodings, Entry, HeardLines, by_attempt, read_transcript
-from agentcho.records.writer import Who, Writer
+from agentcho.records.transcript import (
+    AllSeals,
+    EncodingsEntry,
+    HeardLines,
+    TranscriptEntry,
+    by_attempt,
+    read_transcript,
+)
+from agentcho.records.writer_lock import WriterIdentity, WriterLock
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
 """What of a scenario's name does not go into that of a folder, and how many letters do."""
@@ -101,17 +108,17 @@ class RunInfo(BaseModel):
     clients: dict[str, tuple[AgentName, ...]] = {}
     parts: tuple[str, ...] = ()
     engines: dict[str, dict[str, str]] = {}
-    costs: dict[str, Annotated[Costs, AfterValidator(whole)]] = {}
+    costs: dict[str, Annotated[ForwardCosts, AfterValidator(validated_costs)]] = {}
 
     @property
-    def models(self) -> Models:
+    def models(self) -> RecordedModels:
         """The run's models by name, and those of them that are behind APIs."""
         found: dict[str | None, dict[str, str]] = {None: self.engine}
         found.update(self.engines)
-        return Models.of(found)
+        return RecordedModels.of(found)
 
 
-class Over(NamedTuple):
+class GameOver(NamedTuple):
     """A game is over, as an event of a run and as a line of its record. Time in seconds.
 
     `outcome` None: `ended` says which limit or error ended it early.
@@ -138,7 +145,7 @@ class Over(NamedTuple):
         return (self.ended or "").startswith("error: ")
 
 
-OVER = TypeAdapter(Over, config=ConfigDict(strict=True))
+OVER = TypeAdapter(GameOver, config=ConfigDict(strict=True))
 TYPING = TypeAdapter(TypedLine)
 
 
@@ -151,18 +158,18 @@ class RunRecord:
         self.most: int | None = None
         self._files = ExitStack()
         with ExitStack() as claimed:  # the claim is given up where the record cannot be opened
-            self._writer = claimed.enter_context(Writer(path / writer.NAME))
+            self._writer = claimed.enter_context(WriterLock(path / writer_lock.NAME))
             claimed.push(self._files)
             write_info(path, info)
-            self._transcript = self._files.enter_context(Lines(path / TRANSCRIPT))
-            self._outcomes = self._files.enter_context(Lines(path / OUTCOMES))
+            self._transcript = self._files.enter_context(LineFile(path / TRANSCRIPT))
+            self._outcomes = self._files.enter_context(LineFile(path / OUTCOMES))
             self._calls = CallLines(path / CALLS)
             self._files.callback(self._calls.close)
             self._heard = HeardLines(path / HEARD)
             self._files.callback(self._heard.close)
             claimed.pop_all()
         self._seals = AllSeals()
-        self._typed: Lines | None = None
+        self._typed: LineFile | None = None
 
     @classmethod
     def create(
@@ -177,7 +184,7 @@ class RunRecord:
         asked: str | None = None,
         sources: dict[str, str] | None = None,
         engines: dict[str, dict[str, str]] | None = None,
-        costs: dict[str, Costs] | None = None,
+        costs: dict[str, ForwardCosts] | None = None,
     ) -> RunRecord:
         """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
         now = datetime.now(UTC)
@@ -221,7 +228,7 @@ class RunRecord:
             self.info = self.info.model_copy(update={"clients": clients})
             write_info(self.path, self.info)
 
-    def said(self, entry: Entry) -> None:
+    def said(self, entry: TranscriptEntry) -> None:
         """Append one message that has ended, whole or not."""
         self._transcript.append(entry.to_json(self._seals.of(entry)))
 
@@ -229,7 +236,7 @@ class RunRecord:
         """Append a call of a tool, before it is made or once it has ended."""
         self._calls.write(line)
 
-    def begun(self, entry: Entry) -> None:
+    def begun(self, entry: TranscriptEntry) -> None:
         """Add a message whose first token has come; the next `flush` writes it."""
         self._heard.begun(entry, self._seals.of(entry))
 
@@ -240,14 +247,14 @@ class RunRecord:
     def typed(self, game: int, id: str, text: str) -> None:
         """Append the words that a person has given for a message."""
         if self._typed is None:
-            self._typed = self._files.enter_context(Lines(self.path / TYPED))
+            self._typed = self._files.enter_context(LineFile(self.path / TYPED))
         self._typed.append({"game": game, "id": id, "text": text})
 
     def flush(self) -> None:
         """Write what was generated. No other code may see it before this has returned."""
         self._heard.flush()
 
-    def encoded(self, encodings: Encodings) -> None:
+    def encoded(self, encodings: EncodingsEntry) -> None:
         """Append encodings that no message's line carries."""
         self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
 
@@ -255,13 +262,13 @@ class RunRecord:
         """Append lines of a game that is played elsewhere."""
         self._transcript.write(lines)
 
-    def played(self, cast: Mapping[str, str], lines: bytes, finished: Over) -> None:
+    def played(self, cast: Mapping[str, str], lines: bytes, finished: GameOver) -> None:
         """Append the end of a game that was played elsewhere: its cast, role by agent, its last lines, how it ended."""
         self.info = self.info.model_copy(update={"cast": self.info.cast | dict(cast)})
         self.wrote(lines)
         self.over(finished)
 
-    def over(self, finished: Over) -> None:
+    def over(self, finished: GameOver) -> None:
         """Append one finished game."""
         self._outcomes.append(finished._asdict())
         for game, attempt in [key for key in self._seals if key[0] == finished.game]:
@@ -297,7 +304,7 @@ class RunRecord:
 def new_folder(folder: Path, scenario: str, now: datetime) -> Path:
     """Make an empty folder for a record in `folder`; its name is the run's id."""
     name, number = f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', scenario)[:LONGEST]}", 1
-    with writing(folder):
+    with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         while True:
             path = folder / (name if number == 1 else f"{name}-{number}")
@@ -334,30 +341,30 @@ class SavedRun:
     @property
     def status(self) -> str:
         """How it ended; "running" while somebody writes it, "died" where nobody does and nobody said how it ended."""
-        ended = self.info.status != "running" or writer.alive(self.path / writer.NAME)
+        ended = self.info.status != "running" or writer_lock.alive(self.path / writer_lock.NAME)
         return self.info.status if ended else "died"
 
     @property
-    def writer(self) -> Who | None:
+    def writer(self) -> WriterIdentity | None:
         """Who writes it, or died writing it."""
-        return writer.read(self.path / writer.NAME)
+        return writer_lock.read(self.path / writer_lock.NAME)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TranscriptEntry]:
         """Every message of all games and all their attempts, in the order of their lines. Some are unfinished
-        (`Entry.ended`): their call was cancelled or failed, or, at the end, the process died meanwhile."""
+        (`TranscriptEntry.ended`): their call was cancelled or failed, or, at the end, the process died meanwhile."""
         file, pieces = self.path / TRANSCRIPT, self.path / HEARD
         seals = AllSeals()
         entries = read_transcript(file, seals) if file.exists() else []
         return [*entries, *(died(pieces, entries, seals) if pieces.exists() else [])]
 
-    def games(self) -> dict[int, list[Entry]]:
+    def games(self) -> dict[int, list[TranscriptEntry]]:
         """The messages by game, of its last attempt; a game that ended without any has none. Code that plays these
-        words again leaves out unfinished messages (`Entry.ended`): no call read them."""
+        words again leaves out unfinished messages (`TranscriptEntry.ended`): no call read them."""
         return {game: by_attempt(entries)[-1] for game, entries in self.attempts().items()}
 
-    def attempts(self) -> dict[int, list[Entry]]:
+    def attempts(self) -> dict[int, list[TranscriptEntry]]:
         """The messages by game, of every attempt at it."""
-        found: dict[int, list[Entry]] = {game: [] for game in sorted(self.finished())}
+        found: dict[int, list[TranscriptEntry]] = {game: [] for game in sorted(self.finished())}
         for entry in self.entries():
             found.setdefault(entry.message.game, []).append(entry)
         return dict(sorted(found.items()))
@@ -366,13 +373,13 @@ class SavedRun:
         """The calls of tools that were begun, by game, but for those that may be made twice; with `every` these too."""
         return begun_calls(self.path / CALLS, every)
 
-    def finished(self) -> dict[int, Over]:
+    def finished(self) -> dict[int, GameOver]:
         """The games that ended, by number."""
         file = self.path / OUTCOMES
         found = {}
         for number, line in read_lines(file) if file.exists() else ():
             try:
-                over = read(OVER, {name: line[name] for name in Over._fields if name in line})
+                over = read(OVER, {name: line[name] for name in GameOver._fields if name in line})
             except ValueError as error:
                 raise RecordBroken(f"{file}:{number}", f"not the line of a game ({error})") from None
             found[over.game] = over
@@ -396,7 +403,7 @@ class SavedRun:
         finished, games = self.finished(), self.games().items()
         return [self._export(n, said, finished.get(n)) for n, said in games if only is None or n in only]
 
-    def _export(self, game: int, said: list[Entry], over: Over | None) -> Workflow:
+    def _export(self, game: int, said: list[TranscriptEntry], over: GameOver | None) -> Workflow:
         info = self.info
         meta = {"run": info.id, "game": game, "seed": info.config.seed, "options": info.options}
         if over is None:

@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentcho.errors import TRACE, RecordBroken, RecordNotFound
-from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.views import Read, ReadSet, ReuseFor, absolute_positions
 from agentcho.message import AgentName, Audience, Kind, Message, Part, Role, audience, exact
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.provenance.views import Read, ReadSet, ReuseFor, absolute_positions
 from agentcho.records.files import read_lines, replace_whole
-from agentcho.records.transcript import Entry, own_records
+from agentcho.records.transcript import TranscriptEntry, own_records
 
 UNFINISHED = "unfinished: "
 """Before how its run stands: what `meta` says a game ended by that did not come to its end."""
@@ -204,7 +204,7 @@ def exported(
     id: str,
     meta: dict[str, Any],
     cast: Iterable[str],
-    entries: Sequence[Entry],
+    entries: Sequence[TranscriptEntry],
     tokenizer: str | None,
     others: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Workflow:
@@ -247,7 +247,7 @@ def _apart(message: Message, answers: Mapping[str, str]) -> Message:
     return replace(message, parents=tuple(parents), offsets=None if message.offsets is None else tuple(offsets))
 
 
-def _lengths(entries: Sequence[Entry], elsewhere: bool) -> Lengths:
+def _lengths(entries: Sequence[TranscriptEntry], elsewhere: bool) -> Lengths:
     """Those that are known: of each message where it was said, and `elsewhere`, wherever it was read."""
     found = {(entry.engine, entry.message.id): len(entry.message.tokens) for entry in entries}
     records = {record.id: record for entry in entries for record in entry.made} if elsewhere else {}
@@ -257,7 +257,7 @@ def _lengths(entries: Sequence[Entry], elsewhere: bool) -> Lengths:
     return found
 
 
-def _placed(entry: Entry, made: EncodingRecord | None, lengths: Lengths) -> Message:
+def _placed(entry: TranscriptEntry, made: EncodingRecord | None, lengths: Lengths) -> Message:
     """The message with the positions it was really made over, where they were not simply one after the other; with
     those that were asked for where its only encodings stand in a prompt of their reader (baseline runs, repairs), and
     where it has none."""
@@ -274,7 +274,7 @@ def _placed(entry: Entry, made: EncodingRecord | None, lengths: Lengths) -> Mess
     return replace(message, offsets=offsets, new_offset=made.receipt.start)
 
 
-def _asked(entry: Entry, bos: int, lengths: Lengths) -> Message:
+def _asked(entry: TranscriptEntry, bos: int, lengths: Lengths) -> Message:
     """The message with the positions that its places come to."""
     message, places = entry.message, entry.act.places
     if not any(place is not None for place in places):
@@ -286,6 +286,6 @@ def _asked(entry: Entry, bos: int, lengths: Lengths) -> Message:
     return replace(message, offsets=tuple(offsets), new_offset=start)
 
 
-def _named(entries: Iterable[Entry]) -> set[str]:
+def _named(entries: Iterable[TranscriptEntry]) -> set[str]:
     names = {e.message.author for e in entries if e.message.author is not None}
     return names.union(*(e.message.audience.members or () for e in entries))

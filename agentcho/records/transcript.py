@@ -33,15 +33,15 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from agentcho.calls.call import ContextEntry, EncodingId, Receipt
-from agentcho.calls.texts import Spent
 from agentcho.errors import RecordBroken
-from agentcho.flow.labels import EncodingRecord, Roll, adds_up, attended
-from agentcho.flow.views import Act, Charge, Move
 from agentcho.message import Message, Words, audience
+from agentcho.protocol.call import ContextEntry, EncodingId, Receipt
+from agentcho.protocol.text_calls import TokensSpent
+from agentcho.provenance.labels import EncodingRecord, MessageIndex, adds_up, attended_encodings
+from agentcho.provenance.views import Act, Charge, Move
 from agentcho.records.calls import tool_use, use_line
-from agentcho.records.files import Lines, read_lines, written
-from agentcho.records.lines import (
+from agentcho.records.files import LineFile, encoded_lines, read_lines
+from agentcho.records.line_models import (
     ActPart,
     ChargePart,
     EncodingPart,
@@ -58,7 +58,7 @@ LISTED = 64
 """A cone of so many messages is written out, and has no seal."""
 
 
-class Usage(NamedTuple):
+class MessageUsage(NamedTuple):
     """What one message cost.
 
     `encoded`: tokens of the encodings of its line; over all lines they sum to what was encoded, and to what would be if
@@ -73,7 +73,7 @@ class Usage(NamedTuple):
     reused: int
     ttft: float
     seconds: float
-    spent: Spent | None = None
+    spent: TokensSpent | None = None
     at: float | None = None
     steps: tuple[int, int, int] | None = None
 
@@ -84,7 +84,7 @@ class Usage(NamedTuple):
         return {name: value for name, value in line.items() if value is not None}
 
 
-class Entry(NamedTuple):
+class TranscriptEntry(NamedTuple):
     """One message with its provenance.
 
     `made` are the records of the encodings that its line carries, of this message and of others. `encoding` is the id
@@ -103,7 +103,7 @@ class Entry(NamedTuple):
     encoding: int | None
     made: tuple[EncodingRecord, ...]
     direct: tuple[str, ...]
-    usage: Usage
+    usage: MessageUsage
     act: Act = Act()
     ended: Ending | None = None
     attempt: int = 1
@@ -160,7 +160,7 @@ class Entry(NamedTuple):
         return line | {name: value for name, value in more.items() if value is not None}
 
     @classmethod
-    def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Entry:
+    def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> TranscriptEntry:
         """Read one line; `seals`: those of the game's earlier lines. ValueError: it is no message line."""
         said = read(MESSAGE, line)
         words = Words(
@@ -239,9 +239,9 @@ def _charge(line: ChargePart) -> Charge:
     return Charge(line.by, line.bits, tuple(line.owed.items()), line.of)
 
 
-def _usage(line: UsagePart) -> Usage:
-    spent = None if line.spent is None else Spent(**dict(line.spent))
-    return Usage(
+def _usage(line: UsagePart) -> MessageUsage:
+    spent = None if line.spent is None else TokensSpent(**dict(line.spent))
+    return MessageUsage(
         encoded=line.encoded,
         reused=line.reused,
         ttft=line.ttft,
@@ -257,7 +257,7 @@ def _later(attempt: int) -> int | None:
     return attempt if attempt > 1 else None
 
 
-class Encodings(NamedTuple):
+class EncodingsEntry(NamedTuple):
     """A line of encodings alone: those of a game that no message's line has carried by its end, and the tokens that
     were fed for them."""
 
@@ -272,7 +272,7 @@ class Encodings(NamedTuple):
         return line if self.attempt == 1 else line | {"attempt": self.attempt}
 
     @classmethod
-    def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> Encodings:
+    def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> EncodingsEntry:
         """Read one line. ValueError: it is no line of encodings."""
         alone = read(ENCODINGS, line)
         return cls(alone.game, _records(alone, seals), alone.attempt, alone.encoded)
@@ -344,18 +344,18 @@ def begun(receipt: Receipt) -> bool | int:
     return receipt.bos if receipt.bos > 1 else receipt.bos == 1
 
 
-def read_transcript(path: Path, seals: AllSeals | None = None) -> list[Entry]:
+def read_transcript(path: Path, seals: AllSeals | None = None) -> list[TranscriptEntry]:
     """The entries of a transcript in the order of their lines, with the encodings that stand alone (`carry`). `seals`,
     empty, is left with those of all games."""
-    entries: list[Entry] = []
+    entries: list[TranscriptEntry] = []
     seals = AllSeals() if seals is None else seals
     for number, line in read_lines(path):
         try:
             known = seals[line["game"], line.get("attempt", 1)]
             if "id" in line:
-                entries.append(Entry.from_json(line, known))
+                entries.append(TranscriptEntry.from_json(line, known))
             else:
-                carry(entries, Encodings.from_json(line, known))
+                carry(entries, EncodingsEntry.from_json(line, known))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"not a message line ({type(error).__name__}: {error})"
             raise RecordBroken(f"{path}:{number}", what) from None
@@ -366,7 +366,7 @@ class Seals:
     """The seals and cones of one attempt at one game, in the order in which its encodings were made."""
 
     def __init__(self) -> None:
-        self._roll = Roll()
+        self._roll = MessageIndex()
         self._known: dict[EncodingId, tuple[str, Set[str]]] = {}
         self._pieces = _Pieces()
 
@@ -405,7 +405,7 @@ class Seals:
     def _over(self, receipt: Receipt) -> list[tuple[str, Set[str]]] | None:
         """Seals and cones of the encodings that a call attended to; None: one of them is not known."""
         try:
-            return list(map(self._known.__getitem__, attended(receipt)))
+            return list(map(self._known.__getitem__, attended_encodings(receipt)))
         except KeyError:
             return None
 
@@ -434,18 +434,18 @@ def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:
 class AllSeals(defaultdict[tuple[int, int], Seals]):
     """Those of every game, by its number and its attempt."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[TranscriptEntry] = ()) -> None:
         super().__init__(Seals)
         for entry in entries:
             for record in entry.made:
                 self.of(entry).listed(record)
 
-    def of(self, entry: Entry) -> Seals:
+    def of(self, entry: TranscriptEntry) -> Seals:
         """Those of its game."""
         return self[entry.message.game, entry.attempt]
 
 
-def carry(entries: list[Entry], alone: Encodings) -> None:
+def carry(entries: list[TranscriptEntry], alone: EncodingsEntry) -> None:
     """Add encodings that no message's line carries to the last entry of their game. KeyError: it has no entry."""
     for place in reversed(range(len(entries))):
         entry = entries[place]
@@ -456,15 +456,15 @@ def carry(entries: list[Entry], alone: Encodings) -> None:
     raise KeyError(alone.game)
 
 
-def by_attempt(entries: Iterable[Entry]) -> list[list[Entry]]:
+def by_attempt(entries: Iterable[TranscriptEntry]) -> list[list[TranscriptEntry]]:
     """The entries of one game, attempt by attempt; a game without any has one without any."""
-    found: dict[int, list[Entry]] = {}
+    found: dict[int, list[TranscriptEntry]] = {}
     for entry in entries:
         found.setdefault(entry.attempt, []).append(entry)
     return [found[attempt] for attempt in sorted(found)] or [[]]
 
 
-def own_records(entries: Sequence[Entry]) -> dict[str, EncodingRecord]:
+def own_records(entries: Sequence[TranscriptEntry]) -> dict[str, EncodingRecord]:
     """Of one game, by message: the record of its own encoding, or else of the first that was made of it where it was
     said, on whatever line, or anywhere. A message that nobody read has none."""
     found: dict[str, EncodingRecord] = {}
@@ -482,11 +482,11 @@ class HeardLines:
     """`heard.jsonl`, being written: lines collect in memory until the next `flush`, which writes them at once."""
 
     def __init__(self, path: Path) -> None:
-        self._lines = Lines(path)
+        self._lines = LineFile(path)
         self._noted: list[dict[str, Any]] = []
         self._attempts: dict[int, int] = {}
 
-    def begun(self, entry: Entry, seals: Seals | None = None) -> None:
+    def begun(self, entry: TranscriptEntry, seals: Seals | None = None) -> None:
         """Add a message whose first token has come; `seals` are those of its game."""
         self._attempts[entry.message.game] = entry.attempt
         self._noted.append(entry.to_json(seals))
@@ -501,7 +501,7 @@ class HeardLines:
         """Write the collected lines. They are with the kernel when this returns."""
         noted, self._noted = self._noted, []
         if noted:
-            self._lines.write(written(noted))
+            self._lines.write(encoded_lines(noted))
 
     def close(self) -> None:
         """Flush to the disk and close."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
     DecodeRows,
     DecodeStep,
@@ -35,7 +35,7 @@ from agentcho.runner.kv.decode_kv import Reads, Slot, SlotPool, padded
 from agentcho.runner.kv.gather import Gather, Gathered, Source
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation, Workspace
-from agentcho.runner.reuse.kernels import narrow, weigher
+from agentcho.runner.reuse.kernels import narrowing_kernel, weigher
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
@@ -298,7 +298,7 @@ class _Context:
         self._gather = Gather(segment.pieces, device, segment.written, gathered, lend)
         self._base = None if segment.base is None else Gather([segment.base], device)
         self._places = torch.tensor(segment.places, device=device)
-        self._narrow = None if segment.narrowing is None else narrow(segment.narrowing)
+        self._narrow = None if segment.narrowing is None else narrowing_kernel(segment.narrowing)
         whole = [self._queries] if self._base is None else self._base.positions()
         self._length = len(whole[0])
         slot = segment.slot

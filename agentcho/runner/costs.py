@@ -10,9 +10,9 @@ from time import perf_counter
 
 import torch
 
-from agentcho.calls.costs import Costs
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.engine.runner_port import Runner
+from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.slots import Slots
 
@@ -24,12 +24,12 @@ LEAST, SECONDS = 3, 0.25
 """Each forward is made so often at least, and again until so much time was spent on it; the quickest counts."""
 
 
-def measure(runner: Runner, slots: Slots, context: int) -> Costs:
+def measure(runner: Runner, slots: Slots, context: int) -> ForwardCosts:
     """The table of a runner in a model of `context` positions, of which some must be free. It takes about half a second
     for a small model, and some twenty forwards of each depth for a large one."""
     deep = max(2, min(DEEP, context - max(TOKENS) // ROWS))
     depths = min(SHALLOW, deep // 2), deep
-    return Costs(TOKENS, depths, tuple(_row(runner, slots, depth) for depth in depths))
+    return ForwardCosts(TOKENS, depths, tuple(_row(runner, slots, depth) for depth in depths))
 
 
 def _row(runner: Runner, slots: Slots, depth: int) -> tuple[float, ...]:

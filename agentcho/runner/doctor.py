@@ -11,25 +11,25 @@ from typing import Any, NamedTuple, Protocol
 
 from transformers import GenerationConfig
 
-from agentcho.calls.variables import Variables, of_option
-from agentcho.engine.fidelity import Fidelity, fidelity
 from agentcho.engine.framing import ROLES, Framing
 from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import TemplateFidelity, fidelity
 from agentcho.engine.thinking import Thinking
 from agentcho.errors import ModelError
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.progress import ProgressCallback, no_progress
+from agentcho.protocol.variables import Variables, of_option
 from agentcho.runner.attention.base import Locality
 from agentcho.runner.attention.registry import Backends, Reported
 from agentcho.runner.engine import Engine
 from agentcho.runner.kv.kv_pool import token_bytes
 from agentcho.runner.model.known_models import place_of
-from agentcho.runner.model.model import Source, read_tokenizer
-from agentcho.runner.quant.prepack import kernels
-from agentcho.runner.quant.quantized_linear import lightened
+from agentcho.runner.model.model import ModelSource, read_tokenizer
+from agentcho.runner.quant.prepack import matmul_kernels
+from agentcho.runner.quant.quantized_linear import quantization_summary
 from agentcho.runner.reuse_check import LayerProof
 
 
-class Row(NamedTuple):
+class DoctorRow(NamedTuple):
     """One line: what was checked, on which layer (None: the whole model), the outcome, and numbers or names."""
 
     check: str
@@ -43,17 +43,17 @@ class DoctorReport(NamedTuple):
     weights, and nothing was proved); `notes` are for people (roles that became user)."""
 
     model: str
-    rows: list[Row]
-    layers: Row | None
+    rows: list[DoctorRow]
+    layers: DoctorRow | None
     notes: list[str]
 
     @property
-    def short(self) -> list[Row]:
+    def short(self) -> list[DoctorRow]:
         """The rows with one for all layers."""
         return [*(row for row in self.rows if row.layer is None), *([] if self.layers is None else [self.layers])]
 
 
-class Prompted(Protocol):
+class PromptSource(Protocol):
     """What writes prompts: an engine, or a tokenizer alone."""
 
     @property
@@ -61,7 +61,7 @@ class Prompted(Protocol):
     @property
     def framing(self) -> Framing: ...
     @property
-    def fidelity(self) -> Fidelity | None: ...
+    def fidelity(self) -> TemplateFidelity | None: ...
 
 
 class _Prompts(NamedTuple):
@@ -69,7 +69,7 @@ class _Prompts(NamedTuple):
 
     tokenizer: Any
     framing: Framing
-    fidelity: Fidelity | None = None
+    fidelity: TemplateFidelity | None = None
 
 
 def doctor(
@@ -77,7 +77,7 @@ def doctor(
     device: str = "auto",
     dtype: str = "auto",
     context: int | None = None,
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
     **how: Any,
 ) -> DoctorReport:
     """Load a model through the gate and report; of a folder without weights report what its tokenizer alone tells.
@@ -93,23 +93,23 @@ def doctor(
     if (folder := _without_weights(str(model))) is not None:
         prompts = _of_tokenizer(str(model), folder, variables)
         kind = type(prompts.tokenizer).__name__
-        rows = [Row("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
+        rows = [DoctorRow("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
         return DoctorReport(str(model), [*rows, *_template(prompts)], None, _framing_notes(prompts))
     how |= {"threads": how.get("threads") or "auto", "chat_template_kwargs": variables}
     how["template_differs"] = "accept"  # the report says it
     engine = Engine.load(model, device, dtype, context=context, tell=tell, **how)
-    rows = [Row("model", None, engine.fingerprint["model_type"], _numbers(engine))]
+    rows = [DoctorRow("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     if stored := engine.fingerprint.get("stored"):
-        rows.append(Row("file", None, *stored.split(", ", 1)))
-    rows.append(Row("kernels", None, *kernels(engine.network, engine.store.devices[0])))
+        rows.append(DoctorRow("file", None, *stored.split(", ", 1)))
+    rows.append(DoctorRow("kernels", None, *matmul_kernels(engine.network, engine.store.devices[0])))
     if engine.store.devices[0].type == "cpu":
-        rows.append(Row("threads", None, str(engine.threads[0]), engine.threads[1]))
+        rows.append(DoctorRow("threads", None, str(engine.threads[0]), engine.threads[1]))
     rows += attention_rows(engine.backends)
-    rows.append(Row("exact", None, *_together(engine)))
-    if lighter := lightened(engine.network):
-        rows.append(Row("weights", None, engine.fingerprint["bits"], lighter))
+    rows.append(DoctorRow("exact", None, *_together(engine)))
+    if lighter := quantization_summary(engine.network):
+        rows.append(DoctorRow("weights", None, engine.fingerprint["bits"], lighter))
     if (kept := how.get("kv_dtype")) is not None:
-        rows.append(Row("keys and values", None, str(kept), _kept(engine)))
+        rows.append(DoctorRow("keys and values", None, str(kept), _kept(engine)))
     rows += _template(engine)
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
@@ -133,7 +133,7 @@ def _variables(given: str | None) -> Variables:
 
 def _of_tokenizer(name: str, folder: Path, variables: Variables) -> _Prompts:
     """The framing of a tokenizer, with the end tokens of the generation config beside it."""
-    tokenizer = read_tokenizer(Source(name, str(folder), None))
+    tokenizer = read_tokenizer(ModelSource(name, str(folder), None))
     ends: Any = None
     if (folder / "generation_config.json").is_file():
         ends = GenerationConfig.from_pretrained(str(folder)).eos_token_id
@@ -141,21 +141,21 @@ def _of_tokenizer(name: str, folder: Path, variables: Variables) -> _Prompts:
     return _Prompts(tokenizer, derive(tokenizer, name, eos, variables))
 
 
-def _template(engine: Prompted) -> list[Row]:
+def _template(engine: PromptSource) -> list[DoctorRow]:
     """What prompts look like, and how far they are those of stock transformers."""
-    rows = [Row("framing", None, role, _framing(engine, role)) for role in ROLES]
-    rows += [Row("framing", None, "begins", _begin(engine)), Row("framing", None, *_markers(engine))]
+    rows = [DoctorRow("framing", None, role, _framing(engine, role)) for role in ROLES]
+    rows += [DoctorRow("framing", None, "begins", _begin(engine)), DoctorRow("framing", None, *_markers(engine))]
     rows += [
-        Row("framing", None, "default prompt", _default(engine)),
-        Row("framing", None, "answers", _answers(engine)),
+        DoctorRow("framing", None, "default prompt", _default(engine)),
+        DoctorRow("framing", None, "answers", _answers(engine)),
     ]
-    rows.append(Row("framing", None, "functions", _functions(engine)))
+    rows.append(DoctorRow("framing", None, "functions", _functions(engine)))
     if engine.framing.thinking is not None:
-        rows.append(Row("framing", None, "thoughts", _thoughts(engine.framing.thinking)))
+        rows.append(DoctorRow("framing", None, "thoughts", _thoughts(engine.framing.thinking)))
     return [*rows, *_prompts(engine)]
 
 
-def _prompts(engine: Prompted) -> Iterator[Row]:
+def _prompts(engine: PromptSource) -> Iterator[DoctorRow]:
     """How far prompts are those of stock transformers, and what the difference costs."""
     found = engine.fidelity or fidelity(engine.tokenizer, engine.framing)
     told = {"plain chats": str(found.plain), "reuse of them": str(found.reuse), "agents": str(found.apart)}
@@ -164,7 +164,7 @@ def _prompts(engine: Prompted) -> Iterator[Row]:
         told["baseline"] = "message by message: the model was trained on messages that were tokenised one by one"
     else:
         told["baseline"] = found.written
-    return (Row("framing", None, what, detail) for what, detail in told.items())
+    return (DoctorRow("framing", None, what, detail) for what, detail in told.items())
 
 
 def _numbers(engine: Engine) -> str:
@@ -172,9 +172,9 @@ def _numbers(engine: Engine) -> str:
     return f"{len(engine.proofs)} layers, {engine.context} positions, {print_['dtype']} on {print_['device']}"
 
 
-def attention_rows(backends: Backends) -> list[Row]:
+def attention_rows(backends: Backends) -> list[DoctorRow]:
     """By what rows attend, the best first, and why by none that is better: every backend that is registered."""
-    return [Row("attention", None, each.name, _used(each)) for each in backends.report()]
+    return [DoctorRow("attention", None, each.name, _used(each)) for each in backends.report()]
 
 
 def _used(backend: Reported) -> str:
@@ -197,19 +197,19 @@ def _kept(engine: Engine) -> str:
     return f"{sizes}; a scale for each token and head; states differ by at most {_error(most)} of the largest"
 
 
-def _framing(engine: Prompted, role: str) -> str:
+def _framing(engine: PromptSource, role: str) -> str:
     frame = engine.framing.frame(role)
     named = "with names" if frame.named else "names left to the header"
     return f"{frame.opening!r} … {frame.closing!r}, {named}"
 
 
-def _begin(engine: Prompted) -> str:
+def _begin(engine: PromptSource) -> str:
     begin = "".join(map(str, engine.tokenizer.convert_ids_to_tokens(list(engine.framing.begin))))
     stops = ", ".join(repr(engine.tokenizer.convert_ids_to_tokens(i)) for i in sorted(engine.framing.stops))
     return f"{repr(begin) if begin else 'no BOS'}, ends at {stops}"
 
 
-def _default(engine: Prompted) -> str:
+def _default(engine: PromptSource) -> str:
     default = engine.framing.default
     if default is None:
         return "none: an agent without a system prompt reads none"
@@ -217,7 +217,7 @@ def _default(engine: Prompted) -> str:
     return f"{text!r}, {len(default.tokens)} tokens, read by agents without a system prompt and encoded once"
 
 
-def _answers(engine: Prompted) -> str:
+def _answers(engine: PromptSource) -> str:
     """What an answer is opened with, and what stands before it for others."""
     framing = engine.framing
     opened, before = framing.answer, framing.frame("assistant").opening
@@ -229,7 +229,7 @@ def _answers(engine: Prompted) -> str:
     return f"opened with {opened!r}{inside}; without a thought, and in a conversation, with {before!r}"
 
 
-def _functions(engine: Prompted) -> str:
+def _functions(engine: PromptSource) -> str:
     tools = engine.framing.tools
     if not tools.auto:
         return "no format that is known: a call is bare JSON, where one is asked for"
@@ -242,7 +242,7 @@ def _thoughts(thinking: Thinking) -> str:
     return f"{thinking.begin!r} … {thinking.end!r}: {who}; those of earlier answers {kept}"
 
 
-def _markers(engine: Prompted) -> tuple[str, str]:
+def _markers(engine: PromptSource) -> tuple[str, str]:
     """Whether what stands between two messages can be part of one."""
     if not engine.framing.plain:
         return "apart", "between any two messages stands an id that no text spells and no model says"
@@ -250,23 +250,25 @@ def _markers(engine: Prompted) -> tuple[str, str]:
     return "plain", f"nothing but what a text can spell stands between {pairs}"
 
 
-def _layer(proof: LayerProof) -> Row:
+def _layer(proof: LayerProof) -> DoctorRow:
     turned = 0 if proof.rotation.frequencies is None else 2 * len(proof.rotation.frequencies)
     rotary = "no rotary" if not turned else f"rotary {proof.rotation.form}, {turned} of {proof.shape.key_dim}"
     detail = (
         f"{rotary}; {_reach(proof.locality)}; shift {_error(proof.turn_error)}, packed {_error(proof.packed_error)}, "
         f"neighbours {_error(proof.neighbour_error)}"
     )
-    return Row("layer", proof.layer, "proved", detail)
+    return DoctorRow("layer", proof.layer, "proved", detail)
 
 
-def _layers(proofs: list[LayerProof]) -> Row:
+def _layers(proofs: list[LayerProof]) -> DoctorRow:
     """All layers in one row: how many there are, and by how much the worst of each proof is off."""
     turned = max(proof.turn_error for proof in proofs)
     packed = max(proof.packed_error for proof in proofs)
     beside = max(proof.neighbour_error for proof in proofs)
     worst = f"shift {_error(turned)}, packed {_error(packed)}, neighbours {_error(beside)}"
-    return Row("layers", None, "proved", f"all {len(proofs)}; at most {worst}; `agentcho doctor --verbose` shows each")
+    return DoctorRow(
+        "layers", None, "proved", f"all {len(proofs)}; at most {worst}; `agentcho doctor --verbose` shows each"
+    )
 
 
 def _error(value: float) -> str:
@@ -285,7 +287,7 @@ def _notes(engine: Engine) -> list[str]:
     return notes
 
 
-def _framing_notes(engine: Prompted) -> list[str]:
+def _framing_notes(engine: PromptSource) -> list[str]:
     notes = [
         f"the template cannot frame {role} by itself: it is framed as {alias}"
         for role, alias in engine.framing.aliases.items()

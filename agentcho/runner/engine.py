@@ -15,29 +15,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentcho.calls.call import ANY_TURN, Decode, EncodingId, Offsets
-from agentcho.calls.checks import checked_calls
-from agentcho.calls.owner import owned
-from agentcho.calls.values import numbers, text
-from agentcho.calls.variables import NO_VARIABLES, Variables, written
 from agentcho.config import Markers
-from agentcho.engine.adapter import Adapter, find_adapter
-from agentcho.engine.cache import NO_DISK, DiskRoom
+from agentcho.engine.cache import NO_DISK, DiskQuota
+from agentcho.engine.call_layout import ContextPiece, Segment, check_fits
 from agentcho.engine.core import EngineCore
-from agentcho.engine.fidelity import Fidelity
 from agentcho.engine.framing import Framing
-from agentcho.engine.layout import Piece, Segment, check_fits
+from agentcho.engine.lora_adapter import Adapter, find_adapter
+from agentcho.engine.template_fidelity import TemplateFidelity
 from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFull
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.call import DEFAULT_PRIORITY, Decode, EncodingId, Offsets
+from agentcho.protocol.call_validation import checked_calls
+from agentcho.protocol.ownership import owned
+from agentcho.protocol.progress import ProgressCallback, no_progress
+from agentcho.protocol.value_checks import checked_ints, checked_text
+from agentcho.protocol.variables import NO_VARIABLES, Variables, written
 from agentcho.reuse.method import Weighing
 from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import Backends
 from agentcho.runner.batch import Batch
 from agentcho.runner.gradients import Made
 from agentcho.runner.kv.kv_pool import PagePool, token_bytes
-from agentcho.runner.model.device import DeviceMap, Place
+from agentcho.runner.model.device import DeviceMap, DevicePlacement
 from agentcho.runner.model.fingerprints import kept_files
-from agentcho.runner.model.loading import Sizes, Weights, load, load_all
+from agentcho.runner.model.loading import EngineSizes, WeightsSource, load, load_all
 from agentcho.runner.model.lora import Adapters
 from agentcho.runner.model.model import Model
 from agentcho.runner.model.threads import Wish
@@ -63,9 +63,9 @@ class Engine(EngineCore):
         store_tokens: int,
         host_tokens: int,
         context: int,
-        disk: DiskRoom = NO_DISK,
+        disk: DiskQuota = NO_DISK,
         kept: str | Path | None = None,
-        fidelity: Fidelity | None = None,
+        fidelity: TemplateFidelity | None = None,
     ) -> None:
         self.fidelity = fidelity
         shapes = [proof.shape for proof in proofs]
@@ -104,7 +104,7 @@ class Engine(EngineCore):
         plain_markers: Markers = "accept",
         template_differs: Markers = "refuse",
         chat_template_kwargs: Variables = NO_VARIABLES,
-        tell: Tell = unheard,
+        tell: ProgressCallback = no_progress,
         threads: Wish = "auto",
     ) -> Engine:
         """Load a model, and prove on its weights that encodings can be shared. Safetensors or GGUF, no remote code.
@@ -132,9 +132,9 @@ class Engine(EngineCore):
 
         Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `ConfigError`, `CannotWrite`.
         """
-        place = Place(device, dtype, device_map, weights, kv_dtype)
-        wanted = Weights(model, place, _found(adapter), merge, threads, chat_template_kwargs)
-        sizes = Sizes(context, store_tokens, host_tokens, DiskRoom(disk_tokens, disk), share, keep_cache)
+        place = DevicePlacement(device, dtype, device_map, weights, kv_dtype)
+        wanted = WeightsSource(model, place, _found(adapter), merge, threads, chat_template_kwargs)
+        sizes = EngineSizes(context, store_tokens, host_tokens, DiskQuota(disk_tokens, disk), share, keep_cache)
         parts = partial(load, wanted, sizes, plain_markers, tell, template_differs)
         # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
         # that steps the engine; so loading runs in a thread that ends with it.
@@ -144,9 +144,9 @@ class Engine(EngineCore):
     @classmethod
     def load_all(
         cls,
-        wanted: Mapping[str, Weights],
+        wanted: Mapping[str, WeightsSource],
         plain_markers: Markers,
-        tell: Tell = unheard,
+        tell: ProgressCallback = no_progress,
         share: float = 1,
         disk_tokens: int = 0,
         keep_cache: str | Path | None = None,
@@ -267,11 +267,11 @@ class Engine(EngineCore):
             ape=ape,
             opening=opening,
         )
-        (call,), _ = checked_calls([asked], ANY_TURN, self._bounds)
+        (call,), _ = checked_calls([asked], DEFAULT_PRIORITY, self._bounds)
         assert isinstance(call, Decode)
         placed = self._layout(call)
-        ids = self.framing.content.encode(text(continuation, "the text")) if tokens is None else tokens
-        said = numbers(ids, "tokens", self._bounds.vocabulary)
+        ids = self.framing.content.encode(checked_text(continuation, "the text")) if tokens is None else tokens
+        said = checked_ints(ids, "tokens", self._bounds.vocabulary)
         own = (*placed.framed.begun, *said)
         check_fits(placed.context, len(own) + len(placed.framed.closing), self.context)
         first = len(own) - len(said) - 1
@@ -307,7 +307,7 @@ class Engine(EngineCore):
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
         """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
         entry = self._encoding(id).entry
-        self._scheduler.deferred.hasten([Piece(id, entry, entry.position)], self._assembly.first)
+        self._scheduler.deferred.hasten([ContextPiece(id, entry, entry.position)], self._assembly.first)
         with self._assembly.gathering([entry]):
             pairs = (self.store.read(entry.block, layer) for layer in range(self.store.layers))
             return [(keys.float().cpu(), values.float().cpu()) for keys, values in pairs]

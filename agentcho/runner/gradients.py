@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import KVEntry, Piece, Segment
+from agentcho.engine.call_layout import ContextPiece, KVEntry, Segment
 from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.attention.dense import attend, causal
 from agentcho.runner.kv.rope import Rotation
@@ -55,7 +55,11 @@ class GradPart:
         return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
     def _gather(
-        self, piece: Piece, layer: int, own: dict[KVEntry, list[Tensor]], turned: dict[tuple[KVEntry, int], Tensor]
+        self,
+        piece: ContextPiece,
+        layer: int,
+        own: dict[KVEntry, list[Tensor]],
+        turned: dict[tuple[KVEntry, int], Tensor],
     ) -> tuple[Tensor, Tensor]:
         """Keys, turned to where the piece stands, and values. A piece that several segments read at the same place is
         turned once."""

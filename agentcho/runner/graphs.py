@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.errors import EngineFailed
 from agentcho.runner.batch import Batch, DecodeGroup, Layers, grouped
 from agentcho.runner.kv.decode_kv import Slot, SlotPool
@@ -52,7 +52,7 @@ class _Graph:
     proved: bool = False
 
 
-class Graphs:
+class CudaGraphs:
     """The graphs of one engine. `capture` is CUDA's own, except in tests. `broken`: why no more graphs are made."""
 
     def __init__(self, model: Model, layers: Layers, capture: Capture | None = None) -> None:

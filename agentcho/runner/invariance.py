@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.slots import Slots
 
@@ -83,7 +83,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @torch.inference_mode()
-def proved(forward: Forward, slots: Slots) -> tuple[int, ...]:
+def prove_invariant_sizes(forward: Forward, slots: Slots) -> tuple[int, ...]:
     """The sizes, ascending, at which rows do not change each other's bits and have the same bits as at any other of
     these; none where there is no such size. `forward` runs segments filled up to a size."""
     trial = _Trial(forward, slots)

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import KVEntry, Piece, Segment
+from agentcho.engine.call_layout import ContextPiece, KVEntry, Segment
 from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.runner.attention.base import Locality, Scoring, is_plain
 from agentcho.runner.attention.dense import attend, causal
 from agentcho.runner.batch import Batch, Layers
 from agentcho.runner.kv.kv_pool import LayerShape, PagePool
 from agentcho.runner.kv.rope import Rotation, candidates, infer
-from agentcho.runner.model.model import Model, Source
-from agentcho.runner.quant.prepack import packed
+from agentcho.runner.model.model import Model, ModelSource
+from agentcho.runner.quant.prepack import use_packed
 
 PROBE = 16
 SHIFTS = (0, 1, 7, 61)
@@ -75,7 +75,7 @@ class _Recorder:
         return plain_attention(queries, keys, values, scoring)
 
 
-def check_config(source: Source, context: int | None) -> None:
+def check_config(source: ModelSource, context: int | None) -> None:
     """Refuse what a short probe cannot show, before any weights are read. `UnsupportedModel`, `ModelError`."""
     for cause, remedy in _config_causes(source.config, context):
         raise UnsupportedModel(source.name, cause, remedy)
@@ -140,7 +140,7 @@ def _ropes(config: Any) -> list[dict[str, Any]]:
     return nested or [rope]
 
 
-class Gate:
+class ReuseCheck:
     """Runs the proofs on one loaded model, within its first `context` positions. Where keys and values are rounded, all
     is proved with whole ones, as strictly as without; and then that rounded ones change little enough."""
 
@@ -263,7 +263,7 @@ class Gate:
         store = self._store(shapes, rounding)
         layers = Layers(store, rotations, self._model.device)
         first = self._kept(layers, self._ids[:PROBE], 5, [])
-        second = Segment(self._ids[PROBE:], PROBE, [Piece(0, first, 0)])
+        second = Segment(self._ids[PROBE:], PROBE, [ContextPiece(0, first, 0)])
         beside = [Segment(self._neighbour, 3)] if neighbour else []
         batch = Batch([*beside, second], layers)
         return [hidden[0, second.span()].float() for hidden in self._run(batch)]
@@ -273,14 +273,14 @@ class Gate:
         """Hidden states of the probe's last token, fed alone over all others, as a step of one row feeds it."""
         layers = Layers(self._store(shapes), rotations, self._model.device)
         first = self._kept(layers, self._ids[:PROBE], 5, [])
-        second = self._kept(layers, self._ids[PROBE:-1], PROBE, [Piece(0, first, 0)])
-        last = Segment(self._ids[-1:], 2 * PROBE - 1, [Piece(0, first, 0), Piece(1, second, PROBE)])
+        second = self._kept(layers, self._ids[PROBE:-1], PROBE, [ContextPiece(0, first, 0)])
+        last = Segment(self._ids[-1:], 2 * PROBE - 1, [ContextPiece(0, first, 0), ContextPiece(1, second, PROBE)])
         return [hidden[0, last.span()].float() for hidden in self._run(Batch([last], layers))]
 
     def _store(self, shapes: list[LayerShape], rounding: bool = False) -> PagePool:
         return PagePool(shapes, 4 * PROBE, self._model.device, self._model.dtype, rounding=rounding)
 
-    def _kept(self, layers: Layers, ids: list[int], position: int, context: list[Piece]) -> KVEntry:
+    def _kept(self, layers: Layers, ids: list[int], position: int, context: list[ContextPiece]) -> KVEntry:
         """An encoding of these ids at that position, in the store."""
         entry = KVEntry(b"", position, len(ids), pages=layers.pages.allocate(len(ids)))
         entry.segment = Segment(ids, position, context, entry=entry)
@@ -290,7 +290,7 @@ class Gate:
         return entry
 
     def _run(self, batch: Batch) -> Sequence[Tensor]:
-        with packed():
+        with use_packed():
             out = self._model.network(
                 input_ids=batch.ids,
                 position_ids=batch.positions,

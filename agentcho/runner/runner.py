@@ -18,35 +18,35 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import Logprobs, Sampling
-from agentcho.calls.costs import Costs
-from agentcho.calls.tools import AnswerForm
-from agentcho.engine.adapter import Adapter
-from agentcho.engine.base import Constraint
+from agentcho.engine.call_layout import EncodingRecipe, KVEntry, Segment
+from agentcho.engine.call_layout import Slot as CoreSlot
 from agentcho.engine.framing import Framing
-from agentcho.engine.generation import Draw
-from agentcho.engine.layout import KVEntry, Recipe, Segment
-from agentcho.engine.layout import Slot as CoreSlot
+from agentcho.engine.generation import SamplingDraw
+from agentcho.engine.lora_adapter import Adapter
+from agentcho.engine.protocols import TokenConstraint
+from agentcho.engine.queue import TokenBudget
 from agentcho.engine.sequence import Sequence as Repairing
-from agentcho.engine.waiting import Budget
 from agentcho.errors import AdapterError
+from agentcho.protocol.call import Logprobs, Sampling
+from agentcho.protocol.forward_costs import ForwardCosts
+from agentcho.protocol.tools import AnswerForm
 from agentcho.reuse.method import ByAnchors
 from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.batch import Batch, Layers, split
 from agentcho.runner.costs import measure
-from agentcho.runner.graphs import Graphs
-from agentcho.runner.invariance import proved
+from agentcho.runner.graphs import CudaGraphs
+from agentcho.runner.invariance import prove_invariant_sizes
 from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation
 from agentcho.runner.model.device import synchronize
-from agentcho.runner.model.mixed_lora import OF_ITS_OWN, Share, poisoned
-from agentcho.runner.model.model import Attending, Model
+from agentcho.runner.model.mixed_lora import OF_ITS_OWN, AdapterTokens, nan_hooks
+from agentcho.runner.model.model import AttentionPort, Model
 from agentcho.runner.reuse.deviation import COMPARED, most_deviating
 from agentcho.runner.reuse.embeddings import distances
-from agentcho.runner.reuse.kernels import assemble
+from agentcho.runner.reuse.kernels import assembly_kernel
 from agentcho.runner.sampling.constraint import Constraints
-from agentcho.runner.sampling.sampler import choose, likely
+from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
 from agentcho.runner.slots import Slots
 
 PROBE = (1, 2, 3)
@@ -71,8 +71,8 @@ class TorchRunner:
         self.asynchronous = bool(self._devices)
         self.layers = Layers(pages, rotations, model.device, slots.backends)
         captured = not self.layers.others and model.device.type == "cuda"
-        self.graphs = Graphs(model, self.layers) if captured else None
-        self.costs: Costs | None = None
+        self.graphs = CudaGraphs(model, self.layers) if captured else None
+        self.costs: ForwardCosts | None = None
 
     def step(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
         """`run`, by a captured graph where there is one."""
@@ -106,10 +106,10 @@ class TorchRunner:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many tokens a forward of rows that are alone can have: see `invariance.proved`."""
+        """How many tokens a forward of rows that are alone can have: see `invariance.prove_invariant_sizes`."""
         known, threads = self._model.sizes, (self._model.adapter, torch.get_num_threads())
         if threads not in known:
-            known[threads] = proved(self._forward, self.slots)
+            known[threads] = prove_invariant_sizes(self._forward, self.slots)
         return known[threads]
 
     def _size(self, segments: Sequence[Segment]) -> int | None:
@@ -126,11 +126,11 @@ class TorchRunner:
         batch.commit()
         return batch.segments, logits if batch.asked is None else logits[batch.asked]
 
-    def _logits(self, batch: Batch, attending: Attending) -> Tensor:
+    def _logits(self, batch: Batch, attending: AttentionPort) -> Tensor:
         """One forward of a batch, each token through the adapter of its segment."""
         if not any(segment.adapter for segment in batch.segments):
             return self._model.forward(batch.ids, batch.positions, batch.wanted, attending)
-        shares = shared_out(batch.segments, batch.ids.device)
+        shares = split_by_adapter(batch.segments, batch.ids.device)
         with self._model.adapters.mixed.through(shares, batch.ids.shape[1], len(batch.wanted)):
             return self._model.forward(batch.ids, batch.positions, batch.wanted, attending)
 
@@ -162,7 +162,7 @@ class TorchRunner:
     def _changes_keys(self, adapter: str) -> bool:
         """Whether anything that an adapter changes flows into keys or values of any layer: its layers give what is no
         number, and where a key or value is none either, that has come from them."""
-        batch, hooks = Batch([Segment(PROBE, 0)], self.layers), poisoned(self._model.network, adapter)
+        batch, hooks = Batch([Segment(PROBE, 0)], self.layers), nan_hooks(self._model.network, adapter)
         try:
             seen = _Numbers(batch)
             self._model.forward(batch.ids, batch.positions, batch.wanted, seen)
@@ -191,7 +191,7 @@ class TorchRunner:
         segments = [_whole(call) for call in calls]
         batch = Batch(segments, self.layers)
         values = _Values(batch, layer)
-        with suppress(Enough):
+        with suppress(ForwardCutShort):
             self._logits(batch, values)
         assert values.found is not None
         for call, segment in zip(calls, segments, strict=True):
@@ -201,19 +201,19 @@ class TorchRunner:
         tokens = sum(len(segment.ids) for segment in segments)
         return -(-tokens * (layer + 1) // self.pages.layers)
 
-    def sample(self, rows: Sequence[Tensor], draws: Sequence[Draw]) -> list[int | None]:
+    def sample(self, rows: Sequence[Tensor], draws: Sequence[SamplingDraw]) -> list[int | None]:
         """One token for each row of logits `[vocab]`; None where a row has no token that can be drawn."""
-        return choose(torch.stack(list(rows)), draws, self._banned)
+        return sample_tokens(torch.stack(list(rows)), draws, self._banned)
 
     def likely(self, rows: Sequence[Tensor], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
-        """See `sampler.likely`."""
-        return likely(torch.stack(list(rows)), asked)
+        """See `sampler.top_logprobs`."""
+        return top_logprobs(torch.stack(list(rows)), asked)
 
     def keep(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """These rows on the CPU."""
         return [row.cpu() for row in rows]
 
-    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> Constraint | None:
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> TokenConstraint | None:
         """See `Constraints.of`."""
         free = sampling.choices is None and sampling.json_schema is None and not forms
         return None if free else self._constraints.of(sampling, forms, begun)
@@ -224,7 +224,7 @@ class TorchRunner:
         assert isinstance(slot, Slot)
         self.pages.write_all(entry.block, slot.all(start, start + entry.length))
 
-    def measure(self, context: int) -> Costs:
+    def measure(self, context: int) -> ForwardCosts:
         """See `costs.measure`. In a thread that ends with it, as steps are done: of one that stays, as of whoever asks
         for this first, torch would keep a second pool of compute threads, and every later step would take half as long
         again."""
@@ -256,7 +256,7 @@ class TorchRunner:
         assert entry.recipe is not None
         if entry.recipe.anchors:
             assert isinstance(entry.recipe.choose, ByAnchors)
-            assemble(entry.recipe.choose)(self.pages, self.layers.rotations, entry)
+            assembly_kernel(entry.recipe.choose)(self.pages, self.layers.rotations, entry)
             return 0
         if entry.recipe.feeds:
             return self._make_stepwise(entry, entry.recipe)
@@ -264,7 +264,7 @@ class TorchRunner:
         self.run([segment])
         return len(segment.ids)
 
-    def _make_stepwise(self, entry: KVEntry, recipe: Recipe) -> int:
+    def _make_stepwise(self, entry: KVEntry, recipe: EncodingRecipe) -> int:
         """Run the same forwards that the row went through, in a slot of the same sizes."""
         context, fed = recipe.context, 0
         slot = self.slots.open(context.length + 2 * recipe.feeds[0], alone=True)
@@ -281,13 +281,13 @@ class TorchRunner:
         return fed
 
 
-def budget_of(packed: int, device: torch.device) -> Budget:
+def budget_of(packed: int, device: torch.device) -> TokenBudget:
     """The budget of a model. A step reads all weights once. Beside it go as many tokens as take less time than that, so
     that no step takes more than twice as long as it takes alone (`python -m tools.bench stall` measures it)."""
-    return Budget(packed, 512 if device.type == "cuda" else 16)
+    return TokenBudget(packed, 512 if device.type == "cuda" else 16)
 
 
-class Enough(Exception):
+class ForwardCutShort(Exception):
     """Raised to leave a forward: the layer whose values are compared has been reached."""
 
 
@@ -301,11 +301,11 @@ class _Values:
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """See `Batch.attend`. Raises `Enough` at its layer."""
+        """See `Batch.attend`. Raises `ForwardCutShort` at its layer."""
         if layer < self._layer:
             return self._batch.attend(layer, queries, keys, values, locality, scoring)
         self.found = self._batch.pages.as_read(values[0])
-        raise Enough
+        raise ForwardCutShort
 
 
 class _Numbers:
@@ -322,7 +322,7 @@ class _Numbers:
         return self._batch.attend(layer, queries, keys, values, locality, scoring)
 
 
-def shared_out(segments: Sequence[Segment], device: torch.device) -> list[Share]:
+def split_by_adapter(segments: Sequence[Segment], device: torch.device) -> list[AdapterTokens]:
     """The tokens of a forward by adapter, and the rows of logits that are theirs; what goes through the base alone is
     in none. `segments` are in the order of their tokens."""
     tokens, wanted, row = dict[str, list[int]](), dict[str, list[int]](), 0
@@ -332,9 +332,9 @@ def shared_out(segments: Sequence[Segment], device: torch.device) -> list[Share]
             wanted.setdefault(segment.adapter, []).extend(range(row, row + len(segment.wanted)))
         row += len(segment.wanted)
     if len(tokens) == 1 and all(segment.adapter for segment in segments):
-        return [Share(name, None, None) for name in tokens]
+        return [AdapterTokens(name, None, None) for name in tokens]
     return [
-        Share(
+        AdapterTokens(
             name, torch.tensor(tokens[name], device=device), torch.tensor(wanted[name], device=device, dtype=torch.long)
         )
         for name in tokens

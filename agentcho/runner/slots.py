@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import torch
 
-from agentcho.engine.layout import Context, KVEntry, Piece
-from agentcho.engine.layout import Slot as CoreSlot
+from agentcho.engine.call_layout import CallContext, ContextPiece, KVEntry
+from agentcho.engine.call_layout import Slot as CoreSlot
 from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import Backends
 from agentcho.runner.kv.decode_kv import Pieces, PoolKind, Reading, SharedRun, Slot, SlotPool, tokens
@@ -61,14 +61,14 @@ class Slots:
 
     # -- for rows, which may share contexts --------------------------------------------------------------
 
-    def expect(self, contexts: Iterable[Context]) -> None:
+    def expect(self, contexts: Iterable[CallContext]) -> None:
         """Announce the contexts of all rows that wait, before any of them takes a slot. What only one of them has is
         not shared, but where a row has it in place already."""
         several, least = list(contexts), SAVED // self._bytes
         found = runs(several, least) if self.may_share and not self.in_place and len(several) > 1 else ()
         self._expected = {run[0].entry: run for run in found}
 
-    def take(self, context: Context, feed: int, alone: bool, apart: bool) -> Slot:
+    def take(self, context: CallContext, feed: int, alone: bool, apart: bool) -> Slot:
         """A slot for a row that begins with `feed` tokens over this context. See `PoolKind` for `alone` and `apart`.
         What the row reads where it is stored must stay there until the slot is closed."""
         apart_from_all = alone or context.parallel is not None
@@ -97,7 +97,7 @@ class Slots:
 
     def _split(self, pieces: Pieces) -> tuple[Pieces, tuple[Reading, ...]]:
         """Which of these pieces a row gathers for itself, and what it reads in place, as one more reader of that."""
-        own, readings, place = list[Piece](), list[Reading](), 0
+        own, readings, place = list[ContextPiece](), list[Reading](), 0
         try:
             while place < len(pieces):
                 reading, count = self._in_place(pieces, place)

@@ -23,8 +23,8 @@ from agentcho.config import (
     Markers,
     TemplateKwargs,
 )
-from agentcho.serve.api.limits import Limits
-from agentcho.serve.api.models import Target, read
+from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api.models import RequestTarget, read
 from agentcho.serve.request import Sharing
 
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
@@ -76,9 +76,11 @@ class ServeLimits(BaseModel):
     tenant_tokens: Count = 1 << 20
 
     @property
-    def asked(self) -> Limits:
+    def asked(self) -> RequestLimits:
         """What one request may ask for."""
-        return Limits(**{name: getattr(self, name) for name in Limits._fields if name in ServeLimits.model_fields})
+        return RequestLimits(
+            **{name: getattr(self, name) for name in RequestLimits._fields if name in ServeLimits.model_fields}
+        )
 
 
 class ServeConfig(BaseModel):
@@ -166,7 +168,7 @@ class ServeConfig(BaseModel):
         wrong += [name for name in WEIGHED if getattr(self, name, None) is not None]
         if self.model == FAKE and wrong:
             raise ValueError(f"{wrong[0]} needs a model with weights, and the fake one has none")
-        if read(self.served_name) != Target(self.served_name):
+        if read(self.served_name) != RequestTarget(self.served_name):
             raise ValueError(
                 f"the model's name {self.served_name!r} says where a request goes (@MODE, #SOCIETY); give another name"
             )

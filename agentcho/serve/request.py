@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from agentcho.calls.call import SamplingOptions
-from agentcho.calls.tools import Tool as Tool
-from agentcho.calls.tools import ToolCall as ToolCall
-from agentcho.calls.variables import Variables
+from agentcho.protocol.call import SamplingOptions
+from agentcho.protocol.tools import ToolCall as ToolCall
+from agentcho.protocol.tools import ToolDefinition as ToolDefinition
+from agentcho.protocol.variables import Variables
 
 ChatRole = Literal["system", "user", "assistant", "tool"]
 ServedMode = Literal["baseline", "audit", "enforce"]
@@ -35,12 +35,12 @@ class Tools(NamedTuple):
     """The functions of a request. `choice`: "none", "auto", "required", or the name of the one that must be called, as
     `named`."""
 
-    tools: tuple[Tool, ...]
+    tools: tuple[ToolDefinition, ...]
     choice: Literal["none", "auto", "required", "named"] = "auto"
     named: str | None = None
 
 
-class Quoted(NamedTuple):
+class QuotedMessage(NamedTuple):
     """A message as a client sends it. `id` is the one that it claims to have from an earlier answer; `name` is whose it
     claims to be. `calls` are the calls of functions in it (assistant), `call_id` the call that it answers (tool)."""
 
@@ -74,7 +74,7 @@ class ChatRequest:
     - `constrained` is the client's field that holds the answer to something, `most` that of `max_tokens`.
     """
 
-    messages: tuple[Quoted, ...]
+    messages: tuple[QuotedMessage, ...]
     options: SamplingOptions = field(default_factory=SamplingOptions)
     max_tokens: int | None = None
     seed: int | None = None
@@ -100,7 +100,7 @@ class ChatRequest:
         return self.options.get("min_tokens", 0)
 
     @property
-    def held(self) -> tuple[Tool, ...]:
+    def held(self) -> tuple[ToolDefinition, ...]:
         """The functions of which one may be called where a call must be made."""
         return () if self.tools is None else tuple(each for each in self.tools.tools if each.name not in self.apart)
 
@@ -134,14 +134,14 @@ class Caller(NamedTuple):
     key: str = ""
 
 
-class Likely(NamedTuple):
+class TokenLogprob(NamedTuple):
     """A token that was said: its id, its bytes, the natural logarithm of its probability, and the same of the likeliest
     `others`, without others of their own. The bytes of all tokens, joined, are the text's UTF-8."""
 
     token: int
     raw: bytes
     logprob: float
-    others: tuple[Likely, ...] = ()
+    others: tuple[TokenLogprob, ...] = ()
 
     @property
     def text(self) -> str:
@@ -149,17 +149,17 @@ class Likely(NamedTuple):
         return self.raw.decode(errors="replace")
 
 
-class Delta(NamedTuple):
+class AnswerDelta(NamedTuple):
     """What a step added to answer number `choice`: visible text, and the logarithms of its tokens where they were asked
     for; or `thought`, text of what the model thinks before."""
 
     choice: int
     text: str
-    likely: tuple[Likely, ...] = ()
+    likely: tuple[TokenLogprob, ...] = ()
     thought: str = ""
 
 
-class Usage(NamedTuple):
+class TokenUsage(NamedTuple):
     """Tokens of a request, framing included. `prompt` are all that were read. Of these `exact` were reused as they
     would have been encoded anew, but for rounding: what the prompt begins with, each message encoded over just those
     before it; `reused` through encodings of messages, all others that were not encoded for this request. What requests
@@ -188,7 +188,7 @@ class Answer(NamedTuple):
     tokens: tuple[int, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     before: str = ""
-    likely: tuple[Likely, ...] = ()
+    likely: tuple[TokenLogprob, ...] = ()
     reason: int | str | None = None
     thought: str = ""
     pondered: int = 0
@@ -203,8 +203,8 @@ class Answers(NamedTuple):
     """All answers of a request, in order, and what they cost together."""
 
     answers: tuple[Answer, ...]
-    usage: Usage
+    usage: TokenUsage
 
 
-Hear = Callable[[Delta], None]
+Hear = Callable[[AnswerDelta], None]
 """Hears what is said, as it is said, on the event loop. What it raises ends the request."""

@@ -9,8 +9,8 @@ import random
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agentcho.tasks.listed import lists
 from agentcho.tasks.task import Problem
+from agentcho.tasks.word_lists import lists
 
 
 class Step(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from agentcho.tasks.listed import lists
 from agentcho.tasks.task import Concepts
+from agentcho.tasks.word_lists import lists
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentcho.tasks.private import MARK, Vault, Vignette
-from agentcho.tasks.rows import Fields, Unfit
+from agentcho.tasks.rows import Fields, RowError
 
 LIKE_AGENTLEAK = "give rows as AgentLeak's scenarios have them"
 LIKE_PRIVACYLENS = "give rows as PrivacyLens's main_data.json has them"
@@ -16,7 +16,7 @@ LIKE_PRIVACYLENS = "give rows as PrivacyLens's main_data.json has them"
 
 def agentleak(fields: Fields, id: str) -> Vault:
     """One of AgentLeak's scenarios. A field that is a list or a number counts as Python writes it, as in its own runs;
-    an empty one is left out. `Unfit`: a field is missing, and which."""
+    an empty one is left out. `RowError`: a field is missing, and which."""
     records = tuple(_records(fields))
     allowed = _object(fields, "allowed_set", LIKE_AGENTLEAK)
     attack = fields.get("attack")
@@ -39,12 +39,12 @@ def agentleak(fields: Fields, id: str) -> Vault:
 def _records(fields: Fields) -> list[tuple[str, dict[str, str]]]:
     found = _object(fields, "private_vault", LIKE_AGENTLEAK).get("records")
     if not isinstance(found, list) or not found:
-        raise Unfit(f"has no records in its field 'private_vault.records'; {LIKE_AGENTLEAK}")
+        raise RowError(f"has no records in its field 'private_vault.records'; {LIKE_AGENTLEAK}")
     records: list[tuple[str, dict[str, str]]] = []
     for place, record in enumerate(found):
         own = record.get("fields") if isinstance(record, dict) else None
         if not isinstance(own, dict) or not own:
-            raise Unfit(f"has no 'fields' in its record 'private_vault.records[{place}]'; {LIKE_AGENTLEAK}")
+            raise RowError(f"has no 'fields' in its record 'private_vault.records[{place}]'; {LIKE_AGENTLEAK}")
         kind = record.get("record_type") or record.get("type") or "record"
         records.append((str(kind), {name: str(value) for name, value in own.items() if value not in (None, "", [])}))
     return records
@@ -59,13 +59,13 @@ def _canaries(fields: Fields, records: tuple[tuple[str, dict[str, str]], ...]) -
 
 
 def privacylens(fields: Fields, id: str) -> Vignette:
-    """One data point of PrivacyLens. `Unfit`: a field is missing, and which."""
+    """One data point of PrivacyLens. `RowError`: a field is missing, and which."""
     trajectory = _object(fields, "trajectory", LIKE_PRIVACYLENS)
     seed, vignette = (fields.get(name) for name in ("seed", "vignette"))
     seed, vignette = seed if isinstance(seed, dict) else {}, vignette if isinstance(vignette, dict) else {}
     sensitive = _names(trajectory, "trajectory.sensitive_info_items", LIKE_PRIVACYLENS)
     if not sensitive:
-        raise Unfit(f"has nothing in its field 'trajectory.sensitive_info_items'; {LIKE_PRIVACYLENS}")
+        raise RowError(f"has nothing in its field 'trajectory.sensitive_info_items'; {LIKE_PRIVACYLENS}")
     return Vignette(
         id=str(fields.get("name") or id),
         user=_text(trajectory, "trajectory.user_name", LIKE_PRIVACYLENS),
@@ -83,19 +83,19 @@ def privacylens(fields: Fields, id: str) -> Vignette:
 def _object(fields: Fields, name: str, remedy: str) -> Fields:
     found = fields.get(name)
     if not isinstance(found, dict):
-        raise Unfit(f"has no object in its field {name!r}; {remedy}")
+        raise RowError(f"has no object in its field {name!r}; {remedy}")
     return found
 
 
 def _text(fields: Fields, path: str, remedy: str) -> str:
     found: Any = fields.get(path.rpartition(".")[2])
     if not isinstance(found, str) or not found.strip():
-        raise Unfit(f"has no text in its field {path!r}; {remedy}")
+        raise RowError(f"has no text in its field {path!r}; {remedy}")
     return found.strip()
 
 
 def _names(fields: Fields, path: str, remedy: str) -> tuple[str, ...]:
     found: Any = fields.get(path.rpartition(".")[2])
     if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
-        raise Unfit(f"has no list of texts in its field {path!r}; {remedy}")
+        raise RowError(f"has no list of texts in its field {path!r}; {remedy}")
     return tuple(found)

@@ -11,8 +11,8 @@ import random
 from functools import cache
 from typing import NamedTuple
 
-from agentcho.tasks.listed import lists
 from agentcho.tasks.task import ARTICLE, Problem
+from agentcho.tasks.word_lists import lists
 
 
 class Fact(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from agentcho.tasks.disclosure import agentleak, privacylens
 from agentcho.tasks.private import Vault, Vignette
-from agentcho.tasks.rows import Fields, Hosted, Unfit
+from agentcho.tasks.rows import Fields, HubDataset, RowError
 from agentcho.tasks.task import Concepts, Problem, Task
 
 Read = Callable[[Fields, str], Task]
@@ -24,18 +24,18 @@ class Format(NamedTuple):
 
     kind: type[Task]
     read: Read
-    hosted: Hosted | None
+    hosted: HubDataset | None
 
 
 def formats() -> dict[str, Format]:
     """The published formats by name."""
     return {
-        "math": Format(Problem, _math, Hosted("HuggingFaceH4/MATH-500", None, "test")),
-        "gsm8k": Format(Problem, _gsm8k, Hosted("openai/gsm8k", "main", "test")),
-        "triviaqa": Format(Problem, _triviaqa, Hosted("mandarjoshi/trivia_qa", "rc.nocontext", "validation")),
-        "commongen": Format(Concepts, _commongen, Hosted("allenai/common_gen", None, "validation")),
+        "math": Format(Problem, _math, HubDataset("HuggingFaceH4/MATH-500", None, "test")),
+        "gsm8k": Format(Problem, _gsm8k, HubDataset("openai/gsm8k", "main", "test")),
+        "triviaqa": Format(Problem, _triviaqa, HubDataset("mandarjoshi/trivia_qa", "rc.nocontext", "validation")),
+        "commongen": Format(Concepts, _commongen, HubDataset("allenai/common_gen", None, "validation")),
         "agentleak": Format(Vault, agentleak, None),
-        "privacylens": Format(Vignette, privacylens, Hosted("SALT-NLP/PrivacyLens", None, "train")),
+        "privacylens": Format(Vignette, privacylens, HubDataset("SALT-NLP/PrivacyLens", None, "train")),
     }
 
 
@@ -43,7 +43,7 @@ def own(kind: type[Task]) -> Read:
     """A row of agentcho's own files: the fields of `Problem` (`answer` may stand for one of `answers`) or `Concepts`. A
     `Vault` is a row of AgentLeak's, a `Vignette` one of PrivacyLens's.
 
-    Raises pydantic's ValidationError, or `Unfit`.
+    Raises pydantic's ValidationError, or `RowError`.
     """
     published: dict[type[Task], Read] = {Vault: agentleak, Vignette: privacylens}
     if kind in published:
@@ -54,7 +54,7 @@ def own(kind: type[Task]) -> Read:
         if kind is Problem and "answer" in given:
             given["answers"] = [given.pop("answer"), *given.get("answers", [])]
         if kind is Problem and not given.get("answers"):
-            raise Unfit("has no field 'answer' (or 'answers')")
+            raise RowError("has no field 'answer' (or 'answers')")
         return kind.model_validate(given)
 
     return read
@@ -70,24 +70,24 @@ def boxed(solution: str) -> str:
     """What the last \\boxed{...} of a solution holds."""
     start = solution.rfind("\\boxed")
     if start < 0:
-        raise Unfit("its solution has no \\boxed{...}")
+        raise RowError("its solution has no \\boxed{...}")
     if bare := re.match(r"\\boxed\s+([^\s{$.]+)", solution[start:]):
         return bare[1]
     opened = solution.find("{", start)
     if opened < 0:
-        raise Unfit("its solution has no \\boxed{...}")
+        raise RowError("its solution has no \\boxed{...}")
     depth = 0
     for place in range(opened, len(solution)):
         depth += {"{": 1, "}": -1}.get(solution[place], 0)
         if depth == 0:
             return solution[opened + 1 : place]
-    raise Unfit("the \\boxed{ of its solution is never closed")
+    raise RowError("the \\boxed{ of its solution is never closed")
 
 
 def _gsm8k(fields: Fields, id: str) -> Problem:
     found = re.search(r"####\s*(-?[\d.,]+)\s*$", _text(fields, "answer"))
     if found is None:
-        raise Unfit("its answer does not end in '#### NUMBER'")
+        raise RowError("its answer does not end in '#### NUMBER'")
     return Problem(id=id, question=_text(fields, "question"), answers=(found[1],), check="number")
 
 
@@ -95,12 +95,12 @@ def _triviaqa(fields: Fields, id: str) -> Problem:
     plain = {key.lower().replace("_", ""): value for key, value in fields.items()}
     answer = plain.get("answer")
     if not isinstance(answer, dict):
-        raise Unfit("has no field 'answer' with 'value' and 'aliases'")
+        raise RowError("has no field 'answer' with 'value' and 'aliases'")
     known = {key.lower().replace("_", ""): value for key, value in answer.items()}
     accepted = [known.get("value"), *known.get("aliases", ()), *known.get("normalizedaliases", ())]
     answers = tuple(dict.fromkeys(each for each in accepted if each))
     if not answers:
-        raise Unfit("its answer has neither 'value' nor 'aliases'")
+        raise RowError("its answer has neither 'value' nor 'aliases'")
     return Problem(id=str(plain.get("questionid", id)), question=_text(plain, "question"), answers=answers)
 
 
@@ -109,12 +109,12 @@ def _commongen(fields: Fields, id: str) -> Concepts:
     if words is None and isinstance(fields.get("concept_set"), str):
         words = [word.partition("_")[0] for word in fields["concept_set"].split("#")]
     if not isinstance(words, list) or not words:
-        raise Unfit("has neither 'concepts' nor 'concept_set'")
+        raise RowError("has neither 'concepts' nor 'concept_set'")
     return Concepts(id=str(fields.get("concept_set_idx", id)), words=tuple(words))
 
 
 def _text(fields: Fields, name: str) -> str:
     value: Any = fields.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise Unfit(f"has no text in its field {name!r}")
+        raise RowError(f"has no text in its field {name!r}")
     return value.strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from agentcho.tasks.listed import lists
+from agentcho.tasks.word_lists import lists
 
 HISSING = re.compile(r"(?:s|x|z|ch|sh)$")
 SHORT = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprtvz]$")

@@ -20,7 +20,7 @@ WORD = re.compile(r"[^\W_]+")
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Private(NamedTuple):
+class PrivateField(NamedTuple):
     """One field of one record of a vault."""
 
     record: str
@@ -55,9 +55,9 @@ class Vault(BaseModel):
     attack_class: str = ""
 
     @property
-    def fields(self) -> tuple[Private, ...]:
+    def fields(self) -> tuple[PrivateField, ...]:
         """All fields of all records."""
-        return tuple(Private(record, name, value) for record, own in self.records for name, value in own.items())
+        return tuple(PrivateField(record, name, value) for record, own in self.records for name, value in own.items())
 
     @property
     def asked(self) -> str:
@@ -80,7 +80,7 @@ class Vault(BaseModel):
         told = (field for field in self.fields if self._told(field, text))
         return frozenset(field.name for field in told if not any(field.named(path) for path in self.allowed))
 
-    def _told(self, field: Private, text: str) -> bool:
+    def _told(self, field: PrivateField, text: str) -> bool:
         value = field.value.casefold()
         return len(value) > SHORT and value in text.casefold() and value not in self.request.casefold()
 

@@ -16,7 +16,7 @@ from agentcho.extras import require
 Fields = dict[str, Any]
 
 
-class Unfit(Exception):
+class RowError(Exception):
     """A row that does not fit its format; the text says why."""
 
 
@@ -74,7 +74,7 @@ def _fields(path: Path, line: int, found: Any) -> Fields:
     return found
 
 
-class Hosted(NamedTuple):
+class HubDataset(NamedTuple):
     """A dataset on the Hugging Face hub, or a folder of one: its id, configuration and split."""
 
     id: str
@@ -82,7 +82,7 @@ class Hosted(NamedTuple):
     split: str
 
 
-def of_dataset(source: Hosted) -> list[Row]:
+def of_dataset(source: HubDataset) -> list[Row]:
     """The rows of a dataset, by the `datasets` library, which runs no code of the dataset's own.
 
     `ExtraMissing` without that library; `TaskError` where the dataset cannot be had.

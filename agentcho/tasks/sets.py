@@ -20,11 +20,11 @@ from agentcho.tasks.arithmetic import draw_problem
 from agentcho.tasks.concepts import draw_concepts
 from agentcho.tasks.facts import draw_fact
 from agentcho.tasks.formats import Format, Read, formats, own
-from agentcho.tasks.listed import lists
 from agentcho.tasks.private import Vault, Vignette
-from agentcho.tasks.rows import Hosted, Row, Unfit, of_dataset, of_file
+from agentcho.tasks.rows import HubDataset, Row, RowError, of_dataset, of_file
 from agentcho.tasks.task import Concepts, Problem, Task
 from agentcho.tasks.vaults import draw_vault, draw_vignette
+from agentcho.tasks.word_lists import lists
 
 Draw = Callable[..., Task]
 
@@ -100,7 +100,7 @@ def _rows(name: str, rest: str, published: Format) -> tuple[list[Row], str]:
     if not id and home is None:
         raise TaskError(name, None, f"is on no hub that is known; give its file, as {name}:FILE.jsonl")
     known = home is not None and id in ("", home.id)
-    hosted = home if home is not None and known else Hosted(id, None, home.split if home else "train")
+    hosted = home if home is not None and known else HubDataset(id, None, home.split if home else "train")
     hosted = hosted._replace(split=split or hosted.split)
     return of_dataset(hosted), hosted.id
 
@@ -124,7 +124,7 @@ def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: st
 def _read(source: str, read: Read, row: Row) -> Task:
     try:
         return read(row.fields, str(row.place))
-    except Unfit as error:
+    except RowError as error:
         raise TaskError(source, row.place, str(error)) from None
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]

@@ -9,8 +9,8 @@ import random
 import string
 from collections.abc import Mapping
 
-from agentcho.tasks.listed import lists
 from agentcho.tasks.private import MARK, Vault, Vignette
+from agentcho.tasks.word_lists import lists
 
 
 def draw_vault(dice: random.Random, id: str) -> Vault:

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import anyio.lowlevel
 
-from agentcho.backends.sample import smallest
-from agentcho.calls.texts import Quoted, Spent, TextCall, TextReply
+from agentcho.engine.fake.smallest_json import smallest
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply, TokensSpent
 
 Reply = Callable[[TextCall], str | Awaitable[str]]
 
@@ -65,10 +65,10 @@ class FakeEndpoint:
         """Counts in `closed`."""
         self.closed += 1
 
-    def _spent(self, prompt: Sequence[Quoted], text: str) -> Spent:
+    def _spent(self, prompt: Sequence[PromptMessage], text: str) -> TokensSpent:
         if not self._reported:
-            return Spent()
-        return Spent(sum(len(each.text.split()) for each in prompt), 0, max(1, len(text.split())))
+            return TokensSpent()
+        return TokensSpent(sum(len(each.text.split()) for each in prompt), 0, max(1, len(text.split())))
 
 
 def cut(text: str, pieces: int) -> list[str]:

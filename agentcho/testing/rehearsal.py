@@ -13,25 +13,25 @@ import anyio
 from pydantic import BaseModel
 
 from agentcho.agent import Agent
-from agentcho.backends.babble import babble, comply
-from agentcho.backends.fake import FakeEngine
-from agentcho.backends.script import Reply
-from agentcho.backends.text import TextEngine
-from agentcho.backends.words import CALLS
-from agentcho.calls.call import Decode
-from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
+from agentcho.engine.fake.fake import FakeEngine
+from agentcho.engine.fake.fake_text import babble, comply
+from agentcho.engine.fake.scripted_decodes import Reply
+from agentcho.engine.fake.toy_tokenizer import CALLS
 from agentcho.errors import RequestError
-from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.games import library
-from agentcho.games.game import Game
-from agentcho.games.human import People
-from agentcho.games.models import Loaded, opened
-from agentcho.games.playable import Playable
-from agentcho.games.run import drawn
-from agentcho.games.runtime import tasks_of
+from agentcho.events import Encoded, Ended, Event, GameOver
+from agentcho.games.play.game import Game
+from agentcho.games.play.game_models import LoadedEngines, open_models
+from agentcho.games.play.people import People
+from agentcho.games.play.playable import Playable
+from agentcho.games.runs import library
+from agentcho.games.runs.run import draw_tasks
+from agentcho.games.runs.runtime import tasks_of
+from agentcho.integrations.endpoints.text_engine import TextEngine
 from agentcho.message import Message
-from agentcho.records.transcript import Entry, carry
+from agentcho.protocol.call import Decode
+from agentcho.protocol.text_calls import TextPort
+from agentcho.records.transcript import TranscriptEntry, carry
 from agentcho.scenario import Scenario
 from agentcho.tasks import Task
 
@@ -43,8 +43,8 @@ class Rehearsal(NamedTuple):
     """The result of a play. `over`: its outcome. `entries`: the finished messages, in order. `events`: all events.
     `engine`: counts what was used."""
 
-    over: Over
-    entries: tuple[Entry, ...]
+    over: GameOver
+    entries: tuple[TranscriptEntry, ...]
     events: tuple[Event, ...]
     engine: FakeEngine
 
@@ -109,10 +109,10 @@ def play(
     whole = _Scripted(scenario) if callable(scenario) else scenario
     first = _first(whole, config) if isinstance(whole, Scenario) else ()
 
-    async def work() -> Over:
+    async def work() -> GameOver:
         own = engine if endpoint is None else TextEngine(endpoint)
         beside = {name: each if isinstance(each, FakeEngine) else TextEngine(each) for name, each in others.items()}
-        async with opened(Loaded(own, beside), config) as models:
+        async with open_models(LoadedEngines(own, beside), config) as models:
             game = Game(
                 models.own,
                 0,
@@ -137,12 +137,12 @@ def play(
 def _first(scenario: Scenario, config: RunConfig) -> tuple[Task, ...]:
     """The tasks of the first game of a run."""
     tasks = tasks_of(scenario, config)
-    return () if tasks is None else drawn(tasks, 0, scenario.draws())
+    return () if tasks is None else draw_tasks(tasks, 0, scenario.draws())
 
 
-def heard(events: Iterable[Event]) -> list[Entry]:
+def heard(events: Iterable[Event]) -> list[TranscriptEntry]:
     """The messages that ended, each with the encodings that its line in a transcript has."""
-    entries: list[Entry] = []
+    entries: list[TranscriptEntry] = []
     for event in events:
         if isinstance(event, Ended):
             entries.append(event.entry)

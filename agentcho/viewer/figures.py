@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from agentcho.viewer.indexed import Json
+from agentcho.viewer.compact_lists import Json
 
 UNNAMED: Mapping[Path, str] = MappingProxyType({})
 

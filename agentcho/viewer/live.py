@@ -31,7 +31,7 @@ from agentcho.errors import ConfigError, RecordError
 from agentcho.records.record import SavedRun
 from agentcho.viewer.figures import PageFigures
 from agentcho.viewer.page import live_page, parts, policy
-from agentcho.viewer.shown import PageContent, PageSelection, inside, several, shown, target
+from agentcho.viewer.page_content import PageContent, PageSelection, folder_of_runs, page_content, records_in, target
 
 HOST = "127.0.0.1"
 NAMES = frozenset({HOST, "localhost"})
@@ -42,7 +42,7 @@ Find = Callable[[Path], PageFigures | None]
 """What was found over all runs of a folder, if it is one of those that say so."""
 
 
-def nothing(folder: Path) -> PageFigures | None:
+def no_figures(folder: Path) -> PageFigures | None:
     """Of no folder anything is found."""
 
 
@@ -56,9 +56,9 @@ class PageState(NamedTuple):
 class LiveRecords:
     """The records that are shown, read again when they have changed. `RecordNotFound`: there is none."""
 
-    def __init__(self, named: str, out: Path, eyes: str | None = None, found: Find = nothing) -> None:
+    def __init__(self, named: str, out: Path, eyes: str | None = None, found: Find = no_figures) -> None:
         self._began = [run.path for run in target(named, out)]
-        self._folder = several(named)
+        self._folder = folder_of_runs(named)
         self._find = found
         self._eyes = eyes
         self._lock = Lock()
@@ -83,13 +83,13 @@ class LiveRecords:
             began = perf_counter()
             runs = [SavedRun(path) for path in self._paths()]
             found = None if self._folder is None else self._find(self._folder)
-            self._read = stamp, shown(runs, PageSelection(self._eyes), live=True, figures=found)
+            self._read = stamp, page_content(runs, PageSelection(self._eyes), live=True, figures=found)
             self._next = perf_counter() + AGAIN * (perf_counter() - began)
         return self._read[1]
 
     def _paths(self) -> list[Path]:
         """The runs that are there by now."""
-        return self._began if self._folder is None else inside(self._folder)
+        return self._began if self._folder is None else records_in(self._folder)
 
     def _stamp(self) -> str:
         """A digest of what is known of the files without reading them, and of whether somebody still writes them."""

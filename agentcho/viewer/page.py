@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentcho.audit import formats
-from agentcho.viewer.shown import PageContent
+from agentcho.viewer.page_content import PageContent
 
 PAGE = Path(__file__).parent / "page"
 STYLES = ("frame", "figures", "talk", "graph", "timeline", "detail")

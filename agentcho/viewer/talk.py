@@ -11,21 +11,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from agentcho.audit.reach import Reach, reach
 from agentcho.audit.verdict import GameVerdict
-from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.views import Act
 from agentcho.message import Audience, Message, natural
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.provenance.views import Act
 from agentcho.records.calls import use_line
-from agentcho.records.models import LOCAL, Models
-from agentcho.records.transcript import Entry
-from agentcho.viewer.indexed import Contexts, Json, runs
+from agentcho.records.models import LOCAL, RecordedModels
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.viewer.compact_lists import Contexts, Json, runs
 
 
-def talk(entries: Sequence[Entry], cast: Mapping[str, str], models: Models = LOCAL) -> Json:
+def talk(entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels = LOCAL) -> Json:
     """The data of one attempt at a game; `cast` is role by agent."""
     return _Talk(entries, cast, models).json()
 
 
-def agents_of(entries: Iterable[Entry]) -> list[str]:
+def agents_of(entries: Iterable[TranscriptEntry]) -> list[str]:
     """Every agent that speaks or is spoken to by name, in the order in which they come up."""
     found: dict[str, None] = {}
     for entry in entries:
@@ -36,7 +36,7 @@ def agents_of(entries: Iterable[Entry]) -> list[str]:
 
 
 class _Talk:
-    def __init__(self, entries: Sequence[Entry], cast: Mapping[str, str], models: Models) -> None:
+    def __init__(self, entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels) -> None:
         self._entries = entries
         self._cast = cast
         self._verdict = GameVerdict(entries[0].message.game if entries else 0, entries, models=models)
@@ -75,7 +75,7 @@ class _Talk:
             "felt": sorted(place[m] for m in own.felt),
         }
 
-    def _message(self, entry: Entry) -> Json:
+    def _message(self, entry: TranscriptEntry) -> Json:
         message = entry.message
         usage = entry.usage
         act = entry.act
@@ -104,12 +104,12 @@ class _Talk:
         }
         return said(message, self._seat) | {name: value for name, value in more.items() if value}
 
-    def _own(self, entry: Entry) -> int | None:
+    def _own(self, entry: TranscriptEntry) -> int | None:
         """The number of its own encoding, by one more than that, for 0 is left out."""
         number = None if entry.own is None else self._records.get(entry.own.id)
         return None if number is None else number + 1
 
-    def _reads(self, entry: Entry) -> list[int] | None:
+    def _reads(self, entry: TranscriptEntry) -> list[int] | None:
         """The messages that its author asked to read; None: those that its own encoding attended to."""
         own = entry.own
         over = () if own is None else own.receipt.context

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 
-def reached(entries: Iterable[Entry]) -> dict[str, set[str]]:
+def reached(entries: Iterable[TranscriptEntry]) -> dict[str, set[str]]:
     """For each agent, the messages that stand behind all that it attended to as it spoke, its own encodings included:
     receipts followed from one encoding to the next."""
     entries = list(entries)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentcho import Agent
-from agentcho.arena.environment import Ending, Environment, Observation, Step, Turn
-from agentcho.arena.scenario import Arena
 from agentcho.config import RunConfig
 from agentcho.events import Joined
+from agentcho.integrations.textarena.environment import Environment, GameEnding, MoveResult, Observation, PlayerTurn
+from agentcho.integrations.textarena.scenario import Arena
 from agentcho.testing import play
 from agentcho.testing.rehearsal import Rehearsal
 
@@ -40,15 +40,15 @@ class Cards:
     def card(self, player: int) -> Observation:
         return Observation(-1, player, "GAME_MESSAGE", f"You hold {self._cards[player]}.")
 
-    def turn(self) -> Turn:
-        return Turn(self._next)
+    def turn(self) -> PlayerTurn:
+        return PlayerTurn(self._next)
 
-    def step(self, text: str) -> Step:
+    def step(self, text: str) -> MoveResult:
         if text == "bad":
-            return Step(False, [Observation(-1, self._next, "GAME_ADMIN", "That is not allowed. Once more.")])
+            return MoveResult(False, [Observation(-1, self._next, "GAME_ADMIN", "That is not allowed. Once more.")])
         told = self.told(self._next, text)
         self._next += 1
-        return Step(self._next == self._players, told)
+        return MoveResult(self._next == self._players, told)
 
     def told(self, player: int, text: str) -> list[Observation]:
         """What comes of a word: it goes to everyone, and lot decides who is praised."""
@@ -58,8 +58,8 @@ class Cards:
             Observation(-1, -1, "GAME_MESSAGE", f"Player {praised} is praised."),
         ]
 
-    def close(self) -> Ending:
-        return Ending(self.rewards(), {each: {"role": f"Player {each}"} for each in range(self._players)})
+    def close(self) -> GameEnding:
+        return GameEnding(self.rewards(), {each: {"role": f"Player {each}"} for each in range(self._players)})
 
     def rewards(self) -> Any:
         return {each: 1 if each == 0 else -1 for each in range(self._players)}
@@ -72,7 +72,7 @@ class Hanging(Cards):
     let_go = threading.Event()
     ended = threading.Event()
 
-    def step(self, text: str) -> Step:
+    def step(self, text: str) -> MoveResult:
         if self._next == 1:
             try:
                 while not self.let_go.wait(0.001):

@@ -20,17 +20,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agentcho.arena.names import PREFIX, REFUSED
 from agentcho.audit import audit_run
-from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
-from agentcho.events import Over
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
-from agentcho.records.environment import machine, sources, versions
+from agentcho.events import GameOver
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.integrations.textarena.names import PREFIX, REFUSED
+from agentcho.protocol.call import Decode
+from agentcho.records.environment import machine_info, source_digests, versions
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 
 from .conftest import site_packages
@@ -96,18 +96,18 @@ def played(kind: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def ended(over: Over) -> str:
+def ended(over: GameOver) -> str:
     if over.failed:
         return "given up: its step did not come back" if "did not come back" in (over.ended or "") else str(over.ended)
     return "cut off" if (over.outcome or {}).get("rewards") is None else "over"
 
 
-def dealt(entry: Entry) -> bool:
+def dealt(entry: TranscriptEntry) -> bool:
     """Whether the environment told it to one player alone."""
     return entry.message.author is None and entry.message.audience.members is not None
 
 
-def digest(entries: Iterable[Entry]) -> str:
+def digest(entries: Iterable[TranscriptEntry]) -> str:
     said = [(e.message.id, e.message.audience.to_json(), e.message.text) for e in entries]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
@@ -164,9 +164,9 @@ def main() -> int:
     refused = [{"family": kind, "why": why, "seen": seen(kind)} for kind, why in REFUSED.items()]
     found = {
         "format": "agentcho-textarena/1",
-        **machine(),
+        **machine_info(),
         "versions": versions(),
-        **sources(),
+        **source_digests(),
         "textarena": textarena_version(),
         "seed": SEED,
         "most moves": MOST,

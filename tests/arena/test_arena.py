@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Audience
-from agentcho.arena.environment import Observation, Step
 from agentcho.errors import ConfigError, ScenarioError
-from agentcho.games import library
+from agentcho.games.runs import library
+from agentcho.integrations.textarena.environment import MoveResult, Observation
 from agentcho.message import EVERYONE
 from agentcho.testing.rehearsal import Rehearsal
 
@@ -119,7 +119,7 @@ class Listing(Cards):
     def card(self, player: int) -> Observation:
         return Observation(-1, player, "GAME_BOARD", "Valid moves: [a], [b], [c]")
 
-    def step(self, text: str) -> Step:
+    def step(self, text: str) -> MoveResult:
         self.asked.append(text)
         return super().step("bad" if self.asked == [text] else text)
 

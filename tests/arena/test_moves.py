@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentcho.arena.environment import Observation
-from agentcho.arena.moves import listed, of_player
+from agentcho.integrations.textarena.environment import Observation
+from agentcho.integrations.textarena.moves import listed, of_player
 
 WHOLE = {
     "Available Moves: '[0]', '[1]', '[2]'": ("[0]", "[1]", "[2]"),

@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.arena.listing import families, settings
-from agentcho.arena.names import NEWER, PREFIX, RAW, REFUSED, REFUSED_ALONE, check_refused, environment_id
-from agentcho.arena.package import kind_of
 from agentcho.errors import ExtraMissing, ScenarioError, ScenarioNotFound
-from agentcho.games import library
+from agentcho.games.runs import library
+from agentcho.integrations.textarena.listing import families, settings
+from agentcho.integrations.textarena.names import (
+    NEWER,
+    PREFIX,
+    RAW,
+    REFUSED,
+    REFUSED_ALONE,
+    check_refused,
+    environment_id,
+)
+from agentcho.integrations.textarena.package import kind_of
 
 KNOWN = [
     "KuhnPoker-v0",
@@ -64,7 +72,7 @@ def test_what_only_needs_a_newer_python_may_be_played_there(monkeypatch: pytest.
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentcho.arena import package
+    from agentcho.integrations.textarena import package
 
     package._library.cache_clear()
     monkeypatch.setitem(sys.modules, "textarena", None)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.arena.environment import Step
 from agentcho.config import RunConfig
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.integrations.textarena.environment import MoveResult
 from agentcho.records.record import SavedRun
 from tests.cli.conftest import Command
 
@@ -40,7 +40,7 @@ def test_a_step_that_hangs_ends_its_own_game_and_the_others_are_as_they_were_wit
 class Failing(Cards):
     """Fails at a move, with the words of the move in its error."""
 
-    def step(self, text: str) -> Step:
+    def step(self, text: str) -> MoveResult:
         raise KeyError(text)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.arena.names import REFUSED
+from agentcho.integrations.textarena.names import REFUSED
 from tools.pages import textarena as tables
 
 from .families import FAMILIES

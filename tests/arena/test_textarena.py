@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from agentcho.arena.names import PREFIX, RAW, REFUSED, family
-from agentcho.arena.package import Played, kind_of
-from agentcho.arena.table import SEED
 from agentcho.audit import audit_run
 from agentcho.config import RunConfig
 from agentcho.errors import ScenarioError
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.run import game_seed
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.run import game_seed
+from agentcho.games.runs.runtime import play
+from agentcho.integrations.textarena.names import PREFIX, RAW, REFUSED, family
+from agentcho.integrations.textarena.package import PlayedEnvironment, kind_of
+from agentcho.integrations.textarena.table import SEED
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 
 from .cones import reached
@@ -51,7 +51,7 @@ def recorded(folder: Path, name: str, games: int = 1, at_once: int | None = None
     return SavedRun(result.record)
 
 
-def moves(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+def moves(entries: Iterable[TranscriptEntry]) -> list[tuple[str, str]]:
     """Who said which move, in order: what was said with a label."""
     said = (entry.message for entry in entries if entry.message.kind == "decode" and entry.message.header)
     return [(message.author or "", message.text) for message in said]
@@ -79,7 +79,7 @@ def all_seen(environment: Any, players: int) -> dict[int, list[tuple[int, str, A
     return {player: environment.state.observations[player] for player in range(players)}
 
 
-def visible(entries: Iterable[Entry], player: str) -> list[str]:
+def visible(entries: Iterable[TranscriptEntry], player: str) -> list[str]:
     """What a player may read that is not its own and not its system prompt, without labels."""
     others = (e.message for e in entries if e.message.author != player and e.message.role != "system")
     read = (message for message in others if message.audience.includes(player))
@@ -105,11 +105,11 @@ def test_games_side_by_side_say_what_they_say_one_after_the_other(name: str, tmp
     assert len({str(game) for game in said[0].values()}) == 8
 
 
-def canonical(entries: Iterable[Entry]) -> list[tuple[str, str, tuple[int, ...]]]:
+def canonical(entries: Iterable[TranscriptEntry]) -> list[tuple[str, str, tuple[int, ...]]]:
     return [(e.message.id, e.message.text, e.message.tokens) for e in entries]
 
 
-def dealt(entries: Iterable[Entry], words: str) -> dict[str, set[str]]:
+def dealt(entries: Iterable[TranscriptEntry], words: str) -> dict[str, set[str]]:
     """By player, the messages that the environment told it alone, with such words in them."""
     found: dict[str, set[str]] = {}
     for message in (entry.message for entry in entries):
@@ -155,8 +155,8 @@ def test_an_environment_that_does_otherwise_now_is_told_as_what_it_is(
 ) -> None:
     run = recorded(tmp_path, "KuhnPoker")
     cut(run.path, keep=14)
-    began = Played.reset
-    monkeypatch.setattr(Played, "reset", lambda self, players, seed: began(self, players, seed + 1))
+    began = PlayedEnvironment.reset
+    monkeypatch.setattr(PlayedEnvironment, "reset", lambda self, players, seed: began(self, players, seed + 1))
     result = play(
         RunRequest.resuming(
             SavedRun(run.path), library.scenario(PREFIX + "KuhnPoker")(**GAMES["KuhnPoker"], moves=MOST)

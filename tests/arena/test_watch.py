@@ -8,8 +8,8 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from agentcho.arena.watch import AT_ONCE, Watched
 from agentcho.errors import ScenarioError
+from agentcho.integrations.textarena.watch import AT_ONCE, Watched
 
 
 def beside(work: Callable[[], int], seconds: float) -> int:

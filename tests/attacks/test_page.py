@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.display.sheet import plain
+from agentcho.display.text_table import plain
 from agentcho.lab.display.leaks import sheets
 from agentcho.lab.leaks.judged import claims, judge
 from agentcho.lab.leaks.result import Cost, LeaksResult, Outcome, Secrets, read_leaks

@@ -22,7 +22,7 @@ from agentcho.lab.leaks.scene import SAID, natural, scene
 from agentcho.lab.leaks.secrets import drawn, kind, split
 from agentcho.lab.leaks.seen import Seen, seen
 from agentcho.lab.leaks.ways import MEANING, PLAIN, USUAL, usual, way, ways
-from agentcho.progress import unheard
+from agentcho.protocol.progress import no_progress
 from agentcho.reuse.first_k import FirstK
 from tests.engines import Engines
 
@@ -136,13 +136,13 @@ def asked(*attacks: str, names: Sequence[str] = ("author", "audience", "text"), 
 def test_what_was_kept_is_not_measured_again(engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, file, wanted = engines(), tmp_path / "leaks.json", asked("linear", "asked", n=20)
     kept = PartialLeaks.begin(file, False, wanted.settings)
-    secrets = measure(engine, wanted, kept, unheard)
+    secrets = measure(engine, wanted, kept, no_progress)
     assert (secrets[0].size, secrets[0].sentences) == (10_000, 1)
     first = kept.outcomes(wanted)
     assert len(first) == 6
     monkeypatch.setattr(measured, "ATTACKS", {"linear": None, "asked": None})
     again = PartialLeaks.begin(file, True, wanted.settings)
-    measure(engine, wanted, again, unheard)
+    measure(engine, wanted, again, no_progress)
     assert again.outcomes(wanted) == first
     with pytest.raises(ConfigError, match="go on by --resume, or delete it"):
         PartialLeaks.begin(file, False, wanted.settings)
@@ -170,7 +170,7 @@ def test_what_cannot_be_measured_is_said_before_anything_is() -> None:
 @pytest.mark.slow
 def test_a_small_run_shows_a_leak_and_claims_nothing_that_it_is_too_small_for(engines: Engines) -> None:
     wanted, kept = asked("collision", names=("author", "text", "audience"), n=80), PartialLeaks.begin(None, False, {})
-    measure(engines(), wanted, kept, unheard)
+    measure(engines(), wanted, kept, no_progress)
     rows: dict[str, Any] = {row.way: row for row in judge(kept.outcomes(wanted), 1)}
     assert rows["author"].verdict == "leaks"
     assert rows["audience"].verdict == "inconclusive", "20 secrets cannot show that 3 points are not there"

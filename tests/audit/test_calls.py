@@ -10,10 +10,10 @@ from agentcho.audit.formats.html import html
 from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.report import AuditReport, Finding
 from agentcho.audit.wording import headline
-from agentcho.flow.views import Act, ToolUse
 from agentcho.message import EVERYONE, Audience
+from agentcho.provenance.views import Act, ToolUse
 from agentcho.records.calls import CallLine, use_line
-from agentcho.records.lines import UsePart
+from agentcho.records.line_models import UsePart
 
 from .transcripts import Talk, audited
 

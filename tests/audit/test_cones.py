@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcho.audit.cones import Cones
-from agentcho.flow.labels import Recipe
+from agentcho.provenance.labels import Recipe
 
 from .transcripts import Talk
 

@@ -11,12 +11,10 @@ import pytest
 
 from agentcho import Engine
 from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
-from agentcho.calls.call import StepResult
 from agentcho.config import ReusePolicy
 from agentcho.engine.template import derive
 from agentcho.errors import LeakageError
-from agentcho.flow.views import After
-from agentcho.games.replay import replay
+from agentcho.games.runs.replay import replay
 from agentcho.lab.measure import whole
 from agentcho.lab.measure.arms import SWAPS, Experiment, in_sight, original, shifts_of
 from agentcho.lab.measure.controls import controls
@@ -36,6 +34,8 @@ from agentcho.lab.measure.play import (
 from agentcho.lab.measure.stage import Stage
 from agentcho.lab.measure.swap import fitted, lengthened, swapped
 from agentcho.lab.measure.whole import measure
+from agentcho.protocol.call import StepResult
+from agentcho.provenance.views import After
 from agentcho.records.trace import TraceMessage, Workflow
 
 from ..engine.templates import blank_before_the_end

@@ -12,7 +12,7 @@ from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
 from agentcho.audit.subject import LIMITS, SOCIETY
 from agentcho.errors import RecordBroken
-from agentcho.flow.views import Act, After
+from agentcho.provenance.views import Act, After
 
 from .transcripts import Talk, audited, chain
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
-from agentcho.calls.call import EnginePort
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.display.prove import show
 from agentcho.lab.prove import Proof
 from agentcho.lab.prove.free import LENGTHLESS, Freed, free
 from agentcho.lab.prove.html import html
 from agentcho.lab.prove.proof import FreePlay
 from agentcho.lab.prove.wording import headline, schedule
+from agentcho.protocol.call import EnginePort
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 

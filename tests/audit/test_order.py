@@ -13,10 +13,10 @@ from agentcho.audit import AuditReport, audit_run, order
 from agentcho.audit.order import Raced
 from agentcho.audit.report import Finding
 from agentcho.audit.wording import headline
-from agentcho.flow.views import Act, Move
+from agentcho.provenance.views import Act, Move
 from agentcho.records.names import TRANSCRIPT
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 
 from .transcripts import Talk
@@ -24,7 +24,7 @@ from .transcripts import Talk
 Said = tuple[str, str | list[str], Act]
 
 
-def lines(*acts: Said) -> list[Entry]:
+def lines(*acts: Said) -> list[TranscriptEntry]:
     """A game of these messages."""
     talk = Talk()
     for id, to, act in acts:

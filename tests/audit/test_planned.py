@@ -17,8 +17,8 @@ from agentcho.audit.planned import SymbolicEngine, plan, planned
 from agentcho.audit.report import Edge, Place
 from agentcho.audit.verdict import GameVerdict
 from agentcho.config import Leakage, Mode, RepairBy, ReusePolicy
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow, workflow, write_traces
 from agentcho.reuse.ape import Ape

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentcho.flow.views import Act, After
+from agentcho.provenance.views import Act, After
 
 from .transcripts import Talk
 

@@ -12,7 +12,6 @@ import pytest
 
 from agentcho import Engine, replay
 from agentcho.errors import AudienceError
-from agentcho.flow.resolver import Resolver
 from agentcho.lab.display.prove import show
 from agentcho.lab.measure.play import of_workflow
 from agentcho.lab.prove import Proof, prove
@@ -20,6 +19,7 @@ from agentcho.lab.prove.html import html
 from agentcho.lab.prove.kept import HIDES_NOTHING, NO_WAY, SILENT, WORDLESS, kept, secrets, without
 from agentcho.lab.prove.proof import Compared, Digests, Waits
 from agentcho.lab.prove.wording import headline, why_not
+from agentcho.provenance.resolver import Resolver
 from agentcho.records.trace import Workflow, read_traces
 from tests.engines import Engines
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import WORST, GameVerdict
-from agentcho.flow.views import Act, After
+from agentcho.provenance.views import Act, After
 
 from .transcripts import Talk, chain
 

@@ -12,7 +12,7 @@ from agentcho.audit.report import Finding
 from agentcho.config import Limits, RunConfig
 from agentcho.records.calls import CallLine, CallLines
 from agentcho.records.names import CALLS
-from agentcho.records.record import Over, RunRecord, SavedRun, write_info
+from agentcho.records.record import GameOver, RunRecord, SavedRun, write_info
 
 from .transcripts import Talk, chain
 
@@ -38,7 +38,7 @@ def recorded(folder: Path, *talks: Talk, games: int = 1, over: int = 1, **config
             for entry in talk.entries:
                 record.said(entry)
         for game in range(over):
-            record.over(Over(game, {}, {}, None, 1.0))
+            record.over(GameOver(game, {}, {}, None, 1.0))
     return SavedRun(record.path)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agentcho.audit.planned import SymbolicEngine
-from agentcho.calls.call import Decode, Failure, Prefill, Shadow
 from agentcho.errors import LeakageError, RequestError, UnknownEncoding
+from agentcho.protocol.call import CallFailure, Decode, Prefill, Shadow
 
 
 class Shut:
@@ -19,9 +19,9 @@ class Shut:
         raise LeakageError("bob", ("a", "b"))
 
 
-def drained(engine: SymbolicEngine) -> tuple[list[int], list[Failure], int]:
+def drained(engine: SymbolicEngine) -> tuple[list[int], list[CallFailure], int]:
     """What is finished and what failed until it is idle, and the tokens that this fed."""
-    finished, failed, encoded = list[int](), list[Failure](), 0
+    finished, failed, encoded = list[int](), list[CallFailure](), 0
     while not engine.idle:
         result = engine.step()
         finished += result.finished

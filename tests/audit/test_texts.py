@@ -13,12 +13,12 @@ from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport
 from agentcho.audit.wording import headline
-from agentcho.records.models import Models, is_endpoint
+from agentcho.records.models import RecordedModels, is_endpoint
 
 from .transcripts import KEY, Talk, subject
 
-OWN = Models(frozenset({None}), frozenset({None}))
-BESIDE = Models(frozenset({None, "far"}), frozenset({"far"}))
+OWN = RecordedModels(frozenset({None}), frozenset({None}))
+BESIDE = RecordedModels(frozenset({None, "far"}), frozenset({"far"}))
 
 
 class Texts(Talk):
@@ -30,7 +30,7 @@ class Texts(Talk):
         self.entries[-1] = self.entries[-1]._replace(encoding=None, made=(), engine=engine)
 
 
-def judged(talk: Talk, models: Models = OWN, **changes: Any) -> AuditReport:
+def judged(talk: Talk, models: RecordedModels = OWN, **changes: Any) -> AuditReport:
     return audit_entries(subject(**changes), {0: talk.entries}, Seal(KEY), models=models)
 
 
@@ -83,7 +83,7 @@ def test_texts_of_equal_length_have_digests_of_their_own() -> None:
     assert len(digests) == 3
 
 
-def unlabelled(talk: Talk, models: Models) -> list[str]:
+def unlabelled(talk: Talk, models: RecordedModels) -> list[str]:
     report = judged(talk, models)
     assert report.exit_code("error") != 0
     assert report.conclusion not in ("clean", "texts-clean")
@@ -91,7 +91,7 @@ def unlabelled(talk: Talk, models: Models) -> list[str]:
 
 
 def test_a_run_of_one_local_model_has_no_texts() -> None:
-    (told, *_) = unlabelled(whispers(), Models())
+    (told, *_) = unlabelled(whispers(), RecordedModels())
     assert "no record of what it was said over" in told
 
 
@@ -103,7 +103,7 @@ def test_a_model_that_is_not_listed_says_nothing_that_counts() -> None:
     known = Talk()
     known.say("bob.0", "everyone", [known.say("alice.0", "everyone", kind="prefill")])
     known.change("alice.0", engine="elsewhere")
-    assert unlabelled(known, Models())
+    assert unlabelled(known, RecordedModels())
 
 
 def test_a_local_message_renamed_to_an_endpoint_is_found_out_by_all_that_it_has() -> None:
@@ -163,10 +163,10 @@ def test_what_a_person_or_a_tool_said_was_said_over_what_it_read(origin: Any) ->
     talk.say("alice.1", "everyone", [secret])
     talk.text("bob.0", "everyone", ("alice.1",))
     talk.change("bob.0", origin=origin)
-    assert judged(talk, Models()).conclusion == "texts-clean"
+    assert judged(talk, RecordedModels()).conclusion == "texts-clean"
     talk.text("carol.0", "everyone", ("alice.0",))
     talk.change("carol.0", origin=origin)
-    assert headline(judged(talk, Models())).word == "LEAKS"
+    assert headline(judged(talk, RecordedModels())).word == "LEAKS"
 
 
 def test_what_a_tool_said_has_no_encoding() -> None:
@@ -174,7 +174,7 @@ def test_what_a_tool_said_has_no_encoding() -> None:
     secret = talk.say("alice.0", ["alice"])
     talk.say("dave.0", "everyone", [secret])
     talk.change("dave.0", origin="tool")
-    assert unlabelled(talk, Models())
+    assert unlabelled(talk, RecordedModels())
 
 
 def test_what_a_person_said_through_a_loaded_model_is_judged_as_anybodys_words() -> None:
@@ -182,12 +182,12 @@ def test_what_a_person_said_through_a_loaded_model_is_judged_as_anybodys_words()
     secret = talk.say("alice.0", ["alice"])
     talk.say("dave.0", "everyone", [talk.say("alice.1", "everyone")])
     talk.change("dave.0", origin="human")
-    assert judged(talk, Models()).conclusion == "clean"
+    assert judged(talk, RecordedModels()).conclusion == "clean"
     talk.say("erin.0", "everyone", [secret])
     talk.change("erin.0", origin="human")
-    assert headline(judged(talk, Models())).word == "LEAKS"
+    assert headline(judged(talk, RecordedModels())).word == "LEAKS"
     talk.change("erin.0", encoding=None, made=())
-    assert unlabelled(talk, Models())
+    assert unlabelled(talk, RecordedModels())
 
 
 def test_a_model_with_weights_is_no_endpoint_whatever_it_says() -> None:

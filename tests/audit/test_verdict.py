@@ -6,7 +6,7 @@ import pytest
 
 from agentcho.audit.report import Edge
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.call import ContextEntry
+from agentcho.protocol.call import ContextEntry
 
 from .transcripts import Talk, anchored, chain
 

@@ -17,7 +17,7 @@ from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Told
 from agentcho.display.audit import show
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from tests.leaks.words.test_owed import game_of
 from tests.leaks.words.test_rule import COLOURS, Vote, rehearse, whispered
 
@@ -45,9 +45,9 @@ REPLIES = {"alice": ["red", "yes", '{"whom": "bob", "doubt": 3}'], "bob": ["no"]
 
 
 @pytest.fixture(scope="module")
-def said() -> tuple[Entry, ...]:
+def said() -> tuple[TranscriptEntry, ...]:
     """What was said in that game."""
-    return tuple(Entry.from_json(entry.to_json()) for entry in rehearse(talk, REPLIES).entries)
+    return tuple(TranscriptEntry.from_json(entry.to_json()) for entry in rehearse(talk, REPLIES).entries)
 
 
 def rows(report: AuditReport) -> dict[tuple[str, str], float]:
@@ -55,7 +55,7 @@ def rows(report: AuditReport) -> dict[tuple[str, str], float]:
     return {(row.owner, row.reader): row.bits for row in report.words.rows}
 
 
-def test_the_ledger_is_worked_out_from_the_transcript_alone(said: tuple[Entry, ...]) -> None:
+def test_the_ledger_is_worked_out_from_the_transcript_alone(said: tuple[TranscriptEntry, ...]) -> None:
     report = audited(said)
     assert rows(report) == pytest.approx(
         {
@@ -68,13 +68,13 @@ def test_the_ledger_is_worked_out_from_the_transcript_alone(said: tuple[Entry, .
     assert "words=refuse: at most 6.459 bits to one reader about one owner in a game" in report.reasons
 
 
-def test_a_run_without_a_rule_has_no_ledger(said: tuple[Entry, ...]) -> None:
+def test_a_run_without_a_rule_has_no_ledger(said: tuple[TranscriptEntry, ...]) -> None:
     report = audited(said, None)
     assert report.words is None
     assert not [finding for finding in report.findings if finding.rule in ("AC017", "AC018")]
 
 
-def test_what_is_above_the_budget_is_found(said: tuple[Entry, ...]) -> None:
+def test_what_is_above_the_budget_is_found(said: tuple[TranscriptEntry, ...]) -> None:
     report = audited({0: said, 1: said}, "track", 2.6)
     over = [finding for finding in report.findings if finding.rule == "AC017"]
     assert [(finding.reader, finding.owner, finding.games) for finding in over] == [("carol", "alice", 1)]
@@ -86,21 +86,21 @@ def test_what_is_above_the_budget_is_found(said: tuple[Entry, ...]) -> None:
     assert [row.games for row in report.words.rows] == [2, 2, 2]
 
 
-def charged(entry: Entry, **changes: Any) -> Entry:
+def charged(entry: TranscriptEntry, **changes: Any) -> TranscriptEntry:
     assert entry.act.charge is not None
     return entry._replace(act=entry.act._replace(charge=entry.act.charge._replace(**changes)))
 
 
-def choices(entry: Entry, *texts: str) -> Entry:
+def choices(entry: TranscriptEntry, *texts: str) -> TranscriptEntry:
     return entry._replace(act=entry.act._replace(choices=texts))
 
 
-def saying(entry: Entry, **changes: Any) -> Entry:
+def saying(entry: TranscriptEntry, **changes: Any) -> TranscriptEntry:
     return entry._replace(message=entry.message.saying(**changes))
 
 
 CHOICE, RETOLD = "alice.0", "alice.3"
-BROKEN: list[tuple[str, Callable[[Entry], Entry], str]] = [
+BROKEN: list[tuple[str, Callable[[TranscriptEntry], TranscriptEntry], str]] = [
     (CHOICE, lambda e: e._replace(act=e.act._replace(charge=None)), "does not say how much it can tell"),
     (CHOICE, lambda e: charged(e, bits=0.0), "was charged 0.0 bits, and can tell 1.58"),
     (CHOICE, lambda e: charged(e, bits=None), "was charged None bits"),
@@ -126,7 +126,7 @@ BROKEN: list[tuple[str, Callable[[Entry], Entry], str]] = [
 
 @pytest.mark.parametrize(("id", "change", "why"), BROKEN, ids=[why[:40] for _, _, why in BROKEN])
 def test_a_line_that_does_not_account_for_itself_is_no_0_bits(
-    said: tuple[Entry, ...], id: str, change: Callable[[Entry], Entry], why: str
+    said: tuple[TranscriptEntry, ...], id: str, change: Callable[[TranscriptEntry], TranscriptEntry], why: str
 ) -> None:
     report = audited([change(entry) if entry.message.id == id else entry for entry in said])
     unknown = [finding for finding in report.findings if finding.rule == "AC018"]
@@ -137,7 +137,7 @@ def test_a_line_that_does_not_account_for_itself_is_no_0_bits(
     assert report.exit_code("error") != 0
 
 
-def test_a_schema_that_nobody_can_count_is_no_0_bits(said: tuple[Entry, ...]) -> None:
+def test_a_schema_that_nobody_can_count_is_no_0_bits(said: tuple[TranscriptEntry, ...]) -> None:
     free = {"type": "object", "properties": {"whom": {"type": "string"}, "doubt": {"type": "integer"}}}
     schema = free | {"additionalProperties": False}
     report = audited([charged(e, schema=schema) if e.message.id == RETOLD else e for e in said])
@@ -145,7 +145,7 @@ def test_a_schema_that_nobody_can_count_is_no_0_bits(said: tuple[Entry, ...]) ->
     assert report.conclusion == "inconclusive"
 
 
-def test_without_its_lines_a_game_is_no_cleaner(said: tuple[Entry, ...]) -> None:
+def test_without_its_lines_a_game_is_no_cleaner(said: tuple[TranscriptEntry, ...]) -> None:
     """A line that is not there takes nothing from what another one tells."""
     report = audited([entry for entry in said if entry.message.id != "scenario.0"])
     assert report.conclusion != "clean"
@@ -192,7 +192,7 @@ def test_what_is_worked_out_again_is_what_was_charged(leakage: str) -> None:
         assert found == pytest.approx({pair: b for pair, b in expected.items() if b and pair[1] != "dora"}), seed
 
 
-def test_every_format_has_the_ledger(said: tuple[Entry, ...]) -> None:
+def test_every_format_has_the_ledger(said: tuple[TranscriptEntry, ...]) -> None:
     report = audited(said, "track", 2.6)
     out = StringIO()
     show(report, "plain", out)
@@ -207,7 +207,7 @@ def test_every_format_has_the_ledger(said: tuple[Entry, ...]) -> None:
     assert "Ledger of words" not in html(audited(said, None))
 
 
-def test_a_hostile_name_does_no_harm_in_the_ledger(said: tuple[Entry, ...]) -> None:
+def test_a_hostile_name_does_no_harm_in_the_ledger(said: tuple[TranscriptEntry, ...]) -> None:
     report = audited(said)
     assert report.words is not None
     row = Told(owner="<script>alert(1)</script>\x1b[2J", reader="bob\n", bits=1, game=0, games=1)

@@ -9,11 +9,11 @@ from agentcho.audit.audit import BegunLines, audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Edge, Subject
 from agentcho.audit.verdict import GameVerdict, Reading
-from agentcho.calls.call import ContextEntry, Receipt
-from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
-from agentcho.flow.views import Act
 from agentcho.message import Audience, audience
-from agentcho.records.transcript import Entry, Usage
+from agentcho.protocol.call import ContextEntry, Receipt
+from agentcho.provenance.labels import EncodingRecord, Ledger, Recipe
+from agentcho.provenance.views import Act
+from agentcho.records.transcript import MessageUsage, TranscriptEntry
 from tests.said import message as said
 
 LENGTH = 3
@@ -27,7 +27,7 @@ class Talk:
 
     def __init__(self, game: int = 0, bos: bool = True) -> None:
         self.game, self.bos = game, bos
-        self.entries: list[Entry] = []
+        self.entries: list[TranscriptEntry] = []
         self._ledger = Ledger()
         self._last = 0
 
@@ -52,7 +52,9 @@ class Talk:
             **(fields | changes),
         )
         self.entries.append(
-            Entry(message, made.id, (made,), (), Usage(LENGTH, 0, 0, 0), act or Act(f"play.py:{made.id}"))
+            TranscriptEntry(
+                message, made.id, (made,), (), MessageUsage(LENGTH, 0, 0, 0), act or Act(f"play.py:{made.id}")
+            )
         )
         return made.id
 
@@ -131,7 +133,7 @@ def audited(
     *talks: Talk, reveal: bool = False, key: bytes = KEY, begun: BegunLines = NONE_BEGUN, **changes: Any
 ) -> AuditReport:
     """The report on these games."""
-    games: Mapping[int, Sequence[Entry]] = {talk.game: talk.entries for talk in talks}
+    games: Mapping[int, Sequence[TranscriptEntry]] = {talk.game: talk.entries for talk in talks}
     return audit_entries(subject(**({"games": len(talks)} | changes)), games, Seal(key, reveal), begun=begun)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from agentcho import Engine, cli
-from agentcho.calls.costs import Costs
-from agentcho.games.replay import replay
+from agentcho.games.runs.replay import replay
 from agentcho.lab.bench.aims import family
 from agentcho.lab.bench.arms import BASELINE, ENFORCE, GENERATE, arm, guessing, policy, with_guesses
 from agentcho.lab.bench.result import Figures, Target, read_result
 from agentcho.lab.bench.words import with_words
 from agentcho.lab.compare.fidelity import Arm, rows
 from agentcho.lab.display import bench
+from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.records.trace import Workflow, workflow, write_traces
 from agentcho.runner.runner import TorchRunner
 from tools.bench.targets import with_targets
@@ -128,9 +128,9 @@ def test_forced_words_are_guessed_as_spoken_ones_are(engine: Engine, way: str) -
     assert found[guessed].encoded == found[plain].encoded
 
 
-def cheap() -> Costs:
+def cheap() -> ForwardCosts:
     """Forwards that cost the same whatever they feed, as where weights alone are to be streamed."""
-    return Costs((1, 64), (1, 4096), ((1.0, 1.001), (1.0, 1.001)))
+    return ForwardCosts((1, 64), (1, 4096), ((1.0, 1.001), (1.0, 1.001)))
 
 
 def test_a_guess_changes_no_word_and_is_judged_once(

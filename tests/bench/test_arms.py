@@ -13,19 +13,19 @@ import torch
 from torch import log_softmax
 
 from agentcho import Engine, replay
-from agentcho.calls.call import StepResult
 from agentcho.config import ReusePolicy
 from agentcho.engine.template import derive
 from agentcho.errors import ConfigError
 from agentcho.extras import LIBRARIES
-from agentcho.flow.resolver import Resolver
-from agentcho.games.replay import ReplayedMessage, awaited
+from agentcho.games.runs.replay import ReplayedMessage, awaited
 from agentcho.lab.bench.arms import AUDIT, CONTINUOUS, ENFORCE, EXACT, GENERATE, GUESSING, OURS, arm, arms, exactly
 from agentcho.lab.bench.peers.continuous import PAGE, _Forcing
 from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.words import with_words
+from agentcho.protocol.call import StepResult
+from agentcho.provenance.resolver import Resolver
 from agentcho.records.trace import Workflow
 from agentcho.reuse.registry import parsed_repair
 
@@ -87,7 +87,7 @@ def test_a_deterministic_arm_gives_every_call_a_forward_of_its_own(
         return Resolver(reuse, *given, **options)
 
     monkeypatch.setattr(engine, "step", noted)
-    monkeypatch.setattr("agentcho.games.journal.Resolver", resolver)
+    monkeypatch.setattr("agentcho.games.play.journal.Resolver", resolver)
     fast = arms()[name](engine, tree, True)
     assert asked == {False}
     exact = arms()[exactly(name)](engine, tree, True)

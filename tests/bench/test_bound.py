@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentcho import Engine, replay
-from agentcho.games.replay import Replayed
+from agentcho.games.runs.replay import Replayed
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.bound import bound, new, with_new
 from agentcho.lab.bench.recorded import recorded

@@ -19,7 +19,7 @@ from agentcho.lab.bench.partial import PartialWorkflows
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import read_result
 from agentcho.runner.engine import Engine
-from agentcho.understudy import weights_path
+from agentcho.runner.understudy import weights_path
 
 from ..test_kills import DIE
 

@@ -30,7 +30,7 @@ def test_logits_are_scaled_until_they_are_as_unsure_as_is_asked() -> None:
 def test_two_bits_leave_three_numbers_of_each_vector() -> None:
     given = torch.tensor([[0.9, -0.2, 0.6, -1.0]])
     with rounding_to(1):
-        assert kv_quant.rounded(given).tolist() == [[1.0, 0.0, 1.0, -1.0]]
+        assert kv_quant.round_trip(given).tolist() == [[1.0, 0.0, 1.0, -1.0]]
     assert kv_quant.TOP == 127
 
 

@@ -21,7 +21,7 @@ from agentcho.lab.bench.peers.rows import Rows
 from agentcho.lab.bench.peers.same import EXACT, peek, prompt_of
 from agentcho.lab.bench.peers.targets import GUESSING, LLAMA, OURS, ROW
 from agentcho.lab.bench.result import read_result
-from agentcho.understudy import weights_path
+from agentcho.runner.understudy import weights_path
 
 from .llama import completing
 

@@ -15,7 +15,7 @@ import torch
 
 from agentcho import Engine
 from agentcho.cli import main
-from agentcho.display.sheet import plain
+from agentcho.display.text_table import plain
 from agentcho.errors import ConfigError
 from agentcho.lab.bench.peers.generate import stock_attention
 from agentcho.lab.bench.peers.llama import Peer, Said, Setting

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from agentcho import Engine, Metadata, View, cli
-from agentcho.calls.call import StepResult
 from agentcho.cli import main
 from agentcho.display.progress import EVERY
 from agentcho.lab.bench.result import read_result
 from agentcho.lab.commands.bench import MOVED
+from agentcho.protocol.call import StepResult
 from tools.bench.__main__ import app
 from tools.bench.cost import ARMS
 from tools.bench.growth import growing, growth, sizes_of

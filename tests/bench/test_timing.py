@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from agentcho.lab.timing import alone, stoppable
-from agentcho.progress import heard
+from agentcho.protocol.progress import heard
 
 
 def often(check: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from agentcho import Decode, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Repair, Shadow, Turn
+from agentcho.protocol.call import Call, EncodingId, Repair, SchedulingPriority, Shadow
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK
 
@@ -204,7 +204,7 @@ def wrong_options() -> dict[str, dict[str, Any]]:
 
 def wrong_turns() -> dict[str, Any]:
     """Turns that nobody can have."""
-    make: Any = Turn
+    make: Any = SchedulingPriority
     return {
         "a priority in words": make("", "high"),
         "no priority": make("", None),
@@ -248,7 +248,7 @@ def _turned(turn: Any, ids: Sequence[EncodingId]) -> tuple[Any, Any]:
 
 
 def _one(make: Callable[[Sequence[EncodingId]], Call]) -> Attack:
-    return lambda ids: ((make(ids),), Turn("bad"))
+    return lambda ids: ((make(ids),), SchedulingPriority("bad"))
 
 
 def _texts() -> dict[str, Attack]:
@@ -302,17 +302,17 @@ def _kinds() -> dict[str, Attack]:
 
 def _lists() -> dict[str, Attack]:
     return {
-        "no list": lambda ids: (None, Turn("bad")),
-        "a number of calls": lambda ids: (5, Turn("bad")),
-        "a text of calls": lambda ids: ("prefill", Turn("bad")),
-        "a call for a list": lambda ids: (Prefill("x"), Turn("bad")),
-        "a mapping of calls": lambda ids: ({Prefill("x"): 1}, Turn("bad")),
-        "no calls": lambda ids: ((), Turn("bad")),
-        "calls without end": lambda ids: (count(), Turn("bad")),
-        "a list that fails": lambda ids: (unread(), Turn("bad")),
-        "a good one before a bad one": lambda ids: ((Prefill("good"), Prefill(LONE)), Turn("bad")),
-        "a decode made ahead": lambda ids: ((Decode(),), Turn("bad", 0, True)),
-        "a repair ahead with its decode": lambda ids: ((d := Decode(), Shadow(d)), Turn("bad", 0, True)),
+        "no list": lambda ids: (None, SchedulingPriority("bad")),
+        "a number of calls": lambda ids: (5, SchedulingPriority("bad")),
+        "a text of calls": lambda ids: ("prefill", SchedulingPriority("bad")),
+        "a call for a list": lambda ids: (Prefill("x"), SchedulingPriority("bad")),
+        "a mapping of calls": lambda ids: ({Prefill("x"): 1}, SchedulingPriority("bad")),
+        "no calls": lambda ids: ((), SchedulingPriority("bad")),
+        "calls without end": lambda ids: (count(), SchedulingPriority("bad")),
+        "a list that fails": lambda ids: (unread(), SchedulingPriority("bad")),
+        "a good one before a bad one": lambda ids: ((Prefill("good"), Prefill(LONE)), SchedulingPriority("bad")),
+        "a decode made ahead": lambda ids: ((Decode(),), SchedulingPriority("bad", 0, True)),
+        "a repair ahead with its decode": lambda ids: ((d := Decode(), Shadow(d)), SchedulingPriority("bad", 0, True)),
     }
 
 
@@ -320,7 +320,7 @@ def _inside() -> dict[str, Attack]:
     """Those that stand on what is there."""
     return {
         "an id twice removed": _one(lambda ids: Decode("x", [Prefill("y")])),
-        "itself": lambda ids: (_itself(), Turn("bad")),
+        "itself": lambda ids: (_itself(), SchedulingPriority("bad")),
         "true for one": _one(lambda ids: Prefill("x", [True])),
         "a fraction for one": _one(lambda ids: Prefill("x", [float(ids[0])])),  # type: ignore[list-item]
         "too far": _one(lambda ids: Prefill("x", ids[:1], [4095])),

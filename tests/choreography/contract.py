@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.backends.babble import babble
-from agentcho.calls.call import Call, EncodingId, Failure, Spoken
+from agentcho.engine.fake.fake_text import babble
 from agentcho.errors import CallFailed
+from agentcho.protocol.call import Call, CallFailure, EncodingId, SampledToken
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 from tests.engine.families import Family
@@ -35,9 +35,9 @@ class Ran(NamedTuple):
     """What a run to the end brought."""
 
     steps: int
-    spoken: list[Spoken]
+    spoken: list[SampledToken]
     finished: list[EncodingId]
-    failed: list[Failure]
+    failed: list[CallFailure]
     encoded: int
 
 

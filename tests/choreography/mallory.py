@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 
 from agentcho import Agent, Choreographer, Game, Prefill
-from agentcho.calls.call import EncodingId
-from agentcho.choreography.handle import Request
-from agentcho.flow.views import After, Read, View
+from agentcho.choreography.requests import Request
 from agentcho.message import Message
+from agentcho.protocol.call import EncodingId
+from agentcho.provenance.views import After, Read, View
 
 from .attacks import LONE, Odd, attacks, unread, wrong_options
 from .stage import speech

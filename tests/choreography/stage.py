@@ -12,11 +12,11 @@ import anyio.lowlevel
 from trio.testing import MockClock
 
 from agentcho import Agent, Choreographer, Decode, Game, Limits, Message, Prefill, RunConfig, Sampling, Scenario
-from agentcho.calls.call import StepResult
-from agentcho.choreography.handle import Request
+from agentcho.choreography.requests import Request
 from agentcho.config import Defaults, Leakage, Mode
-from agentcho.events import Encoded, Ended, Event, Over
-from agentcho.records.transcript import Entry, carry
+from agentcho.events import Encoded, Ended, Event, GameOver
+from agentcho.protocol.call import StepResult
+from agentcho.records.transcript import TranscriptEntry, carry
 from agentcho.testing import FakeEngine
 
 Work = Callable[[], Awaitable[Any]]
@@ -61,7 +61,7 @@ def game(
     games: int = 1,
     seed: int = 0,
     default_prompt: Defaults = "keep",
-) -> tuple[list[Entry], list[Over]]:
+) -> tuple[list[TranscriptEntry], list[GameOver]]:
     """Play a script; its transcript and outcomes. No game may leave anything in the engine."""
     engine = engine or FakeEngine()
     events: list[Event] = []
@@ -83,10 +83,10 @@ def game(
 
     play(work)
     assert nothing_left(engine)
-    return heard(events), [e for e in events if isinstance(e, Over)]
+    return heard(events), [e for e in events if isinstance(e, GameOver)]
 
 
-def heard(events: list[Event]) -> list[Entry]:
+def heard(events: list[Event]) -> list[TranscriptEntry]:
     """The transcript that a sink was told, with what stands alone at a game's end."""
     entries = [event.entry for event in events if isinstance(event, Ended)]
     for event in events:
@@ -95,7 +95,7 @@ def heard(events: list[Event]) -> list[Entry]:
     return entries
 
 
-def spoken(entries: list[Entry]) -> list[Message]:
+def spoken(entries: list[TranscriptEntry]) -> list[Message]:
     """What was generated, to its end."""
     return [entry.message for entry in entries if entry.message.kind == "decode" and entry.ended is None]
 

@@ -13,14 +13,14 @@ from agentcho.audit.planned import audit_traces
 from agentcho.audit.verdict import GameVerdict
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.fidelity import Arm, apart, forced, rows
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import exported
-from agentcho.records.transcript import Entry, Seals
+from agentcho.records.transcript import Seals, TranscriptEntry
 from agentcho.reuse.kvcomm import THRESHOLD, KVComm
 from agentcho.reuse.registry import parsed_repair
 from tests.engines import Engines
@@ -52,7 +52,7 @@ class News(Scenario):
         return self.Outcome()
 
 
-def repaired(entries: list[Entry]) -> list[EncodingRecord]:
+def repaired(entries: list[TranscriptEntry]) -> list[EncodingRecord]:
     return [record for entry in entries for record in entry.made if record.recipe == "repaired"]
 
 
@@ -100,7 +100,7 @@ def test_a_record_keeps_them_by_cones_and_by_seals() -> None:
         written, read = (Seals(), Seals()) if sealed else (None, None)
         for entry in played(News(), repair="kvcomm:1.0"):
             line = entry.to_json() if written is None else entry.to_json(written)
-            assert Entry.from_json(line, read) == entry
+            assert TranscriptEntry.from_json(line, read) == entry
 
 
 def test_a_game_that_is_played_again_has_the_same_whoever_plays_beside_it() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from agentcho import Decode, Prefill, Sampling
-from agentcho.calls.call import EncodingId
 from agentcho.errors import AgentchoError, RequestError, UnknownEncoding
+from agentcho.protocol.call import EncodingId
 
 from .attacks import Attack, Odd, attacks, unread
 from .contract import Bench, Held, fake, real

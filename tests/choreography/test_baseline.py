@@ -15,17 +15,17 @@ from transformers import PreTrainedTokenizerFast
 from agentcho.audit.cones import Cones
 from agentcho.audit.planned import SetRunner, SymbolicEngine
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.call import Said
 from agentcho.config import Mode
-from agentcho.engine.conversation import APART, Conversations
+from agentcho.engine.chat_renderer import APART, ChatRenderer
 from agentcho.engine.core import EngineCore
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
 from agentcho.errors import LeakageError
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
+from agentcho.protocol.call import ChatMessage
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.trace import Workflow, exported
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 from ..engine import templates
 from ..engine.test_conversation import KINDS, known
@@ -96,7 +96,7 @@ def stock(tokenizer: PreTrainedTokenizerFast, read: Sequence[Any]) -> list[int] 
         return None
 
 
-def opening_of(entry: Entry) -> list[int]:
+def opening_of(entry: TranscriptEntry) -> list[int]:
     """What a decode was opened with, without its header."""
     return list(entry.message.tokens[: entry.message.content[0]])
 
@@ -166,7 +166,7 @@ def test_records_say_what_was_fed_and_cones_are_what_reached_it(kind: str) -> No
         for record in made:
             reached = [owners[ids] for ids in engine.influence(record.id)]
             assert record.cone == set().union(*reached)
-        again = [Entry.from_json(entry.to_json()) for entry in replayed.entries]
+        again = [TranscriptEntry.from_json(entry.to_json()) for entry in replayed.entries]
         assert again == replayed.entries
         assert not Cones(again).faults
         assert {reading.edge.verdict for reading in GameVerdict(0, again).readings()} == {"clean"}
@@ -182,7 +182,7 @@ def test_no_beginning_of_a_prompt_is_encoded_twice(kind: str, deterministic: boo
     for said in replayed.values():
         entry, path = said.entry, tuple[Any, ...]()
         read = [messages[id] for id in entry.message.parents]
-        found = engine.framing.prompt([Said(m.role, m.header + m.text, m.name) for m in read])
+        found = engine.framing.prompt([ChatMessage(m.role, m.header + m.text, m.name) for m in read])
         pieces = [(m.tokens, (place,)) for place, m in enumerate(read)] if found is None else found.pieces
         for tokens, (place, *_) in pieces:
             message = read[place]
@@ -217,7 +217,7 @@ def test_what_cannot_be_cut_is_one_encoding_of_all_its_messages() -> None:
     assert record.cone == set(record.messages)
     assert replayed["two"].entry.own is not None
     assert replayed["two"].entry.own.cone == {*record.messages, "two"}
-    again = [Entry.from_json(entry.to_json()) for entry in replayed.entries]
+    again = [TranscriptEntry.from_json(entry.to_json()) for entry in replayed.entries]
     assert again == replayed.entries
     assert not Cones(again).faults
 
@@ -230,7 +230,7 @@ def test_a_token_that_reaches_over_a_border_has_both_messages_in_its_cone() -> N
     tokenizer = templates.tokenizer("named")
     framing = derive(tokenizer, "named")
     tokenizer.chat_template = RUN_ON
-    whole = Conversations(tokenizer, framing.content.of_wholes(), {}, (), datetime.now())
+    whole = ChatRenderer(tokenizer, framing.content.of_wholes(), {}, (), datetime.now())
     engine, line = Whole(replace(framing, conversations=whole)), talk(False)
     line["messages"][1]["text"] = "Hello "
     replayed = replay(line, engine, mode="baseline", logits=False)

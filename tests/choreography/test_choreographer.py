@@ -6,7 +6,7 @@ import anyio.to_thread
 import pytest
 
 from agentcho import Choreographer, Decode, Prefill
-from agentcho.choreography.handle import Request
+from agentcho.choreography.requests import Request
 from agentcho.errors import Overloaded, UnknownEncoding
 from agentcho.testing import FakeEngine
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from agentcho import Decode, Prefill, Sampling, errors
-from agentcho.calls.call import ContextEntry, EncodingId
 from agentcho.errors import CallFailed, EngineFailed, RequestError, UnknownEncoding
+from agentcho.protocol.call import ContextEntry, EncodingId
 
 from .contract import LONG, POISON, Bench, Held, Wrong, fake, graph, real, wrongs
 

@@ -14,16 +14,16 @@ import pytest
 
 import agentcho
 from agentcho import Choreographer, Game, RunConfig
-from agentcho.calls.call import Call, Shadow
-from agentcho.choreography.handle import Piece
+from agentcho.choreography.requests import DecodePiece
 from agentcho.config import ReusePolicy
 from agentcho.events import Event
-from agentcho.games.decode_turn import TurnRecorder
-from agentcho.games.replay import _Replay
+from agentcho.games.play.decode_turn import TurnRecorder
+from agentcho.games.runs.replay import _Replay
+from agentcho.protocol.call import Call, Shadow
 from agentcho.records.record import runs
 from agentcho.records.trace import exported
-from agentcho.records.transcript import Entry
-from agentcho.serve.request import Caller, ChatRequest, Quoted
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.serve.request import Caller, ChatRequest, QuotedMessage
 from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
 
@@ -52,11 +52,11 @@ class Speech:
         assert scope.cancelled_caught == (self.cancelled is not None)
 
 
-Way = Callable[[Interrupted, Speech, Path], Awaitable[list[Entry]]]
-Say = Callable[[Speech], list[Entry]]
+Way = Callable[[Interrupted, Speech, Path], Awaitable[list[TranscriptEntry]]]
+Say = Callable[[Speech], list[TranscriptEntry]]
 
 
-async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[Entry]:
+async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[TranscriptEntry]:
     """What is on record of it in a game."""
     events: list[Event] = []
 
@@ -71,19 +71,19 @@ async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[Ent
     return heard(events)
 
 
-async def in_society(engine: Interrupted, speech: Speech, folder: Path) -> list[Entry]:
+async def in_society(engine: Interrupted, speech: Speech, folder: Path) -> list[TranscriptEntry]:
     """What is on record of it in a served society."""
     model = ServedModel("fake", engine, RunConfig(model="fake"), Serving(record=folder))
     options: Any = speech.options
     async with model.serving():
         with speech.said_on(engine):
-            request = ChatRequest((Quoted("user", "Hi"),), options, max_tokens=12)
+            request = ChatRequest((QuotedMessage("user", "Hi"),), options, max_tokens=12)
             await model.answer(Caller("", "town", "ann"), request, lambda delta: None)
     [run] = runs(folder)
     return [entry for entry in run.games()[0] if entry.message.kind == "decode"]
 
 
-async def in_replay(engine: Interrupted, speech: Speech, folder: Path) -> list[Entry]:
+async def in_replay(engine: Interrupted, speech: Speech, folder: Path) -> list[TranscriptEntry]:
     """What is on record of it in a replay of the game."""
     first = Speech(speech.words, speech.thinks, **speech.options)
     entries = await in_game(speech.engine(), first, folder)
@@ -99,9 +99,9 @@ def say(request: pytest.FixtureRequest, play: Play, tmp_path: Path) -> Say:
     """Has Ann say something in one of these ways. Nothing of it may be left in the engine."""
     way: Way = request.param
 
-    def run(speech: Speech) -> list[Entry]:
+    def run(speech: Speech) -> list[TranscriptEntry]:
         engine = speech.engine()
-        entries: list[Entry] = play(lambda: way(engine, speech, tmp_path))
+        entries: list[TranscriptEntry] = play(lambda: way(engine, speech, tmp_path))
         assert nothing_left(engine)
         return entries
 
@@ -132,7 +132,7 @@ def test_a_message_that_is_cancelled_keeps_what_was_said_of_it(step: int, words:
 def test_each_token_is_recorded_as_it_is_said(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     record, tokens = TurnRecorder.piece, defaultdict[TurnRecorder, list[int | None]](list)
 
-    def heard(recorder: TurnRecorder, said: Piece) -> None:
+    def heard(recorder: TurnRecorder, said: DecodePiece) -> None:
         tokens[recorder].append(said.token)
         record(recorder, said)
 
@@ -167,4 +167,4 @@ def test_nothing_else_makes_a_decode_turn() -> None:
     package = Path(agentcho.__file__).parent
     hears = re.compile(r"\bon_(piece|dropped|thought)=")
     found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if hears.search(path.read_text())}
-    assert found == {"games/decode_turn.py"}
+    assert found == {"games/play/decode_turn.py"}

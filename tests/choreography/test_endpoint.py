@@ -14,8 +14,6 @@ from pydantic import BaseModel
 
 from agentcho import Agent, Choreographer, Game, Limits, Message, RunConfig, Scenario
 from agentcho.audit import audit_run
-from agentcho.backends.text import TextEngine
-from agentcho.calls.texts import Quoted, Spent, TextCall
 from agentcho.errors import (
     AnswerInvalid,
     CallbackFailed,
@@ -26,8 +24,10 @@ from agentcho.errors import (
     ResumeMismatch,
 )
 from agentcho.events import Token
-from agentcho.games.request import OnFailure, RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.games.runs.request import OnFailure, RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.integrations.endpoints.text_engine import TextEngine
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TokensSpent
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint
 from agentcho.testing import play as rehearse
@@ -64,14 +64,17 @@ def test_a_prompt_is_what_its_author_reads_in_the_roles_that_servers_have() -> N
     assert (last.header, last.messages) == (
         "Bob: ",
         (
-            Quoted("system", None, "You are bob."),
-            Quoted("user", None, "Talk."),
-            Quoted("user", "ann", "I have read 4 messages."),
+            PromptMessage("system", None, "You are bob."),
+            PromptMessage("user", None, "Talk."),
+            PromptMessage("user", "ann", "I have read 4 messages."),
         ),
     )
     plan = port.calls[1].messages
-    assert plan[2:] == (Quoted("user", None, "Plan."), Quoted("assistant", None, "I have read 3 messages.", own=True))
-    assert port.calls[3].messages[-1] == Quoted("user", "bob", "Bob: I have read 3 messages.")
+    assert plan[2:] == (
+        PromptMessage("user", None, "Plan."),
+        PromptMessage("assistant", None, "I have read 3 messages.", own=True),
+    )
+    assert port.calls[3].messages[-1] == PromptMessage("user", "bob", "Bob: I have read 3 messages.")
 
 
 def test_salts_are_one_for_those_who_may_read_the_same_and_a_games_own() -> None:
@@ -377,7 +380,7 @@ class Late(FakeEndpoint):
             assert before.on_text is not None
             before.on_text("late")
         reply = await super().ask(call)
-        return reply._replace(spent=Spent(-1, 0, 1 << 70, 1, float("nan")))
+        return reply._replace(spent=TokensSpent(-1, 0, 1 << 70, 1, float("nan")))
 
 
 def test_nothing_comes_after_the_end_and_no_report_breaks_a_record(tmp_path: Path) -> None:
@@ -389,7 +392,7 @@ def test_nothing_comes_after_the_end_and_no_report_breaks_a_record(tmp_path: Pat
     run = saved(recorded(tmp_path, script, Late()))
     said = [entry for entry in run.entries() if entry.message.kind == "decode"]
     assert [entry.message.text for entry in said] == ["I have read 0 messages.", "I have read 1 messages."]
-    assert {entry.usage.spent for entry in said} == {Spent()}
+    assert {entry.usage.spent for entry in said} == {TokensSpent()}
     assert b"late" not in (run.path / "heard.jsonl").read_bytes()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentcho import Agent, Game
 from agentcho.errors import ScenarioError
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 from .stage import Play, Talker, game, spoken, talker
 
@@ -17,7 +17,7 @@ def cast(game: Game, *names: str) -> list[Agent]:
     return [game.cast(Talker, name) for name in names]
 
 
-def unfinished(entries: list[Entry]) -> dict[str, int]:
+def unfinished(entries: list[TranscriptEntry]) -> dict[str, int]:
     """What was cancelled: how many tokens it had said. A message ends with the step that feeds its closing."""
     return {
         entry.message.id: entry.message.sampled[1] - entry.message.sampled[0]

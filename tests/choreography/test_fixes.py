@@ -9,9 +9,9 @@ import anyio.to_thread
 import pytest
 
 from agentcho import Choreographer, Game, Limits
-from agentcho.calls.call import StepResult
 from agentcho.errors import LimitReached
-from agentcho.games.limits import only_limit
+from agentcho.games.play.limits import only_limit
+from agentcho.protocol.call import StepResult
 from agentcho.testing import FakeEngine
 
 from .stage import Play, Talker, game, speech, spoken, talker

@@ -13,14 +13,14 @@ import pytest
 
 from agentcho import Agent, Choreographer, Game, Limits, RunConfig
 from agentcho.agent import Utterance
-from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import Leakage, Mode
 from agentcho.errors import CallFailed, EngineFailed
-from agentcho.events import Ended, Event, Over, Sink, Token
-from agentcho.games.recording import RecordingSink
+from agentcho.events import Ended, Event, GameOver, Sink, Token
+from agentcho.games.runs.recording import RecordingSink
 from agentcho.message import EVERYONE
+from agentcho.protocol.call import Decode, EnginePort
 from agentcho.records.record import RunRecord, SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.runner.engine import Engine
 from agentcho.testing import FakeEngine
 
@@ -71,7 +71,7 @@ def lines(saved: SavedRun) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (saved.path / "heard.jsonl").read_text().splitlines()]
 
 
-def unfinished(saved: SavedRun) -> list[Entry]:
+def unfinished(saved: SavedRun) -> list[TranscriptEntry]:
     return [entry for entry in saved.entries() if entry.ended is not None]
 
 
@@ -230,7 +230,7 @@ def test_a_deadline_leaves_what_was_said_by_then(clock: Clock, run: Played) -> N
 
     run.play(clock.run, script, engine, Limits(agent_seconds=30))
     [entry] = unfinished(run.close())
-    [over] = [event for event in run.events if isinstance(event, Over)]
+    [over] = [event for event in run.events if isinstance(event, GameOver)]
     assert (over.ended or "").startswith("limit: alice")
     assert (entry.ended, entry.message.text) == ("cancelled", "word word word")
 

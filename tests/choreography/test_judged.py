@@ -10,13 +10,13 @@ import pytest
 from agentcho import Agent, Game, RunConfig, Scenario, View, canonical_transcript
 from agentcho.audit.planned import audit_traces
 from agentcho.audit.verdict import GameVerdict
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games.replay import replay
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.replay import replay
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import exported, write_traces
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.reuse.ends import Ends
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.registry import parsed_repair
@@ -55,7 +55,7 @@ class Plain(Vote):
     reuse = None
 
 
-def said_by_carol(entries: list[Entry]) -> tuple[EncodingRecord, EncodingRecord]:
+def said_by_carol(entries: list[TranscriptEntry]) -> tuple[EncodingRecord, EncodingRecord]:
     own = [entry.own for entry in entries if entry.message.author == "carol" and entry.message.kind == "decode"]
     judged, plain = own
     assert judged is not None
@@ -63,7 +63,7 @@ def said_by_carol(entries: list[Entry]) -> tuple[EncodingRecord, EncodingRecord]
     return judged, plain
 
 
-def repaired(entries: list[Entry]) -> list[EncodingRecord]:
+def repaired(entries: list[TranscriptEntry]) -> list[EncodingRecord]:
     return [record for entry in entries for record in entry.made if record.recipe == "repaired"]
 
 
@@ -119,7 +119,7 @@ def test_what_is_encoded_anew_carries_nothing_of_others(leakage: str) -> None:
 
 def test_it_is_on_record_and_in_a_trace() -> None:
     entries = played(Vote())
-    assert [Entry.from_json(entry.to_json()) for entry in entries] == entries
+    assert [TranscriptEntry.from_json(entry.to_json()) for entry in entries] == entries
     judged = {entry.message.id for entry in entries if entry.act.reuse == "judge"}
     assert judged == {"carol.1", "carol.2"}
     trace = exported("vote", "x", {}, (), entries, None)
@@ -133,7 +133,7 @@ def test_a_trace_of_it_is_replayed_and_audited_as_it_was_played(leakage: Any, tm
     trace = exported("vote", "x", {}, (), entries, None)
     again = replay(trace, FakeEngine(), leakage=leakage, logits=False).entries
 
-    def made(of: list[Entry]) -> set[Any]:
+    def made(of: list[TranscriptEntry]) -> set[Any]:
         return {(r.message, r.caller, r.recipe, r.cone) for entry in of for r in entry.made if r.recipe == "repaired"}
 
     assert made(again) == made(entries) != set()

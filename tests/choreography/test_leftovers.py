@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from agentcho import Choreographer, Decode, Prefill, Sampling
-from agentcho.choreography.handle import Request, Result
+from agentcho.choreography.requests import Request, RequestResult
 from agentcho.errors import CallbackFailed, CallFailed, EngineClosed, EngineFailed, UnknownEncoding
 from agentcho.testing import FakeEngine
 
@@ -85,7 +85,7 @@ def test_a_cancellation_while_the_engine_works_leaves_nothing(play: Play, step: 
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_cancellation_just_as_the_result_comes_leaves_it_to_its_books_alone(play: Play, taken: bool) -> None:
     """The submitter's scope is cancelled in the delivery of the step that ends its request."""
-    engine, books = talker(WORDS), list[Result]()
+    engine, books = talker(WORDS), list[RequestResult]()
 
     async def work() -> None:
         async with Choreographer(engine) as c:
@@ -146,7 +146,7 @@ def test_who_was_cancelled_is_not_woken_by_what_is_said_of_its_request(play: Pla
 def outcomes(c: Choreographer, *requests: Request) -> Awaitable[list[Any]]:
     """Runs requests side by side; what each came to, errors as values."""
 
-    async def one(request: Request) -> Result | Exception:
+    async def one(request: Request) -> RequestResult | Exception:
         try:
             return await c.run(request)
         except Exception as error:

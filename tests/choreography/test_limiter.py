@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import agentcho
-from agentcho.calls.call import StepResult
 from agentcho.config import RunConfig
-from agentcho.events import Began, Event, Over
-from agentcho.games.limiter import FIRST
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.events import Began, Event, GameOver
+from agentcho.games.runs.limiter import FIRST
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.protocol.call import StepResult
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
 from tests.engines import Engines
@@ -33,7 +33,7 @@ class Ear:
     def __call__(self, event: Event) -> None:
         if isinstance(event, Began):
             self.now.add(event.game)
-        if isinstance(event, Over):
+        if isinstance(event, GameOver):
             self.now.discard(event.game)
             self.ended.append(event.game)
         self.most = max(self.most, len(self.now))

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from agentcho import Choreographer, Prefill
-from agentcho.calls.call import Decode, Sampling
 from agentcho.choreography.choreographer import _raised
-from agentcho.choreography.handle import Request, Unfinished
+from agentcho.choreography.requests import Request, UnfinishedDecode
 from agentcho.errors import AgentchoError, CallbackFailed
+from agentcho.protocol.call import Decode, Sampling
 from agentcho.testing import FakeEngine
 
 from .stage import Play, nothing_left, speech, talker
@@ -74,7 +74,7 @@ def test_all_who_share_a_flush_that_fails_fail_with_it_and_nobody_else(play: Pla
 
 @pytest.mark.parametrize("error", ENDS)
 def test_what_is_told_of_a_message_that_failed_ends_nothing_either(play: Play, error: type[BaseException]) -> None:
-    def dropped(heard: Unfinished) -> None:
+    def dropped(heard: UnfinishedDecode) -> None:
         told.append(heard.own.words.text)
         raise error
 
@@ -102,7 +102,7 @@ def test_what_a_step_made_is_known_of_a_message_that_ends_in_it(play: Play) -> N
             with pytest.raises(CallbackFailed):
                 await c.run(request._replace(on_token=raising(OSError)))
 
-    engine, left = talker(), list[Unfinished]()
+    engine, left = talker(), list[UnfinishedDecode]()
     play(work)
     [unfinished] = left
     attended = {entry.id for entry in unfinished.own.receipt.context}

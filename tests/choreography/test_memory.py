@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from agentcho import Choreographer, Engine, Game, RunConfig, Scenario
-from agentcho.calls.call import Prefill
 from agentcho.config import Leakage, Mode
 from agentcho.events import Ended, Event
+from agentcho.protocol.call import Prefill
 from agentcho.testing import FakeEngine
 
 from .plays import Schemer
@@ -101,7 +101,7 @@ def test_a_fake_engine_knows_what_was_swapped_out() -> None:
 
 
 def test_what_is_not_held_is_not_swapped_out(tiny: Engine) -> None:
-    from agentcho.choreography.handle import Request
+    from agentcho.choreography.requests import Request
 
     engine = on(tiny, 1 << 10, 1 << 10)
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from agentcho import Game, View
 from agentcho.config import Mode
-from agentcho.records.transcript import Entry, own_records
+from agentcho.records.transcript import TranscriptEntry, own_records
 from agentcho.testing import FakeEngine
 
 from .stage import MODES, Play, Talker, game
 
 
-def made(entries: list[Entry]) -> dict[str, list[str]]:
+def made(entries: list[TranscriptEntry]) -> dict[str, list[str]]:
     """The messages that were encoded for the line of each decode."""
     return {e.message.id: [r.message for r in e.made] for e in entries if e.message.kind == "decode"}
 

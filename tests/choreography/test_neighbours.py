@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, canonical_transcript
-from agentcho.calls.call import Call, EncodingId, Turn
-from agentcho.choreography.handle import Request
+from agentcho.choreography.requests import Request
 from agentcho.errors import AgentchoError, CallFailed
 from agentcho.events import Began, Ended, Event, Token
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import Call, EncodingId, SchedulingPriority
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 from tests.engine.broken import failing
 
@@ -95,7 +95,7 @@ class Port:
         assert self.engine.rows >= 1
         assert not self._there(self._row)
         self.tried += 1
-        calls, turn = ((Prefill(BAD),), Turn("bad")) if name == GUILTY else attacks()[name](self.ids)
+        calls, turn = ((Prefill(BAD),), SchedulingPriority("bad")) if name == GUILTY else attacks()[name](self.ids)
         try:
             bad = self.engine.submit(calls, turn)
         except AgentchoError:
@@ -204,7 +204,7 @@ class Stand:
     """Games on one choreographer: what the good one's listeners heard, and whether it speaks now."""
 
     def __init__(self) -> None:
-        self.entries, self._speaking = list[Entry](), set[str]()
+        self.entries, self._speaking = list[TranscriptEntry](), set[str]()
         self.over, self.heard = False, anyio.Event()
 
     def hear(self, event: Event) -> None:

@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 from agentcho.agent import Agent
-from agentcho.calls.call import Decode, Prefill
-from agentcho.calls.ids import GivenId
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.handle import Request
+from agentcho.choreography.requests import Request
 from agentcho.errors import EngineBusy, EngineClosed, RequestError, UnknownEncoding
-from agentcho.games.game import Game
+from agentcho.games.play.game import Game
+from agentcho.protocol.call import Decode, Prefill
+from agentcho.protocol.ids import GivenId
 from agentcho.testing import FakeEngine, play
 from tests.choreography.stage import nothing_left
 

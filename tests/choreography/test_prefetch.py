@@ -8,15 +8,15 @@ import anyio
 import pytest
 
 from agentcho import Choreographer, Game, Prefill, View, replay
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Turn
-from agentcho.choreography.handle import Request, Result
 from agentcho.choreography.prefetch import MOST, Prefetch
+from agentcho.choreography.requests import Request, RequestResult
 from agentcho.config import Leakage, ReusePolicy
 from agentcho.errors import AgentchoError, RequestError
-from agentcho.flow.draft import Draft
-from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import After, ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, EncodingId, SchedulingPriority
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import After, ReadSet
 from agentcho.records.transcript import own_records
 from agentcho.reuse.first_k import FirstK
 from agentcho.testing import FakeEngine
@@ -32,7 +32,7 @@ def known(engine: FakeEngine, id: int) -> bool:
 
 
 def test_it_joins_a_step_to_which_nobody_brings_anything(play: Play) -> None:
-    engine, made = talker(6), list[Result]()
+    engine, made = talker(6), list[RequestResult]()
 
     async def work() -> None:
         async with Choreographer(engine) as c:
@@ -51,11 +51,11 @@ def test_it_waits_where_somebody_brings_something_and_is_nobodys_turn(play: Play
     turns = list[bool]()
 
     class Noting(FakeEngine):
-        def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
             turns.append(turn.ahead)
             return super().submit(calls, turn)
 
-    engine, made = Noting(lambda call, prompt: "word " * 6), list[Result]()
+    engine, made = Noting(lambda call, prompt: "word " * 6), list[RequestResult]()
 
     async def work() -> None:
         async with Choreographer(engine) as c:
@@ -111,7 +111,7 @@ def test_what_cannot_be_made_fails_nobody(play: Play) -> None:
 
 
 def test_what_cannot_even_be_asked_for_is_dropped(play: Play) -> None:
-    engine, made = talker(6), list[Result]()
+    engine, made = talker(6), list[RequestResult]()
 
     def broken() -> Request:
         raise RequestError.offsets("after a message that there is not")
@@ -127,7 +127,7 @@ def test_what_cannot_even_be_asked_for_is_dropped(play: Play) -> None:
 
 
 def test_few_go_at_a_time_and_the_others_later(play: Play) -> None:
-    engine, made = talker(6), list[Result]()
+    engine, made = talker(6), list[RequestResult]()
 
     async def work() -> None:
         async with Choreographer(engine) as c:

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentcho import Agent, Decode, Game, Scenario
-from agentcho.calls.schema import closed
 from agentcho.errors import ScenarioError
+from agentcho.protocol.json_schema import closed
 from agentcho.testing import FakeEngine, play
 
 

@@ -9,9 +9,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentcho.calls.call import Prefill
-from agentcho.choreography.handle import Handle, Request
 from agentcho.choreography.quiescence import TaskTracker, TrackedTask
+from agentcho.choreography.requests import Handle, Request
+from agentcho.protocol.call import Prefill
 
 from .stage import Play
 

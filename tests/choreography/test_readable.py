@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from agentcho import Agent, View
-from agentcho.flow.readable import Readable
-from agentcho.flow.views import History, MessageLog, shown_to
-from agentcho.games.game import Game
+from agentcho.games.play.game import Game
 from agentcho.message import EVERYONE, Audience, Metadata, audience
+from agentcho.provenance.readable_messages import ReadableMessages
+from agentcho.provenance.views import History, MessageLog, shown_to
 from agentcho.testing import play
 
 NAMES = ["ann", "ben", "cat", "dan"]
@@ -48,19 +48,19 @@ def test_a_view_is_shown_the_same_as_by_going_through_everything(seed: int) -> N
     for agent in NAMES:
         slow = gone_through(agent, [*out, *branch], sees)
         for count in (1, 3, 8, len(slow), len(slow) + 5):
-            assert Readable(agent, said, sees)[-count:] == slow[-count:]
-            fast = View.last(Readable(agent, said, sees), count, keep=["m3", None])
+            assert ReadableMessages(agent, said, sees)[-count:] == slow[-count:]
+            fast = View.last(ReadableMessages(agent, said, sees), count, keep=["m3", None])
             assert fast == View.last(slow, count, keep=["m3", None])
-        assert Readable(agent, said, sees) == slow
-        assert [*reversed(Readable(agent, said, sees))] == slow[::-1]
-        mixed = Readable(agent, said, sees)
+        assert ReadableMessages(agent, said, sees) == slow
+        assert [*reversed(ReadableMessages(agent, said, sees))] == slow[::-1]
+        mixed = ReadableMessages(agent, said, sees)
         assert (mixed[-2], mixed[0], mixed[1:-1:2], len(mixed)) == (slow[-2], slow[0], slow[1:-1:2], len(slow))
         assert [*mixed] == slow
         assert hash(mixed) == hash(tuple(slow))
 
 
 def test_what_is_not_there_is_no_message() -> None:
-    nothing = Readable("ann", History(), lambda id: True)
+    nothing = ReadableMessages("ann", History(), lambda id: True)
     assert (len(nothing), nothing[-3:], [*nothing]) == (0, [], [])
     with pytest.raises(IndexError):
         nothing[-1]
@@ -71,12 +71,12 @@ def test_what_is_not_there_is_no_message() -> None:
 def test_what_comes_out_later_is_not_shown() -> None:
     log = MessageLog(talk(20, 1))
     before = History(log)
-    shown = Readable("ann", before, lambda id: True)
+    shown = ReadableMessages("ann", before, lambda id: True)
     expected = gone_through("ann", [*before], lambda id: True)
     log.add(Metadata("later", "decode", "assistant", "ben", EVERYONE, ()))
     log.add(Metadata("later still", "decode", "assistant", "ben", audience("ann"), ()))
     assert shown == expected
-    assert Readable("ann", before, lambda id: True)[-1] == expected[-1]
+    assert ReadableMessages("ann", before, lambda id: True)[-1] == expected[-1]
 
 
 class Counted(Agent):

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from agentcho import Choreographer, Decode, Engine, Game, Prefill, RunConfig, Sampling, Scenario
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Shadow, StepResult, Turn
-from agentcho.choreography.handle import Request
+from agentcho.choreography.requests import Request
 from agentcho.config import Mode
 from agentcho.events import Ended, Event
 from agentcho.message import Message
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, EncodingId, SchedulingPriority, Shadow, StepResult
 from agentcho.records.canonical import canonical_transcript
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 from ..around import Around
 from .conftest import BACKENDS
@@ -76,7 +76,7 @@ class Keeping(Around):
         self.logits: dict[EncodingId, Tensor] = {}
         self._decodes = set[EncodingId]()
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         kept = {id(call): replace(call, logits=True, thinks=False) for call in calls if isinstance(call, Decode)}
         follow = (replace(c, of=kept[id(c.of)]) if isinstance(c, Shadow) else c for c in calls)
         ids = self.engine.submit([kept[id(c)] if isinstance(c, Decode) else c for c in follow], turn)
@@ -101,7 +101,7 @@ class Talk(Scenario):
         return self.Outcome()
 
 
-Played = tuple[list[Entry], dict[EncodingId, Tensor]]
+Played = tuple[list[TranscriptEntry], dict[EncodingId, Tensor]]
 
 
 def played(tiny: Engine, mode: Mode, backend: str = "asyncio", games: int = 1) -> Played:

@@ -10,12 +10,12 @@ from agentcho import Agent, Engine, Game, Read, RunConfig, Scenario, View
 from agentcho.audit.verdict import GameVerdict
 from agentcho.config import ReusePolicy
 from agentcho.events import Ended, Event
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.compare.fidelity import Arm, apart, rows
 from agentcho.records.trace import exported
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.reuse.ape import Ape
 from agentcho.reuse.cacheblend import CacheBlend
 from agentcho.reuse.epic import Epic
@@ -29,8 +29,8 @@ from tests.engines import Engines
 REPAIRS = ("first-k:2", "top-k:0.3", "full")
 
 
-def played(scenario: Scenario, engine: Any = None, **how: Any) -> list[Entry]:
-    entries: list[Entry] = []
+def played(scenario: Scenario, engine: Any = None, **how: Any) -> list[TranscriptEntry]:
+    entries: list[TranscriptEntry] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, Ended):
@@ -133,7 +133,7 @@ def test_a_message_that_stands_elsewhere_is_another_one_to_repair(repair: str) -
 
 def test_a_record_keeps_its_base() -> None:
     for entry in played(Talk(), repair="first-k:2"):
-        assert Entry.from_json(entry.to_json()) == entry
+        assert TranscriptEntry.from_json(entry.to_json()) == entry
 
 
 @pytest.fixture(scope="module")

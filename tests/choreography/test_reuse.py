@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Repair, StepResult, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import Leakage, ReusePolicy, RunConfig
 from agentcho.events import Ended, Event
-from agentcho.games.game import Game
-from agentcho.records.transcript import Entry
+from agentcho.games.play.game import Game
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, EncodingId, Repair, SchedulingPriority, StepResult
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.reuse.ape import Ape
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.method import Weighing
@@ -40,7 +40,9 @@ class Talk(Scenario):
         return self.Outcome()
 
 
-def talk(engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy = FAST[1]) -> list[list[Entry]]:
+def talk(
+    engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy = FAST[1]
+) -> list[list[TranscriptEntry]]:
     """What is said in games of these ways, side by side."""
     events: list[Event] = []
 
@@ -55,7 +57,7 @@ def talk(engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy =
     return [[entry for entry in entries if entry.message.game == number] for number in range(len(ways))]
 
 
-def how(game: Sequence[Entry]) -> list[object]:
+def how(game: Sequence[TranscriptEntry]) -> list[object]:
     """Words, and through which encodings of which messages they came about, ids and lines aside."""
     made = {record.id: (record.message, record.recipe) for entry in game for record in entry.made}
     contexts = sorted(
@@ -78,7 +80,7 @@ def test_games_of_three_ways_go_side_by_side_as_they_go_alone() -> None:
 @pytest.mark.parametrize("leakage", ["audit", "enforce"])
 def test_weighing_changes_no_encoding_that_is_read_and_no_cone(leakage: Leakage) -> None:
     class Spy(FakeEngine):
-        def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
             asked.update(call.ape for call in calls if not isinstance(call, Repair))
             return super().submit(calls, turn)
 
@@ -120,7 +122,7 @@ def test_steps_are_exact_as_long_as_an_exact_request_is_under_way() -> None:
 
 def test_an_exact_game_shares_no_keys_with_a_fast_one() -> None:
     class Spy(FakeEngine):
-        def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+        def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
             salts[turn.workflow] = salts.get(turn.workflow, set()) | {call.salt for call in calls}
             return super().submit(calls, turn)
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from agentcho.calls.costs import Costs, whole
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.protocol.forward_costs import ForwardCosts, validated_costs
 from agentcho.records.names import INFO
 from agentcho.records.record import SavedRun
 from agentcho.runner.engine import Engine
 from agentcho.runner.runner import TorchRunner
 
-CHEAP = Costs((1, 64), (0, 1), ((1.0, 1.001),) * 2)
-SOMEWHAT = Costs((1, 64), (0, 1), ((1.0, 2.0),) * 2)
+CHEAP = ForwardCosts((1, 64), (0, 1), ((1.0, 1.001),) * 2)
+SOMEWHAT = ForwardCosts((1, 64), (0, 1), ((1.0, 2.0),) * 2)
 
 
-def game(engine: Engine, out: Path | None = None, costs: Costs | None = None, **options: Any) -> RunResult:
+def game(engine: Engine, out: Path | None = None, costs: ForwardCosts | None = None, **options: Any) -> RunResult:
     """Two games of the dilemma, with guesses where `costs` says what they cost."""
     if costs is not None:
         engine.speculate(costs)
@@ -71,7 +71,7 @@ def test_what_was_measured_is_a_table_and_leaves_nothing(llama: Engine, monkeypa
     monkeypatch.setattr("agentcho.runner.costs.SECONDS", 0.0)
     found, used = llama.speculate(), llama.fullness.used
     assert found is not None
-    assert whole(found) == found
+    assert validated_costs(found) == found
     for row in found.seconds:
         assert [*row] == sorted(row)
     assert llama.fullness.used == used
@@ -99,7 +99,7 @@ def test_costs_are_measured_in_a_thread_that_ends_with_it(llama: Engine, monkeyp
 
 
 def test_a_depth_between_two_is_between_them_and_one_beyond_goes_on_as_they_do() -> None:
-    costs = Costs((1, 3), (10, 20), ((1.0, 2.0), (3.0, 6.0)))
+    costs = ForwardCosts((1, 3), (10, 20), ((1.0, 2.0), (3.0, 6.0)))
     assert costs.at(10).seconds == costs.at(0).seconds == (1.0, 2.0)
     assert costs.at(15).seconds == (2.0, 4.0)
     assert costs.at(30).seconds == (5.0, 10.0)

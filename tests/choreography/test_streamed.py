@@ -15,9 +15,9 @@ from agentcho import Choreographer, Engine, Game, RunConfig
 from agentcho.config import Leakage, Mode
 from agentcho.errors import AudienceError, ContextOverflow, RequestError, ScenarioError
 from agentcho.events import Event
-from agentcho.games.streamed import LEAST, Streamed
+from agentcho.games.play.streamed_messages import LEAST, Streamed
 from agentcho.message import Message
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 
 from .stage import Play, Scripted, Talker, game, heard
@@ -47,7 +47,7 @@ def on(
     leakage: Leakage = "enforce",
     mode: Mode = "choreographed",
     **more: Any,
-) -> list[Entry]:
+) -> list[TranscriptEntry]:
     """Play a script on a real engine, from nothing to nothing; its transcript."""
     events, used = list[Event](), engine.fullness.used
 

@@ -6,10 +6,10 @@ from typing import get_args
 import pytest
 
 from agentcho import Agent, Game, Metadata, View
-from agentcho.calls.call import DefaultPrompt
 from agentcho.config import Leakage, Mode
 from agentcho.errors import AudienceError, ContextOverflow
 from agentcho.message import EVERYONE, audience
+from agentcho.protocol.call import DefaultPrompt
 from agentcho.testing import FakeEngine
 
 from .stage import MODES, Play, Script, Talker, game, spoken

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from agentcho import Agent, Decode, Game, Limits, RunConfig, Scenario
-from agentcho.backends.sample import smallest
 from agentcho.config import Mode
+from agentcho.engine.fake.smallest_json import smallest
 from agentcho.errors import RequestError, StoreDamaged
 from agentcho.testing import FakeEngine, play
 

@@ -14,19 +14,19 @@ from agentcho import Agent, Choreographer, Game, Limits, RunConfig, load
 from agentcho.audit import AuditReport
 from agentcho.audit.audit import audit_entries, audit_run
 from agentcho.audit.notes import Seal
-from agentcho.calls.call import Decode
 from agentcho.config import Leakage, Mode
-from agentcho.display.speech import Speech, plain
+from agentcho.display.speech import MessageView, plain
 from agentcho.errors import CallFailed, LeakageError, RequestError
 from agentcho.events import Event, Token
-from agentcho.flow.labels import Label, Monitor
-from agentcho.games import runtime
-from agentcho.games.recording import RecordingSink
-from agentcho.games.request import RunRequest
+from agentcho.games.results.usage import usage_of
+from agentcho.games.runs import runtime
+from agentcho.games.runs.recording import RecordingSink
+from agentcho.games.runs.request import RunRequest
 from agentcho.message import EVERYONE, Audience, Message
+from agentcho.protocol.call import Decode
+from agentcho.provenance.labels import Label, Monitor
 from agentcho.records.record import RunRecord, SavedRun
-from agentcho.records.transcript import Entry
-from agentcho.results.usage import usage_of
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 from agentcho.viewer.talk import said as shown_on_page
 
@@ -60,12 +60,12 @@ async def talk(game: Game) -> list[Message]:
     return [await who.say() for who in (alice, bob, alice, bob)]
 
 
-def report(entries: list[Entry], leakage: str = "enforce") -> AuditReport:
+def report(entries: list[TranscriptEntry], leakage: str = "enforce") -> AuditReport:
     """What an audit says of one game."""
     return audit_entries(subject(leakage=leakage), {0: entries}, Seal(KEY))
 
 
-def by_id(entries: list[Entry]) -> dict[str, Entry]:
+def by_id(entries: list[TranscriptEntry]) -> dict[str, TranscriptEntry]:
     return {entry.message.id: entry for entry in entries}
 
 
@@ -238,7 +238,7 @@ def test_lines_keep_a_thought(play: Play, tmp_path: Path) -> None:
     entries, _ = game(play, talk, thinker())
     for entry in entries:
         line = json.loads(json.dumps(entry.to_json()))
-        again = Entry.from_json(line)
+        again = TranscriptEntry.from_json(line)
         assert again.message.words == entry.message.words
         assert again.act == entry.act
 
@@ -267,7 +267,7 @@ def test_a_run_goes_on_with_thoughts_and_words_as_they_were(tmp_path: Path, thou
 
 def test_a_thought_is_shown_as_one(play: Play) -> None:
     entries, _ = game(play, talk, thinker())
-    shown = {entry.message.id: plain(Speech.of(entry)) for entry in entries}
+    shown = {entry.message.id: plain(MessageView.of(entry)) for entry in entries}
     assert shown["alice.0.thought"] == "alice (private thought): hm"
     assert shown["alice.0"] == "alice → everyone: hello there"
     usage = usage_of(entries)

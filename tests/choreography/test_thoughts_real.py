@@ -10,11 +10,11 @@ from torch import Tensor
 from agentcho import Choreographer, Engine, Game, RunConfig
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
-from agentcho.calls.call import EncodingId, StepResult
 from agentcho.config import Leakage, Mode, ThoughtsOf
 from agentcho.errors import LeakageError
 from agentcho.events import Event
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import EncodingId, StepResult
+from agentcho.records.transcript import TranscriptEntry
 
 from ..around import Around
 from ..audit.transcripts import KEY, subject
@@ -58,7 +58,7 @@ async def talk(game: Game) -> None:
 
 def played(
     engine: Engine, style: str, thought: str, mode: Mode, leakage: Leakage, thoughts: ThoughtsOf = "author"
-) -> tuple[list[Entry], dict[object, tuple[Tensor, ...]]]:
+) -> tuple[list[TranscriptEntry], dict[object, tuple[Tensor, ...]]]:
     """The game in which Alice thinks that, and the bits that Bob reads or makes, by what they are of."""
     before, after, said = FORMS[style]
     ids = tuple(engine.tokenizer(before + thought + after + said, add_special_tokens=False)["input_ids"])
@@ -81,7 +81,7 @@ def played(
     return entries, bits
 
 
-def texts(entries: list[Entry], *ids: str) -> list[tuple[int, ...]]:
+def texts(entries: list[TranscriptEntry], *ids: str) -> list[tuple[int, ...]]:
     """The tokens of these messages."""
     return [entry.message.tokens for entry in entries if entry.message.id in ids]
 

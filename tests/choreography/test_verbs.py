@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Metadata, RunConfig, View
-from agentcho.backends.words import Vocabulary
+from agentcho.engine.fake.toy_tokenizer import Vocabulary
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, CallFailed, RequestError
-from agentcho.events import Began, Ended, Event, FirstToken, Joined, Over, Token
+from agentcho.events import Began, Ended, Event, FirstToken, GameOver, Joined, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
 from agentcho.testing import play as rehearse
@@ -317,7 +317,7 @@ def test_events_tell_a_turn_from_its_beginning_to_its_end() -> None:
         await game.cast(Talker, "alice").say(prompt="well?", header="To all: ", max_tokens=2)
 
     events = rehearse(script, {"alice": ["one two three"]}).events
-    kinds: list[type[Event]] = [Joined, Ended, Began, FirstToken, Token, Token, Ended, Over]
+    kinds: list[type[Event]] = [Joined, Ended, Began, FirstToken, Token, Token, Ended, GameOver]
     assert [type(event) for event in events] == kinds
     began = events[2]
     assert isinstance(began, Began)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentcho import After, Game, Metadata, Read, View
 from agentcho.config import Leakage
 from agentcho.errors import LeakageError, RequestError
-from agentcho.flow.views import Place
+from agentcho.provenance.views import Place
 from agentcho.records.transcript import own_records
 from agentcho.testing import FakeEngine
 

@@ -11,8 +11,8 @@ import pytest
 
 from agentcho.agent import Agent
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.waits import Wait, wait_of
-from agentcho.games.game import Game
+from agentcho.choreography.wait_sites import WaitSite, wait_of
+from agentcho.games.play.game import Game
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
 
@@ -70,7 +70,7 @@ class Heard(logging.Handler):
 def test_agents_that_wait_for_each_other_are_told_of_with_their_lines(backend: str) -> None:
     async def work() -> None:
         scenario = Deadlock()
-        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.clock")
+        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.step_clock")
         log.addHandler(handler)
         try:
             async with Choreographer(FakeEngine(), quiet_after=0.01) as choreographer:
@@ -103,7 +103,7 @@ class Mute(Deadlock):
 def test_who_does_not_say_its_name_is_told_of_without(backend: str) -> None:
     async def work() -> None:
         scenario = Mute()
-        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.clock")
+        handler, log = Heard(scenario), logging.getLogger("agentcho.choreography.step_clock")
         log.addHandler(handler)
         try:
             async with Choreographer(FakeEngine(), quiet_after=0.01) as choreographer:
@@ -143,5 +143,5 @@ async def stays() -> None:
 def test_it_is_the_innermost_line_of_the_players_code_that_is_told() -> None:
     work = stays()
     work.send(None)
-    assert wait_of(work) == Wait((), line(lingers, 2), "sleep")
+    assert wait_of(work) == WaitSite((), line(lingers, 2), "sleep")
     work.close()

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from agentcho import Engine, Game, RunConfig, Sampling
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.records.record import SavedRun
 from agentcho.runner.sampling.sampler import uniform
 from agentcho.testing import FakeEngine

@@ -65,4 +65,4 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(config: object, tell: object) -> None:
         pytest.fail("an engine was loaded")
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", refuse)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", refuse)

@@ -12,7 +12,7 @@ from agentcho.audit.report import AuditReport, Control
 from agentcho.audit.wording import number
 from agentcho.display import Kind
 from agentcho.display.audit import show
-from agentcho.display.found import WHOLE
+from agentcho.display.finding_tables import WHOLE
 
 from ..audit import crowds, sample
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agentcho.cluster.worker import NETWORK
 from agentcho.config import ModelConfig, RunConfig, again
-from agentcho.games.loading import check_loadable
-from agentcho.games.resume import differences, engine_differences
+from agentcho.games.runs.loading import check_loadable
+from agentcho.games.runs.resume import differences, engine_differences
+from agentcho.integrations.ray.worker import NETWORK
 from agentcho.lab.sweep.plan import network
 from agentcho.records.record import find
 from agentcho.serve.config import ServeConfig
@@ -44,7 +44,9 @@ def test_a_server_of_the_fake_model_has_no_weights() -> None:
 
 def test_every_model_of_a_run_is_loaded_in_its_own_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     places = list[Any]()
-    monkeypatch.setattr("agentcho.runner.model.loading.checked", lambda weights, markers: places.append(weights.place))
+    monkeypatch.setattr(
+        "agentcho.runner.model.loading.check_model_files", lambda weights, markers: places.append(weights.place)
+    )
     asked = {"b": ModelConfig(model="x", weights="int8"), "c": ModelConfig(model="x")}
     check_loadable(RunConfig(model="y", weights="int8", models=asked), "accept")
     assert [place.bits for place in places] == ["int8", "int8", None]
@@ -94,7 +96,9 @@ def test_a_server_of_the_fake_model_keeps_nothing_rounded() -> None:
 
 def test_every_model_of_a_run_keeps_what_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     places = list[Any]()
-    monkeypatch.setattr("agentcho.runner.model.loading.checked", lambda weights, markers: places.append(weights.place))
+    monkeypatch.setattr(
+        "agentcho.runner.model.loading.check_model_files", lambda weights, markers: places.append(weights.place)
+    )
     asked = {"b": ModelConfig(model="x", kv_dtype="int8"), "c": ModelConfig(model="x")}
     check_loadable(RunConfig(model="y", kv_dtype="int8", models=asked), "accept")
     assert [place.kv for place in places] == ["int8", "int8", None]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.ray import Machine, Placement, placed
-from agentcho.cluster.work import Pool
 from agentcho.errors import WorkersLost
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.ray import Machine, Placement, placed
+from agentcho.integrations.ray.work import WorkerPool
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import find
 from tests.cluster.threads import Threads, threads
@@ -30,12 +30,12 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> list[Threads]:
     made: list[Threads] = []
 
     @contextmanager
-    def workers(asked: ClusterConfig, scenario: str, device: str) -> Iterator[tuple[Pool, int, str]]:
+    def workers(asked: ClusterConfig, scenario: str, device: str) -> Iterator[tuple[WorkerPool, int, str]]:
         with threads() as found:
             made.append(found)
             yield found, asked.workers or 1, scenario
 
-    monkeypatch.setattr("agentcho.cluster.ray.workers", workers)
+    monkeypatch.setattr("agentcho.integrations.ray.ray.workers", workers)
     return made
 
 

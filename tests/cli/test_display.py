@@ -10,26 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agentcho.calls.call import Receipt
 from agentcho.config import RunConfig
 from agentcho.display import Kind, heading, screen
 from agentcho.display.live import LiveTalk
 from agentcho.display.safe import visible
-from agentcho.display.sheet import Sheet, plain, table
-from agentcho.display.speech import Palette, Speech, rich
+from agentcho.display.speech import MessageView, Palette, rich
 from agentcho.display.speech import plain as plain_speech
+from agentcho.display.text_table import TextTable, plain, table
 from agentcho.display.totals import costs, outcomes, share
-from agentcho.events import Began, Ended, Event, Joined, Over, Token
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games.runtime import RunResult
+from agentcho.events import Began, Ended, Event, GameOver, Joined, Token
+from agentcho.games.runs.runtime import RunResult
 from agentcho.message import EVERYONE, Audience
-from agentcho.records.transcript import Entry, Usage
+from agentcho.protocol.call import Receipt
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.records.transcript import MessageUsage, TranscriptEntry
 from tests.said import message as said
 
 ALONE = Audience(frozenset({"ada"}))
 
 
-def entry(number: int, text: str, audience: Audience = EVERYONE, **changes: Any) -> Entry:
+def entry(number: int, text: str, audience: Audience = EVERYONE, **changes: Any) -> TranscriptEntry:
     """A decode of ada's: five tokens, three of them sampled, in half a second."""
     fields: dict[str, Any] = {"kind": "decode", "role": "assistant", "author": "ada", "sampled": (1, 4)} | changes
     message = said(
@@ -37,7 +37,7 @@ def entry(number: int, text: str, audience: Audience = EVERYONE, **changes: Any)
         tokens=(1, 2, 3, 4, 5), content=(1, 4), **fields,
     )  # fmt: skip
     record = EncodingRecord(number, message.id, "ada", "author", Receipt((), 0, False), frozenset({message.id}))
-    return Entry(message, number, (record,), (), Usage(5, 7, 0.1, 0.5))
+    return TranscriptEntry(message, number, (record,), (), MessageUsage(5, 7, 0.1, 0.5))
 
 
 def shown(*events: Event, kind: Kind = "rich", games: int = 1, terminal: bool = True) -> str:
@@ -93,12 +93,12 @@ def test_words_are_never_markup(kind: Kind) -> None:
 )
 def test_a_heading_says_who_speaks_to_whom(changes: dict[str, Any], heading_: str) -> None:
     audience = changes.pop("audience", EVERYONE)
-    assert Speech.of(entry(0, "Hi.", audience, **changes)).heading == heading_
+    assert MessageView.of(entry(0, "Hi.", audience, **changes)).heading == heading_
 
 
 def test_private_words_are_dim_and_behind_a_bar() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=20, color_system="truecolor", _environ={})
-    speech = Speech.of(entry(0, "one two three four five", ALONE))
+    speech = MessageView.of(entry(0, "one two three four five", ALONE))
     console.print(rich(speech, Palette()))
     lines = [line for line in console.file.getvalue().splitlines()[1:] if "┊" in line]  # type: ignore[attr-defined]
     assert len(lines) == 3, "the bar stands before every wrapped line"
@@ -118,7 +118,7 @@ def test_private_words_are_dim_and_behind_a_bar() -> None:
 )
 def test_what_is_dim_and_barred_is_what_not_everyone_may_read(changes: dict[str, Any], hushed: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system="truecolor", _environ={})
-    console.print(rich(Speech.of(entry(0, "one", changes.pop("audience", EVERYONE), **changes)), Palette()))
+    console.print(rich(MessageView.of(entry(0, "one", changes.pop("audience", EVERYONE), **changes)), Palette()))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert ("┊" in shown, "\x1b[2" in shown) == (hushed, hushed)
 
@@ -128,7 +128,7 @@ def test_plain_is_whole_and_indents_later_lines() -> None:
     out = shown(Ended(entry(0, f"{long}\nend")), kind="plain")
     assert f"ada → everyone: To Ben: {long}\n    end\n" in out
     assert "\x1b" not in out
-    assert plain_speech(Speech.of(entry(0, "x")._replace(direct=("ben.1",)))).endswith(
+    assert plain_speech(MessageView.of(entry(0, "x")._replace(direct=("ben.1",)))).endswith(
         "[reads what is not for it: ben.1]"
     )
 
@@ -158,8 +158,8 @@ def test_kinds_follow_the_terminal() -> None:
 
 @pytest.mark.parametrize("kind", ["rich", "plain"])
 def test_many_games_end_in_counts_and_means(kind: Kind) -> None:
-    overs = [Over(i, {"ada": "YES" if i else "NO", "left": None}, {"ada": float(i)}, None, 1.0) for i in range(4)]
-    early = Over(4, None, {}, "limit: the game 5 tokens", 1.0)
+    overs = [GameOver(i, {"ada": "YES" if i else "NO", "left": None}, {"ada": float(i)}, None, 1.0) for i in range(4)]
+    early = GameOver(4, None, {}, "limit: the game 5 tokens", 1.0)
     out = shown(Ended(entry(0, "SILENT")), *overs, early, kind=kind, games=5)
     rows = {tuple(line.split()[:3]) for line in out.splitlines()}
     assert {("ada", "YES", "3"), ("ada", "NO", "1"), ("ada", "1.50", "±1.27")} <= rows
@@ -168,14 +168,14 @@ def test_many_games_end_in_counts_and_means(kind: Kind) -> None:
 
 
 def test_one_game_ended_early_says_why() -> None:
-    (sheet,) = outcomes([Over(0, None, {}, "limit: ada 3 messages", 1.0)])
+    (sheet,) = outcomes([GameOver(0, None, {}, "limit: ada 3 messages", 1.0)])
     assert "ended early  limit: ada 3 messages" in plain(sheet)
 
 
 def test_costs_count_every_encoding_once() -> None:
     known = entry(0, "rules", ALONE, kind="prefill", role="system", sampled=None)
     spoken = entry(1, "Hi")
-    both = spoken._replace(made=(*known.made, *spoken.made), usage=Usage(10, 7, 0.2, 1.0))
+    both = spoken._replace(made=(*known.made, *spoken.made), usage=MessageUsage(10, 7, 0.2, 1.0))
     assert costs([known, both]).rows == (("ada", "2", "15", "7", "200 ms", "3"),)
 
 
@@ -187,21 +187,21 @@ def test_shares_have_wilsons_interval() -> None:
 
 
 def test_sheets_align_wide_letters() -> None:
-    lines = plain(Sheet("t", ("name", "n"), (("日本", "1"), ("abc", "10")))).splitlines()
+    lines = plain(TextTable("t", ("name", "n"), (("日本", "1"), ("abc", "10")))).splitlines()
     assert lines[2:] == ["  日本   1", "  abc   10"]
     console = Console(file=io.StringIO(), width=40)
-    console.print(table(Sheet("[t]", ("a",), (("[b]x[/b]",),))))
+    console.print(table(TextTable("[t]", ("a",), (("[b]x[/b]",),))))
     assert "[b]x[/b]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_very_long_word_moves_its_own_line_alone() -> None:
-    sheet = Sheet("outcomes", ("", "", "games"), (("a", "x" * 90, "1"), ("b", "yes", "2")), words=2)
+    sheet = TextTable("outcomes", ("", "", "games"), (("a", "x" * 90, "1"), ("b", "yes", "2")), words=2)
     assert plain(sheet).splitlines()[2:] == [f"  a  {'x' * 90}      1", "  b  yes      2"]
 
 
 def test_what_is_too_long_for_a_number_takes_several_lines_beside_its_name() -> None:
     console = Console(file=io.StringIO(), width=50)
-    console.print(table(Sheet("outcome", ("", ""), (("rewards", "word " * 30), ("moves", "14")))))
+    console.print(table(TextTable("outcome", ("", ""), (("rewards", "word " * 30), ("moves", "14")))))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "rewards" in shown
     assert shown.count("word") == 30
@@ -215,7 +215,7 @@ def test_the_heading_names_what_decides_the_words() -> None:
 def test_a_long_text_goes_on_below_its_beginning_and_pads_no_other_row() -> None:
     address = "https://example.org/" + "a" * 120
     rows = (("why", f"it was refused {'for many reasons ' * 9}see {address}"), ("paid", "nothing"))
-    first, *more, last = plain(Sheet("outcome", ("", ""), rows)).splitlines()[1:]
+    first, *more, last = plain(TextTable("outcome", ("", ""), rows)).splitlines()[1:]
     assert first.startswith("  why   it was refused for many reasons")
     assert all(line.startswith(" " * 8) and line[8] != " " for line in more)
     assert max(len(line) for line in [first, *more] if address not in line) <= 100

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.backends.remote import endpoint
-from agentcho.calls.texts import Spent, TextCall, TextReply
 from agentcho.config import ModelConfig
+from agentcho.integrations.endpoints import endpoint
+from agentcho.protocol.text_calls import TextCall, TextReply, TokensSpent
 from agentcho.records.record import find
 from agentcho.testing import FakeEndpoint
 from tests.remote.served import agentcho_served
@@ -29,7 +29,7 @@ class Priced(FakeEndpoint):
 
     async def ask(self, call: TextCall) -> TextReply:
         reply = await super().ask(call)
-        return reply._replace(spent=Spent(*reply.spent[:4], 0.1))
+        return reply._replace(spent=TokensSpent(*reply.spent[:4], 0.1))
 
 
 @pytest.fixture

@@ -138,8 +138,8 @@ HELD = f"""
 import sys
 from pathlib import Path
 from typing import Any
-from agentcho.records.writer import Writer
-held = Writer(Path(sys.argv.pop(1)))
+from agentcho.records.writer_lock import WriterLock
+held = WriterLock(Path(sys.argv.pop(1)))
 {MAIN}
 """
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import agentcho as package
-from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import CallFailed, EngineFailed, GamesFailed, RequestError
 from agentcho.events import Began, Ended, Event, Token
-from agentcho.games.request import OnFailure, RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import OnFailure, RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.protocol.call import Decode
 from agentcho.records.record import SavedRun, find
 from agentcho.testing import FakeEngine
 from tests.choreography.stage import Scripted
@@ -257,7 +257,7 @@ def test_an_interruption_that_the_code_raises_is_one(
     async def stop(game: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentcho.games.game.Game.stop", stop, raising=False)
+    monkeypatch.setattr("agentcho.games.play.game.Game.stop", stop, raising=False)
     ran = agentcho("run", odd(here, what), "--model", "fake", "--games", "12", "--at-once", "2")
     assert (ran.code, last().status) == (130, "interrupted")
     assert 5 not in last().finished()

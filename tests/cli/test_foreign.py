@@ -130,7 +130,7 @@ def look(path: Path) -> None:
 def test_a_value_of_any_type_anywhere_is_one_clear_error_or_none(
     name: str, value: Any, agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcho.audit.subject.machine", dict)
+    monkeypatch.setattr("agentcho.audit.subject.machine_info", dict)
     agentcho(*PLAY, "--leakage", "audit", "--max-tokens", "1")
     path = find("last", Path("runs")).path
     file = path / name

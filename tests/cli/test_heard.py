@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.games.replay import replay
+from agentcho.games.runs.replay import replay
 from agentcho.records.record import find
 from agentcho.records.trace import read_traces, write_traces
+from agentcho.runner.understudy import weights_path
 from agentcho.testing import FakeEngine
-from agentcho.understudy import weights_path
 
 from .conftest import Command, one_line
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agentcho.cluster.luggage import unpacked
-from agentcho.cluster.worker import NETWORK
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.engine.kept import HEAD
-from agentcho.engine.kept_key import VARIABLE
+from agentcho.engine.persistent_files import HEAD
+from agentcho.engine.persistent_key import VARIABLE
 from agentcho.errors import ModelError
-from agentcho.games.loading import load_together
-from agentcho.games.resume import differences
+from agentcho.games.runs.loading import load_together
+from agentcho.games.runs.resume import differences
+from agentcho.integrations.ray.packaging import unpacked
+from agentcho.integrations.ray.worker import NETWORK
 from agentcho.lab.sweep.plan import network
-from agentcho.progress import unheard
+from agentcho.protocol.progress import no_progress
 from agentcho.records.record import find
 from tests.engines import Engines
 
@@ -76,7 +76,7 @@ def test_models_of_a_run_have_a_folder_each(engines: Engines, tmp_path: Path) ->
     folder, place = str(engines.folder()), tmp_path / "kept"
     models = {"b": ModelConfig(model=folder, dtype="bfloat16")}
     config = RunConfig(model=folder, dtype="float32", models=models, keep_cache=str(place))
-    loaded = load_together(config, None, {}, unheard)
+    loaded = load_together(config, None, {}, no_progress)
     assert loaded.engine is not loaded.others["b"]
     assert sorted(each.name for each in place.iterdir()) == ["b", "default"]
     assert all((each / HEAD).exists() for each in place.iterdir())
@@ -85,7 +85,7 @@ def test_models_of_a_run_have_a_folder_each(engines: Engines, tmp_path: Path) ->
     (place / "default" / "default").mkdir(0o700)
     (place / "default" / "default" / HEAD).write_bytes((place / "b" / HEAD).read_bytes())
     with pytest.raises(ModelError, match=r"the model 'default': .*\(dtype bfloat16, and not float32\)"):
-        load_together(swapped, None, {}, unheard)
+        load_together(swapped, None, {}, no_progress)
 
 
 def test_only_a_model_that_is_loaded_here_keeps_any() -> None:

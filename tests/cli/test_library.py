@@ -10,7 +10,7 @@ import pytest
 
 from agentcho import Agent
 from agentcho.errors import ScenarioError, ScenarioNotFound
-from agentcho.games import discovery, library
+from agentcho.games.runs import discovery, library
 
 from .conftest import Command
 

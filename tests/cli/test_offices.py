@@ -12,12 +12,12 @@ import agentcho as package
 from agentcho import RunConfig
 from agentcho.audit import audit_run
 from agentcho.audit.verdict import GameVerdict
-from agentcho.calls.call import Decode
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.protocol.call import Decode
 from agentcho.records.record import find
-from agentcho.records.transcript import Entry, own_records
+from agentcho.records.transcript import TranscriptEntry, own_records
 from agentcho.testing import FakeEngine
 
 from ..engines import Engines
@@ -134,7 +134,7 @@ def test_what_tools_returned_is_in_the_encodings_that_the_sender_reads_only_wher
     assert audited(game.entries, "sender", {"assistant.0"}) == bool(carried)
 
 
-def audited(entries: list[Entry], reader: str, secrets: set[str]) -> bool:
+def audited(entries: list[TranscriptEntry], reader: str, secrets: set[str]) -> bool:
     """Whether an audit finds that an agent attended to what one of these messages went into."""
     edges = [reading.edge for reading in GameVerdict(0, entries).readings()]
     return any(edge.reader == reader and secrets & set(edge.secrets) for edge in edges)

@@ -12,8 +12,8 @@ from pydantic import Field
 from typer.main import get_command
 
 from agentcho.cli.app import app
-from agentcho.cli.options import From, Given, spread
-from agentcho.cli.words import AUDITED
+from agentcho.cli.options import GivenOptions, OptionsFrom, spread_options
+from agentcho.cli.shared_options import AUDITED
 from agentcho.config import RunConfig, again
 from agentcho.lab.commands.compare import COLUMNS
 
@@ -25,36 +25,36 @@ class Wider(RunConfig):
     hidden: int = 3
 
 
-def ran(options: From, *words: str) -> Given:
+def ran(options: OptionsFrom, *words: str) -> GivenOptions:
     """What a command with these options takes from the command line."""
-    took: list[Given] = []
+    took: list[GivenOptions] = []
 
     def command(how: Any) -> None:
         took.append(how)
 
-    command.__annotations__["how"] = Annotated[Given, options]
+    command.__annotations__["how"] = Annotated[GivenOptions, options]
     cli = typer.Typer()
-    cli.command()(spread(command))
+    cli.command()(spread_options(command))
     get_command(cli).main(list(words), standalone_mode=False)
     return took[0]
 
 
 def test_a_new_field_is_an_option_with_its_default_and_only_where_it_is_described() -> None:
-    assert ran(From(Wider))["heat"] == 0.5
-    assert ran(From(Wider), "--heat", "2").typed == {"heat": 2.0}
-    assert "hidden" not in ran(From(Wider))
+    assert ran(OptionsFrom(Wider))["heat"] == 0.5
+    assert ran(OptionsFrom(Wider), "--heat", "2").typed == {"heat": 2.0}
+    assert "hidden" not in ran(OptionsFrom(Wider))
 
 
 def test_a_command_has_options_of_its_own_choice_and_defaults() -> None:
-    took = ran(From(RunConfig, without=("mode",), defaults={"seed": 7}))
+    took = ran(OptionsFrom(RunConfig, without=("mode",), defaults={"seed": 7}))
     assert (took["seed"], took.typed) == (7, {})
     assert "mode" not in took
 
 
 def test_limits_stand_one_by_one() -> None:
-    took = ran(From(RunConfig), "--limit", "agent_tokens=3", "--limit", "game_seconds=1.5")
+    took = ran(OptionsFrom(RunConfig), "--limit", "agent_tokens=3", "--limit", "game_seconds=1.5")
     assert took.typed == {"limits": {"agent_tokens": "3", "game_seconds": "1.5"}}
-    assert "limits" not in ran(From(RunConfig))
+    assert "limits" not in ran(OptionsFrom(RunConfig))
 
 
 def test_every_described_field_is_an_option_of_run() -> None:
@@ -69,7 +69,7 @@ def test_every_described_field_is_an_option_of_run() -> None:
 
 
 @pytest.mark.parametrize("options", [AUDITED, COLUMNS])
-def test_the_line_that_does_it_again_says_what_is_not_the_default(options: From) -> None:
+def test_the_line_that_does_it_again_says_what_is_not_the_default(options: OptionsFrom) -> None:
     others: dict[str, Any] = {
         "tasks": "arithmetic",
         "shadow": "never",

@@ -14,11 +14,11 @@ from torch import Tensor
 from agentcho import Ape, Decode, Engine, FirstK, Prefill, Repair, RunConfig, Sampling
 from agentcho.errors import RequestError
 from agentcho.events import Ended, Event
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.compare.columns import columns
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.reuse import registry
 from agentcho.reuse.method import ByPlace, Weighing
 from agentcho.reuse.parameters import whole, whole_in

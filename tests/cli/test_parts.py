@@ -12,14 +12,14 @@ import pytest
 from agentcho import RunConfig
 from agentcho.config import parsed_part
 from agentcho.errors import RecordError
-from agentcho.games import library
-from agentcho.games.parts import merge
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.run_shards import merge
+from agentcho.games.runs.runtime import play
 from agentcho.lab.collect import collected
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import RunInfo, RunRecord, SavedRun, find, runs, write_info
-from agentcho.records.writer import NAME, Writer
+from agentcho.records.writer_lock import NAME, WriterLock
 from tests.engines import Engines
 
 from .conftest import PLAY, Command, one_line
@@ -226,7 +226,7 @@ def test_a_game_in_two_parts_and_a_part_under_way_are_refused(agentcho: Command)
     assert "games 0, 2, 4 in both" in one_line(agentcho("merge", one, two, one))
     assert agentcho(*WORDS, "--out", "whole").code == 0
     assert "games 1, 3 in both" in one_line(agentcho("merge", two, str(find("last", Path("whole")).path)))
-    with Writer(Path(two) / NAME):
+    with WriterLock(Path(two) / NAME):
         assert "is being written by process" in one_line(agentcho("merge", one, two))
     with pytest.raises(RecordError, match="no parts to merge"):
         merge([], Path())
@@ -251,7 +251,7 @@ def test_a_part_that_goes_on_while_it_is_merged_is_no_part_of_the_whole(
         with RunRecord.go_on(SavedRun(Path(paths[0])), {}):
             pass
 
-    monkeypatch.setattr("agentcho.games.parts.write_info", written)
+    monkeypatch.setattr("agentcho.games.runs.run_shards.write_info", written)
     assert "went on while it was merged" in one_line(agentcho("merge", *paths))
     assert not [*(here / "runs").glob("*")]
 

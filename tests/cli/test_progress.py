@@ -13,8 +13,8 @@ import pytest
 import agentcho as package
 from agentcho.display import screen
 from agentcho.display.progress import EVERY, Bars, Progress, ProgressLines, WorkPace, progress
-from agentcho.events import Joined, Over
-from agentcho.progress import Tell
+from agentcho.events import GameOver, Joined
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.testing import FakeEngine
 from tests.engine.families import llama_family
 
@@ -214,11 +214,11 @@ def test_many_games_on_a_terminal_are_a_bar_and_those_of_an_earlier_part_are_in_
     hand, file = Hand(), Terminal()
     monkeypatch.setattr("agentcho.display.live.monotonic", hand)
     with screen(None, "the title", 4, file) as shown:
-        shown.games = {0: Over(0, {}, {}, None, 1.0)}
+        shown.games = {0: GameOver(0, {}, {}, None, 1.0)}
         assert "━" not in file.getvalue(), "the terminal is not its own before the first event"
         shown.hear(Joined(1, "ada", "talker"))
         hand.now += 60
-        shown.hear(Over(1, {}, {}, None, 60.0))
+        shown.hear(GameOver(1, {}, {}, None, 60.0))
     assert "2 of 4 games, 1.0 games/min, 2 min left (0 messages)" in file.getvalue()
 
 
@@ -236,11 +236,11 @@ PLAYING = {
 def loading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that takes its time to load."""
 
-    def load(config: object, tell: Tell) -> FakeEngine:
+    def load(config: object, tell: ProgressCallback) -> FakeEngine:
         tell("weights read", 3, 8)
         return FakeEngine()
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", load)
 
 
 @pytest.mark.slow

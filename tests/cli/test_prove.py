@@ -10,8 +10,8 @@ import pytest
 
 from agentcho import Engine
 from agentcho.display.progress import EVERY
-from agentcho.flow.resolver import Resolver
 from agentcho.lab.prove import Proof
+from agentcho.provenance.resolver import Resolver
 from agentcho.records.trace import write_traces
 from tests.audit.talks import talks
 from tests.engines import Engines
@@ -22,13 +22,13 @@ from .conftest import Command, one_line
 
 @pytest.fixture(scope="module")
 def small(engines: Engines) -> Engine:
-    """A random Llama; `agentcho.games.runtime` loads no other."""
+    """A random Llama; `agentcho.games.runs.runtime` loads no other."""
     return engines(store_tokens=1 << 14)
 
 
 @pytest.fixture
 def loaded(small: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None: small)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None: small)
     return small
 
 

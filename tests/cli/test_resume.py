@@ -124,7 +124,7 @@ def test_words_that_were_said_are_not_sampled_again(
     def load(config: object, tell: object) -> FakeEngine:
         return FakeEngine(lambda call, prompt: asked.append(call) or "other words entirely")  # type: ignore[func-returns-value]
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", load)
     before = {m[0]: m for m in texts(last(), 5)}
     assert agentcho("run", "--resume", "last").code == 0
     assert len(asked) == 1
@@ -202,7 +202,7 @@ def test_what_was_asked_otherwise_is_refused_and_named(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None: FakeEngine())
+        patch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None: FakeEngine())
         (here / "bad").write_text("raise OSError('x')")
         agentcho("run", talk(here), *WORDS)
     assert told in one_line(agentcho("run", "--resume", "last", *words))
@@ -217,7 +217,7 @@ def test_another_model_is_refused_and_named(agentcho: Command, here: Path, monke
         def fingerprint(self) -> dict[str, str]:
             return super().fingerprint | {"weights": "abc", "dtype": "bfloat16"}
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell=None: Other())
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None: Other())
     told = one_line(agentcho("run", "--resume", "last"))
     assert "the model's weights (none, not abc); the model's dtype (none, not bfloat16) differ" in told
 
@@ -257,7 +257,7 @@ def test_the_dtype_that_was_taken_is_taken_again(
         loaded.append(config.dtype)
         return Half()
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", load)
     (here / "bad").write_text("raise OSError('x')")
     agentcho("run", talk(here), *WORDS)
     (here / "bad").unlink()
@@ -280,7 +280,9 @@ def test_a_record_that_takes_nothing_more_is_refused_before_a_model_is_loaded(
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell: pytest.fail("an engine was loaded"))
+    monkeypatch.setattr(
+        "agentcho.games.runs.runtime.load_engine", lambda config, tell: pytest.fail("an engine was loaded")
+    )
     monkeypatch.setattr("tempfile.TemporaryFile", refused)
     assert "nothing can be written to " in one_line(agentcho("run", "--resume", "last"))
 
@@ -294,10 +296,10 @@ def test_a_run_that_lacks_nothing_stays_as_it_is(agentcho: Command, here: Path) 
 
 
 def test_a_run_that_is_written_is_left_alone(agentcho: Command, here: Path) -> None:
-    from agentcho.records.writer import Writer
+    from agentcho.records.writer_lock import WriterLock
 
     agentcho("run", talk(here), "--model", "fake", "--games", "2")
-    with Writer(last().path / "writer.json"):
+    with WriterLock(last().path / "writer.json"):
         assert "is being written by process " in one_line(agentcho("run", "--resume", "last"))
 
 

@@ -203,7 +203,7 @@ def test_an_engine_that_fails_ends_the_run_with_its_error(agentcho: Command, mon
         engine.broken = RuntimeError("out of memory")
         return engine
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", load)
     ran = agentcho(*PLAY)
     assert ran.code == 1
     assert "out of memory" in ran.err

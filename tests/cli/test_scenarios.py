@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, play
 from agentcho.message import Message
-from agentcho.records.transcript import Entry, own_records
+from agentcho.protocol.call import Decode
+from agentcho.records.transcript import TranscriptEntry, own_records
 from agentcho.tasks import Problem, task_set
 from agentcho.testing import FakeEngine
 
@@ -182,7 +182,7 @@ def test_a_debate_is_won_by_saying_the_answer_of_the_task() -> None:
 
 @pytest.mark.parametrize(("behind", "carried"), [("all", "sp"), ("system", "s"), ("plan", "p"), ("public", "")])
 def test_what_stands_behind_public_words_is_what_the_ablation_says(behind: str, carried: str) -> None:
-    entries: list[Entry] = []
+    entries: list[TranscriptEntry] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, Ended):

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import agentcho
-from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import ArgumentError, AudienceError, ConfigError
-from agentcho.games import library
+from agentcho.games.runs import library
 from agentcho.lab.bench.games import compare
 from agentcho.lab.display.bench import games
+from agentcho.protocol.call import Decode
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
 

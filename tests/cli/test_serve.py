@@ -20,7 +20,7 @@ from agentcho.errors import CannotWrite
 from agentcho.records.record import RunRecord, write_info
 from agentcho.serve.config import ServeConfig, ServeLimits
 from agentcho.serve.web.app import Site
-from agentcho.serve.web.keys import Key, Keys
+from agentcho.serve.web.keys import ApiKey, ApiKeys
 from agentcho.testing import FakeEngine
 
 from .conftest import Command, one_line
@@ -40,7 +40,7 @@ def _mask() -> Iterator[None]:
 def test_it_has_every_option_that_errors_advise_who_can_reach_its_users(agentcho: Command) -> None:
     root = Path(agentcho_package.__file__).parent
     files = [*(path for room in ("serve", "runner", "engine") for path in (root / room).rglob("*.py"))]
-    text = " ".join(path.read_text() for path in (*files, root / "flow" / "markers.py"))
+    text = " ".join(path.read_text() for path in (*files, root / "provenance" / "message_boundaries.py"))
     of_others = re.compile(r"`(agentcho key|agentcho doctor|llama-gguf-split)[^`]*`")
     advised = set(re.findall(r"--[a-z][a-z-]+", of_others.sub("", text)))
     assert {"--keys", "--port", "--plain-markers"} <= advised
@@ -103,7 +103,7 @@ def test_what_has_to_be_installed_is_said_first(agentcho: Command, monkeypatch: 
 def test_a_key_is_printed_once_and_its_hash_is_kept(agentcho: Command) -> None:
     ran = agentcho("key", "keys.toml", "--tenant", "red", "--society", "talk", "--concurrent", "3", "--metrics")
     assert ran.code == 0
-    found = Keys.read(Path("keys.toml")).find(ran.out.strip())
+    found = ApiKeys.read(Path("keys.toml")).find(ran.out.strip())
     assert found is not None
     assert (found.tenant, found.society, found.concurrent) == ("red", "talk", 3)
     assert (found.metrics, found.priority) == (True, False)
@@ -166,14 +166,14 @@ def test_the_commands_of_the_page_are_taken_as_they_stand(agentcho: Command, mon
         served.extend(site.models)
         return True
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda config, tell: FakeEngine())
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell: FakeEngine())
     monkeypatch.setattr("agentcho.cli.serve_run.anyio.run", run)
     said = [line for line in LINES if line.startswith("agentcho ")]
     for line in said:
         ran = agentcho(*shlex.split(line)[1:], *(["--port", "0"] if " serve " in line else []))
         assert ran.code == 0, ran.err
     assert served == ["understudy"] * sum(" serve " in line for line in said)
-    assert len(said) - len(served) == len(Keys.read(Path("keys.toml")))
+    assert len(said) - len(served) == len(ApiKeys.read(Path("keys.toml")))
 
 
 def test_each_adapter_is_a_model_on_an_engine_of_its_own(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_each_adapter_is_a_model_on_an_engine_of_its_own(agentcho: Command, monk
         site.append(asked)
         return False
 
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", load)
     monkeypatch.setattr("agentcho.cli.serve_run.anyio.run", run)
     words = ("--adapter", "mild=one", "--adapter", "wild=two", "--name", "ours", "--record", "none")
     assert agentcho("serve", "--port", "0", *words).code == 130
@@ -205,15 +205,15 @@ def test_options_and_bounds_reach_what_serves() -> None:
         "tenant_tokens": 60,
     }
     config = ServeConfig.model_validate({"leakage": "audit", "record": "none", "limits": limits})
-    entry = Key(sha256="0" * 64, tenant="red", tokens=70)
+    entry = ApiKey(sha256="0" * 64, tenant="red", tokens=70)
     engine = FakeEngine()
     engine.store.limit = 90
-    made = serving_of(config, Keys([entry]), engine)
+    made = serving_of(config, ApiKeys([entry]), engine)
     assert (made.mode, made.record, made.idle, made.societies) == ("audit", None, 120, 5)
     assert (made.keeping.tokens, made.keeping.messages, made.keeping.capacity) == (30, 40, 90)
     assert (made.quota("red"), made.quota("blue")) == (70, 60)
     assert not made.deterministic
-    assert serving_of(config.model_copy(update={"deterministic": True}), Keys([entry]), engine).deterministic
+    assert serving_of(config.model_copy(update={"deterministic": True}), ApiKeys([entry]), engine).deterministic
 
 
 def test_every_bound_is_told_on_the_page_with_its_default() -> None:

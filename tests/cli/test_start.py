@@ -141,6 +141,6 @@ def test_only_a_process_that_plays_and_does_nothing_else_leaves_parts_of_transfo
     monkeypatch.setattr(sys, "argv", ["agentcho", *([] if command is None else [command])])
     monkeypatch.delitem(sys.modules, "transformers.modeling_utils")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert lean_transformers.whole() is not leaves
+    assert lean_transformers.fully_imported() is not leaves
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert lean_transformers.whole(), "kernels are compiled on a GPU"
+    assert lean_transformers.fully_imported(), "kernels are compiled on a GPU"

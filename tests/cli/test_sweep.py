@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentcho.audit.measurement import Interval
-from agentcho.backends.remote import endpoint
 from agentcho.config import ModelConfig
 from agentcho.display.progress import Progress
+from agentcho.integrations.endpoints import endpoint
 from agentcho.lab.compare.comparison import Difference, Mean, Metric
 from agentcho.lab.display.sweep import text
 from agentcho.lab.sweep.data import CellResult, GameResult, Row

@@ -12,7 +12,7 @@ import pytest
 from agentcho.agent import Agent
 from agentcho.audit import read_report
 from agentcho.display.progress import EVERY
-from agentcho.engine.adapter import find_adapter
+from agentcho.engine.lora_adapter import find_adapter
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.records.record import find
 from agentcho.records.trace import read_traces

@@ -10,16 +10,16 @@ import pytest
 
 from agentcho import replay
 from agentcho.audit import audit_run, audit_traces
-from agentcho.calls.call import Decode, Receipt
 from agentcho.config import Leakage, RunConfig
 from agentcho.errors import TaskError
 from agentcho.events import Ended, Event
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.protocol.call import Decode, Receipt
 from agentcho.records.record import find
 from agentcho.records.trace import exported, write_traces
-from agentcho.records.transcript import Entry, own_records
+from agentcho.records.transcript import TranscriptEntry, own_records
 from agentcho.scenario import Scenario
 from agentcho.tasks import Concepts, Problem, task_set
 from agentcho.testing import FakeEngine
@@ -32,7 +32,7 @@ class Game:
 
     def __init__(self, scenario: str, says: Says | None = None, answer: Says | None = None, **options: Any) -> None:
         how = {key: options.pop(key) for key in ("mode", "leakage", "seed", "tasks") if key in options}
-        self.entries: list[Entry] = []
+        self.entries: list[TranscriptEntry] = []
         self.engine = FakeEngine(says, answer=answer)
         cls = library.scenario(scenario)
         self.played: RunResult = play(RunRequest(cls(**options), RunConfig(**how), engine=self.engine, sink=self._hear))
@@ -43,7 +43,7 @@ class Game:
         if isinstance(event, Ended):
             self.entries.append(event.entry)
 
-    def entry(self, id: str) -> Entry:
+    def entry(self, id: str) -> TranscriptEntry:
         return next(entry for entry in self.entries if entry.message.id == id)
 
     def reads(self, id: str) -> list[str]:
@@ -313,7 +313,7 @@ def test_tasks_for_a_scenario_that_takes_none_are_refused() -> None:
 def test_too_few_tasks_are_refused_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
     few = task_set("facts", Problem)
     few.size = 3
-    monkeypatch.setattr("agentcho.games.runtime.task_set", lambda *asked: few)
+    monkeypatch.setattr("agentcho.games.runs.runtime.task_set", lambda *asked: few)
     engine = FakeEngine()
     with pytest.raises(TaskError, match="2 games draw 2 each, 4 in all"):
         play(RunRequest(library.scenario("multi-qa")(), RunConfig(games=2), engine=engine))

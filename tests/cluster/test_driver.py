@@ -9,16 +9,24 @@ import pytest
 from pydantic import SecretStr
 
 from agentcho import RunConfig
-from agentcho.cluster import runs
-from agentcho.cluster.driver import Driver, Patience
-from agentcho.cluster.runs import Players, plain_options
-from agentcho.cluster.work import Answer, Begun, Hello, Lost, Refused, Report, Work
-from agentcho.cluster.worker import Worker
 from agentcho.errors import ModelNotFound, ResumeMismatch, WorkersLost
-from agentcho.events import Ended, Event, Over
-from agentcho.games import library, runtime
-from agentcho.games.request import GameSelection, OnFailure, RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.events import Ended, Event, GameOver
+from agentcho.games.runs import library, runtime
+from agentcho.games.runs.request import GameSelection, OnFailure, RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.integrations.ray import runs
+from agentcho.integrations.ray.driver import Driver, Timeouts
+from agentcho.integrations.ray.runs import Players, plain_options
+from agentcho.integrations.ray.work import (
+    Answer,
+    WorkerHello,
+    WorkerLost,
+    WorkerReady,
+    WorkerRefused,
+    WorkerReport,
+    WorkSpec,
+)
+from agentcho.integrations.ray.worker import Worker
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.scenario import Scenario
@@ -26,7 +34,7 @@ from tests.cluster.threads import Heard, Threads, dying, threads
 
 NAME = "prisoners-dilemma"
 CONFIG = RunConfig(model="fake", games=9, seed=3)
-QUICK = Patience(gathering=60, hello=60, silence=60, beat=0.05)
+QUICK = Timeouts(gathering=60, hello=60, silence=60, beat=0.05)
 
 
 FAILS = '''
@@ -95,7 +103,7 @@ def test_what_is_heard_is_each_message_and_each_game_once(tmp_path: Path) -> Non
     heard: list[Event] = []
     with threads(dying(0)) as pool:
         there(pool, tmp_path, sink=heard.append)
-    over = [event.game for event in heard if isinstance(event, Over)]
+    over = [event.game for event in heard if isinstance(event, GameOver)]
     said = [event.entry.message for event in heard if isinstance(event, Ended)]
     assert sorted(over) == [*range(9)]
     assert len({(message.game, message.id) for message in said}) == len(said) > 9
@@ -105,7 +113,7 @@ def test_a_game_is_given_up_when_workers_died_of_it_too_often(tmp_path: Path) ->
     """Whoever is dealt game 5 dies; every other game ends well, though it was with that one at first."""
 
     def hear(worker: int, answer: Answer) -> Answer:
-        return Lost("killed") if (worker, 5) in pool.played else answer
+        return WorkerLost("killed") if (worker, 5) in pool.played else answer
 
     with threads(hear) as pool:
         played = there(pool, tmp_path, deaths=2)
@@ -128,7 +136,7 @@ def test_no_death_is_forgiven_where_none_is_allowed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_ended_and_what_it_had_is_dealt_again(tmp_path: Path) -> None:
     def hear(worker: int, answer: Answer) -> Answer | None:
-        return None if worker == 0 and isinstance(answer, Report) else answer
+        return None if worker == 0 and isinstance(answer, WorkerReport) else answer
 
     with threads(hear) as pool:
         driver = Driver(pool, 2, patience=QUICK._replace(silence=0.2))
@@ -139,7 +147,7 @@ def test_a_worker_that_hangs_is_ended_and_what_it_had_is_dealt_again(tmp_path: P
 
 
 def test_workers_that_only_die_are_given_up_and_the_last_says_why(tmp_path: Path) -> None:
-    with threads(lambda worker, answer: Lost("the wall")) as pool, pytest.raises(WorkersLost, match="the wall"):
+    with threads(lambda worker, answer: WorkerLost("the wall")) as pool, pytest.raises(WorkersLost, match="the wall"):
         there(pool, tmp_path)
     assert len(pool.started) == 8
 
@@ -164,7 +172,7 @@ def test_a_model_that_no_worker_can_load_is_said_once_and_nothing_is_recorded(
     def load(config: RunConfig, *given: Any) -> None:
         raise ModelNotFound(config.model, "it is nowhere")
 
-    monkeypatch.setattr("agentcho.cluster.worker.load_share", load)
+    monkeypatch.setattr("agentcho.integrations.ray.worker.load_share", load)
     warned: list[str] = []
     with threads() as pool, pytest.raises(ModelNotFound, match=r"no model 'other'.*\(the worker on ") as raised:
         there(pool, tmp_path, RunConfig(model="other"), warn=warned.append)
@@ -176,11 +184,15 @@ def test_a_model_that_no_worker_can_load_is_said_once_and_nothing_is_recorded(
 
 def other_python(worker: int, answer: Answer) -> Answer:
     old = {"agentcho": "0.0.1"}
-    return answer._replace(versions={**answer.versions, **old}) if isinstance(answer, Hello) and worker else answer
+    return (
+        answer._replace(versions={**answer.versions, **old}) if isinstance(answer, WorkerHello) and worker else answer
+    )
 
 
 def other_weights(worker: int, answer: Answer) -> Answer:
-    return answer._replace(engine={**answer.engine, "weights": f"{worker}"}) if isinstance(answer, Begun) else answer
+    return (
+        answer._replace(engine={**answer.engine, "weights": f"{worker}"}) if isinstance(answer, WorkerReady) else answer
+    )
 
 
 @pytest.mark.slow
@@ -242,13 +254,13 @@ def test_a_run_goes_on_by_workers_or_without_them(tmp_path: Path, kept: int) -> 
     """Ctrl-C after some games; what is over is there once, and the rest is played."""
 
     def interrupt(event: Event) -> None:
-        if isinstance(event, Over) and len(seen) >= kept:
+        if isinstance(event, GameOver) and len(seen) >= kept:
             raise KeyboardInterrupt
         seen.append(event)
 
     seen: list[Event] = []
     with threads() as pool:
-        cut = there(pool, tmp_path, sink=lambda event: interrupt(event) if isinstance(event, Over) else None)
+        cut = there(pool, tmp_path, sink=lambda event: interrupt(event) if isinstance(event, GameOver) else None)
         assert cut.interrupted
         saved = SavedRun(cut.record or tmp_path)
         assert saved.status == "interrupted"
@@ -314,7 +326,7 @@ def test_a_store_and_the_number_of_games_at_once_are_shared_by_the_workers_of_a_
         shares.append(given[-1])
         return runtime.load_share(*given)
 
-    monkeypatch.setattr("agentcho.cluster.worker.load_share", loading)
+    monkeypatch.setattr("agentcho.integrations.ray.worker.load_share", loading)
     with threads() as pool:
         played = there(pool, tmp_path, workers=2, at_once=6)
     assert shares == [0.5, 0.5]
@@ -322,8 +334,8 @@ def test_a_store_and_the_number_of_games_at_once_are_shared_by_the_workers_of_a_
 
 
 def test_a_worker_with_another_source_refuses() -> None:
-    answer = Worker().begin(Work(NAME, {}, CONFIG, sources=("another",)))
-    assert isinstance(answer, Refused)
+    answer = Worker().begin(WorkSpec(NAME, {}, CONFIG, sources=("another",)))
+    assert isinstance(answer, WorkerRefused)
     assert (answer.kind, answer.code) == ("RecordError", 2)
     assert answer.what == f"the source of {NAME} is another here than where the run was begun"
 

@@ -9,30 +9,30 @@ from typing import Any
 
 import pytest
 
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.driver import Driver, Patience
-from agentcho.cluster.players import Cluster
-from agentcho.cluster.runs import Players
 from agentcho.config import RunConfig
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.driver import Driver, Timeouts
+from agentcho.integrations.ray.players import Cluster
+from agentcho.integrations.ray.runs import Players
 from agentcho.lab.collect import Playing
 from agentcho.lab.commands.paper_run import ByWorkers
 from agentcho.lab.paper.found import PaperFound
 from agentcho.lab.paper.phases import Phases
 from agentcho.lab.paper.reproduction import PaperRequest, Reproduction
 from agentcho.lab.paper.rows import World
-from agentcho.progress import unheard
+from agentcho.protocol.progress import no_progress
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
 
 from .threads import dying, threads
 
-QUICK = Patience(gathering=0.2, hello=5, loading=5, silence=5, beat=0.05)
+QUICK = Timeouts(gathering=0.2, hello=5, loading=5, silence=5, beat=0.05)
 REQUEST = PaperRequest(("3",), 2, True, "generators", {}, "agentcho paper")
 
 
 def found(folder: Path, open_: Any) -> PaperFound:
     config = RunConfig(model="fake", leakage="audit", max_tokens=8)
-    world = World(config, open_, FakeEngine, folder, unheard, True)
+    world = World(config, open_, FakeEngine, folder, no_progress, True)
     return Reproduction(world, REQUEST, Phases(folder / "phases.jsonl", None)).run()
 
 

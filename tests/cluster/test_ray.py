@@ -19,16 +19,16 @@ from uuid import uuid4
 import pytest
 
 from agentcho import RunConfig
-from agentcho.cluster import ray as rays
-from agentcho.cluster import runs
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.driver import Driver
-from agentcho.cluster.runs import Players
 from agentcho.config import Limits
 from agentcho.errors import ModelNotFound, WorkersLost
-from agentcho.events import Event, Over
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.events import Event, GameOver
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.integrations.ray import ray as rays
+from agentcho.integrations.ray import runs
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.driver import Driver
+from agentcho.integrations.ray.runs import Players
 from agentcho.records.record import SavedRun, find
 from tests.cluster.processes import MARK, actors, kill, marked
 from tests.cluster.test_driver import NAME, games, scenario
@@ -105,7 +105,7 @@ def after(count: int, strike: Callable[[], None]) -> Callable[[Event], None]:
     over: list[Any] = []
 
     def hear(event: Event) -> None:
-        if isinstance(event, Over):
+        if isinstance(event, GameOver):
             over.append(event)
             if len(over) == count:
                 strike()

@@ -9,10 +9,19 @@ from typing import Any
 
 import pytest
 
-from agentcho.cluster.driver import Driver, Patience
-from agentcho.cluster.work import Answer, Begun, Deal, Done, Hello, Lost, Refused, Report
 from agentcho.errors import AgentchoError
-from agentcho.events import Over
+from agentcho.events import GameOver
+from agentcho.integrations.ray.driver import Driver, Timeouts
+from agentcho.integrations.ray.work import (
+    Answer,
+    Assignment,
+    GameDone,
+    WorkerHello,
+    WorkerLost,
+    WorkerReady,
+    WorkerRefused,
+    WorkerReport,
+)
 from agentcho.records.environment import versions
 
 VERSIONS = versions()
@@ -65,15 +74,19 @@ class Pool:
     def _answer(self, id: int, worker: Simulated) -> Answer:
         method, worker.method, dice = worker.method, "", self.dice
         if dice.random() < self._dies or (self.deadly & set(worker.games) and dice.random() < 0.5):
-            return Lost("it died")
+            return WorkerLost("it died")
         if method == "hello":
-            return Hello(f"machine {id % 2}", id, VERSIONS)
+            return WorkerHello(f"machine {id % 2}", id, VERSIONS)
         if method == "begin":
-            return Refused("ModelNotFound", "no such model") if dice.random() < self._refuses else Begun({}, {})
+            return (
+                WorkerRefused("ModelNotFound", "no such model")
+                if dice.random() < self._refuses
+                else WorkerReady({}, {})
+            )
         over = dice.sample(worker.games, dice.randrange(len(worker.games) + 1))
         worker.games = [game for game in worker.games if game not in over]
-        done = tuple(Done(Over(game, {}, {}, None, 0.0)) for game in over)
-        return Report(done, dice.randrange(5) if worker.games else 1)
+        done = tuple(GameDone(GameOver(game, {}, {}, None, 0.0)) for game in over)
+        return WorkerReport(done, dice.randrange(5) if worker.games else 1)
 
 
 class Book:
@@ -82,13 +95,13 @@ class Book:
     def __init__(self) -> None:
         self.ended, self.given_up = Counter[int](), set[int]()
 
-    def open(self, begun: Begun) -> None:
+    def open(self, begun: WorkerReady) -> None:
         """Nothing is compared."""
 
-    def deal(self, game: int) -> Deal:
-        return Deal(game)
+    def deal(self, game: int) -> Assignment:
+        return Assignment(game)
 
-    def over(self, done: Done) -> bool:
+    def over(self, done: GameDone) -> bool:
         self.ended[done.over.game] += 1
         return True
 
@@ -103,8 +116,8 @@ class Book:
 def test_every_game_ends_once_whatever_becomes_of_workers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     games = random.Random(seed).randrange(1, 40)
     pool, book = Pool(seed, games), Book()
-    monkeypatch.setattr("agentcho.cluster.driver.monotonic", lambda: pool.now)
-    driver = Driver(pool, 1 + seed % 4, seed % 3, lambda what: None, Patience())
+    monkeypatch.setattr("agentcho.integrations.ray.driver.monotonic", lambda: pool.now)
+    driver = Driver(pool, 1 + seed % 4, seed % 3, lambda what: None, Timeouts())
     whole = True
     try:
         driver.play(None, range(games), book)  # type: ignore[arg-type]

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from agentcho.backends.remote import endpoint
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.driver import Driver
-from agentcho.cluster.players import Cluster
-from agentcho.cluster.runs import Players
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.games.models import Loaded
+from agentcho.games.play.game_models import LoadedEngines
+from agentcho.integrations.endpoints import endpoint
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.driver import Driver
+from agentcho.integrations.ray.players import Cluster
+from agentcho.integrations.ray.runs import Players
 from agentcho.lab.sweep.axes import Value
 from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed, as_model
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.lab.sweep.run import SweepOptions, prepared, swept
-from agentcho.progress import unheard
+from agentcho.protocol.progress import no_progress
 from agentcho.testing import FakeEndpoint, FakeEngine
 from tests.cluster.test_driver import NAME, QUICK
 from tests.cluster.threads import Threads, dying, threads
@@ -42,7 +42,7 @@ def sweep(out: Path, on: Cluster | None, models: tuple[Value, ...] = (), games: 
     run = {"games": games, **({} if models else {"model": "fake"})}
     asked = SweepOptions(NAME, GRID, models, Fixed({"rounds": 1}, run), out=out, on=on)
     found = prepared(asked)
-    return swept(asked, found, planned(found, Folder(out)), unheard)[0]
+    return swept(asked, found, planned(found, Folder(out)), no_progress)[0]
 
 
 def played(found: SweepResult) -> list[Any]:
@@ -87,21 +87,21 @@ def test_models_are_loaded_one_after_the_other_and_those_behind_an_api_are_asked
             here -= 1
             super().close()
 
-    def load(config: RunConfig, engine: Any, share: float) -> Loaded:
+    def load(config: RunConfig, engine: Any, share: float) -> LoadedEngines:
         nonlocal here
         assert here == 0, "one at a time"
         here += 1
         loaded.append(config.model)
-        return Loaded(Closing(), {})
+        return LoadedEngines(Closing(), {})
 
-    monkeypatch.setattr("agentcho.cluster.worker.load_share", load)
+    monkeypatch.setattr("agentcho.integrations.ray.worker.load_share", load)
     port = FakeEndpoint()
     monkeypatch.setattr(endpoint, "open_endpoint", lambda config, name: port)
     far = ModelConfig(model="openai:far", base_url="http://127.0.0.1:1/v1")
     models = (as_model("far", far), *(as_model(name, ModelConfig(model=name)) for name in ("one", "two")))
     with threads() as pool:
         asked = on_workers(monkeypatch, pool)
-        monkeypatch.setattr("agentcho.cluster.driver.Driver.__init__", _alone(Driver.__init__))
+        monkeypatch.setattr("agentcho.integrations.ray.driver.Driver.__init__", _alone(Driver.__init__))
         found = sweep(tmp_path, RAY, models, games=2)
     assert (found.whole, [config.model for config in asked]) == (True, ["one"])
     assert loaded == ["one", "two"]

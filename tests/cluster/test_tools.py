@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from agentcho.audit import audit_run
-from agentcho.cluster.driver import Driver, Patience
-from agentcho.cluster.runs import Players, play
-from agentcho.cluster.work import Answer, Lost, Note, Report
 from agentcho.config import RunConfig
 from agentcho.events import Called, Calling
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult
-from agentcho.games.runtime import play as play_run
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult
+from agentcho.games.runs.runtime import play as play_run
+from agentcho.integrations.ray.driver import Driver, Timeouts
+from agentcho.integrations.ray.runs import Players, play
+from agentcho.integrations.ray.work import Answer, ToolCallNote, WorkerLost, WorkerReport
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
 from .threads import Heard, dying, threads
 
-QUICK = Patience(gathering=0.2, hello=5, loading=5, silence=5, beat=0.05)
+QUICK = Timeouts(gathering=0.2, hello=5, loading=5, silence=5, beat=0.05)
 PAYS = '''
 from pathlib import Path
 import agentcho
@@ -94,8 +94,8 @@ def test_a_call_under_way_when_its_worker_died_stops_its_game(tmp_path: Path, pa
     left = [True]
 
     def hear(worker: int, answer: Answer) -> Answer:
-        begun = isinstance(answer, Report) and any(isinstance(note.event, Called) for note in answer.notes)
-        return Lost("killed") if begun and left and left.pop() else answer
+        begun = isinstance(answer, WorkerReport) and any(isinstance(note.event, Called) for note in answer.notes)
+        return WorkerLost("killed") if begun and left and left.pop() else answer
 
     run = played(tmp_path, pays, hear, games=1)
     assert "ann.0 called a tool" in str(run.error)
@@ -106,10 +106,10 @@ def test_a_call_under_way_when_its_worker_died_stops_its_game(tmp_path: Path, pa
 
 
 def test_notes_are_of_calls_alone(tmp_path: Path, pays: str) -> None:
-    notes = list[Note]()
+    notes = list[ToolCallNote]()
 
     def hear(worker: int, answer: Answer) -> Answer:
-        notes.extend(answer.notes if isinstance(answer, Report) else ())
+        notes.extend(answer.notes if isinstance(answer, WorkerReport) else ())
         return answer
 
     played(tmp_path, pays, hear, games=1)
@@ -122,9 +122,9 @@ def test_what_was_called_is_on_record_though_its_game_was_given_up(tmp_path: Pat
     ended = list[Called]()
 
     def hear(worker: int, answer: Answer) -> Answer:
-        if isinstance(answer, Report):
+        if isinstance(answer, WorkerReport):
             ended.extend(note.event for note in answer.notes if isinstance(note.event, Called))
-        return Lost("killed") if len(ended) == 2 else answer
+        return WorkerLost("killed") if len(ended) == 2 else answer
 
     run = played(tmp_path, pays, hear, games=1, deaths=0)
     assert run.record is not None

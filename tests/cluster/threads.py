@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from agentcho.cluster.work import Answer, Lost, Report
-from agentcho.cluster.worker import Worker
+from agentcho.integrations.ray.work import Answer, WorkerLost, WorkerReport
+from agentcho.integrations.ray.worker import Worker
 
 PARSE, PARSING = ast.parse, RLock()
 Heard = Callable[[int, Answer], Answer | None]
@@ -75,7 +75,7 @@ def _parse(*source: Any, **how: Any) -> Any:
 
 def _answer(call: Future[Answer]) -> Answer:
     error = call.exception()
-    return Lost(str(error)) if error is not None else pickle.loads(pickle.dumps(call.result()))
+    return WorkerLost(str(error)) if error is not None else pickle.loads(pickle.dumps(call.result()))
 
 
 @contextmanager
@@ -95,9 +95,9 @@ def dying(*deaths: int) -> Heard:
     left = set(deaths)
 
     def hear(worker: int, answer: Answer) -> Answer:
-        if worker in left and isinstance(answer, Report) and answer.done:
+        if worker in left and isinstance(answer, WorkerReport) and answer.done:
             left.remove(worker)
-            return Lost("killed")
+            return WorkerLost("killed")
         return answer
 
     return hear

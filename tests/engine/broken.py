@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from agentcho import Engine
-from agentcho.engine.forward import Blame
+from agentcho.engine.forward_plan import FaultAttribution
 
 
 def dead(patch: pytest.MonkeyPatch) -> None:
     """From now on no device does anything, however trivial."""
 
-    def gone(blame: Blame) -> None:
+    def gone(blame: FaultAttribution) -> None:
         raise RuntimeError("the device is gone")
 
-    patch.setattr(Blame, "probe", gone)
+    patch.setattr(FaultAttribution, "probe", gone)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine, Prefill
-from agentcho.calls.call import Repair
 from agentcho.errors import LeakageError, RequestError, UnknownEncoding
+from agentcho.protocol.call import Repair
 from agentcho.reuse.anchors import Anchor
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.kvcomm import KVComm

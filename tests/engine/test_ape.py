@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.errors import RequestError
 from agentcho.reuse.ape import Ape
-from agentcho.runner.graphs import Graphs
+from agentcho.runner.graphs import CudaGraphs
 from agentcho.runner.kv.decode_kv import SlotPool
 
 from ..engines import Engines
@@ -173,7 +173,7 @@ def test_rows_that_weigh_share_no_context_and_use_no_graph(engines: Engines) -> 
     assert [bool(slot and slot.readings) for slot in slots] == [False, False, True, True]
     runner = engine._runner
 
-    class Refusing(Graphs):
+    class Refusing(CudaGraphs):
         def run(self, pools: dict[SlotPool, list[Segment]]) -> tuple[list[Segment], Tensor]:
             raise AssertionError("a graph has no weights of its own")
 

@@ -12,7 +12,7 @@ import torch.nn.attention.flex_attention as library
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention import flex, registry, triton_paged
 from agentcho.runner.attention.base import (
     AttentionBackend,

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Failure, Repair, Shadow
 from agentcho.engine.generation import Generation
-from agentcho.engine.waiting import Budget
+from agentcho.engine.queue import TokenBudget
 from agentcho.errors import AgentchoError, CallFailed, EngineFailed, RequestError
 from agentcho.message import Words
+from agentcho.protocol.call import Call, CallFailure, EncodingId, Repair, Shadow
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK
 
@@ -29,13 +29,13 @@ LONG = "what all of them have read, and so long that it pays to be kept once for
 def engine(llama: Engine) -> Engine:
     """An engine of its own, nothing in it."""
     own = llama.adapted(None)
-    own._scheduler._budget = Budget(4096, 4096)
+    own._scheduler._budget = TokenBudget(4096, 4096)
     return own
 
 
-def drain(engine: Engine, deterministic: bool = False) -> list[Failure]:
+def drain(engine: Engine, deterministic: bool = False) -> list[CallFailure]:
     """Step to the end; what failed."""
-    failed = list[Failure]()
+    failed = list[CallFailure]()
     while not engine.idle:
         failed += engine.step(deterministic).failed
     engine.check_integrity()
@@ -252,13 +252,13 @@ class Panic(BaseException):
 def test_a_constraint_that_fails_fails_its_row(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, where: str, error: type[BaseException]
 ) -> None:
-    from agentcho.runner.sampling.constraint import Choices
+    from agentcho.runner.sampling.constraint import ChoiceConstraint
 
     def fails(*_: object) -> Any:
         raise error("the grammar is at a loss")
 
     monkeypatch.setattr(
-        Choices, "allowed" if where == "draw" else "take", property(fails) if where == "draw" else fails
+        ChoiceConstraint, "allowed" if where == "draw" else "take", property(fails) if where == "draw" else fails
     )
     guilty, good = engine.submit([Decode(sampling=Sampling(choices=("yes", "no"))), GOOD])
     [failure] = drain(engine)

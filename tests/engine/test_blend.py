@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from agentcho import Engine, Prefill
-from agentcho.calls.call import Repair
 from agentcho.errors import RequestError
+from agentcho.protocol.call import Repair
 from agentcho.reuse.cacheblend import CacheBlend
 from agentcho.reuse.top_k import TopK
 

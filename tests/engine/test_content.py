@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
-from agentcho.engine.content import ContentTokenizer, token_bytes
+from agentcho.engine.call_layout import encoded
+from agentcho.engine.content_tokenizer import ContentTokenizer, token_bytes
 from agentcho.engine.framing import Framing
-from agentcho.engine.layout import encoded
 from agentcho.engine.template import derive
 from agentcho.errors import RequestError, UnsupportedModel
 

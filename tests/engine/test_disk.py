@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
-from agentcho.calls import checks
-from agentcho.calls.call import EncodingId, Repair
-from agentcho.engine.cache import DiskRoom
-from agentcho.engine.disk import PREFIX, File, Files
+from agentcho.engine.cache import DiskQuota
+from agentcho.engine.spill_files import PREFIX, SpillFile, SpillFiles
 from agentcho.errors import CannotWrite, EngineClosed, LeakageError, ModelError, StoreDamaged
+from agentcho.protocol import call_validation
+from agentcho.protocol.call import EncodingId, Repair
 from agentcho.reuse.top_k import TopK
 
 from ..engines import Engines
@@ -37,7 +37,7 @@ def small(engines: Engines, tmp_path: Path) -> Small:
     """Engines on one network, each with a store and files of its own."""
 
     def load(store: int = ROOM, host: int = 0, disk: int = ROOM, dtype: str = "float32") -> Engine:
-        room = DiskRoom(disk, tmp_path if disk else None)
+        room = DiskQuota(disk, tmp_path if disk else None)
         return engines(dtype=dtype, store_tokens=store, host_tokens=host, disk=room)
 
     return load
@@ -164,7 +164,7 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Small, monkeypatch: p
     engine = small()
     told = engine.prefill("a secret")
     engine.swap_out([told])
-    monkeypatch.setattr(Files, "read", lambda *given: pytest.fail("it was read"))
+    monkeypatch.setattr(SpillFiles, "read", lambda *given: pytest.fail("it was read"))
     engine.submit([Prefill("x", [told], guard=Shut()), Decode("y", [told], guard=Shut())])
     assert [type(failure.error) for failure in engine.step().failed] == [LeakageError] * 2
     assert (engine.fullness.used, engine.fullness.disk_used) == (1, len(engine.message(told).tokens))
@@ -189,9 +189,9 @@ def test_what_is_enforced_is_enforced_and_says_the_same_where_much_is_on_disk(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cones and receipts are the same, so no label has changed on its way; every guard was asked as often."""
-    read, asked, found = list[File](), Counter[str](), []
-    reads, ask = Files.read, checks.ask_guard
-    monkeypatch.setattr(Files, "read", lambda files, file: read.append(file) or reads(files, file))  # type: ignore[func-returns-value]
+    read, asked, found = list[SpillFile](), Counter[str](), []
+    reads, ask = SpillFiles.read, call_validation.ask_guard
+    monkeypatch.setattr(SpillFiles, "read", lambda files, file: read.append(file) or reads(files, file))  # type: ignore[func-returns-value]
     for name, engine in (("roomy", small(disk=0)), ("tight", small(STORE))):
 
         def counted(*given: Any, name: str = name) -> None:
@@ -386,7 +386,7 @@ def test_files_are_their_owners_alone_and_their_names_tell_nothing(small: Small,
 
 
 def test_the_same_bytes_have_another_digest_in_another_engine(tmp_path: Path) -> None:
-    one, other = Files(tmp_path), Files(tmp_path)
+    one, other = SpillFiles(tmp_path), SpillFiles(tmp_path)
     first, second = one.write(b"the same"), other.write(b"the same")
     assert first.digest != second.digest
     assert (one.read(first), other.read(second)) == (b"the same", b"the same")
@@ -397,7 +397,7 @@ def test_the_same_bytes_have_another_digest_in_another_engine(tmp_path: Path) ->
 
 
 def test_an_engine_that_nobody_has_any_more_has_no_files(tmp_path: Path) -> None:
-    files = Files(tmp_path / "made" / "for it")
+    files = SpillFiles(tmp_path / "made" / "for it")
     files.write(b"words")
     folder = files.folder
     del files
@@ -407,8 +407,8 @@ def test_an_engine_that_nobody_has_any_more_has_no_files(tmp_path: Path) -> None
 HOLD = """
 import os, sys
 from pathlib import Path
-from agentcho.engine.disk import Files
-files = Files(Path(sys.argv[1]))
+from agentcho.engine.spill_files import SpillFiles
+files = SpillFiles(Path(sys.argv[1]))
 files.write(b"words")
 if os.fork() == 0:
     sys.exit()
@@ -427,11 +427,11 @@ def test_what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not(tm
         name, there = other.stdout.readline().split()
         folder = Path(name)
         assert there == "True", "a child that was forked and ends removes nothing"
-        mine = Files(tmp_path)
+        mine = SpillFiles(tmp_path)
         assert folder.exists()
         other.communicate("\n")
     assert folder.exists() == (end == "killed")
-    again = Files(tmp_path)
+    again = SpillFiles(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([mine.folder, again.folder])
     mine.close()
     again.close()
@@ -445,9 +445,9 @@ def test_nothing_else_is_taken_for_what_a_dead_process_left(tmp_path: Path, monk
     there = sorted(tmp_path.iterdir())
     with monkeypatch.context() as patch:
         patch.setattr("os.getuid", lambda: 1 << 20)
-        Files(tmp_path).close()
+        SpillFiles(tmp_path).close()
     assert sorted(tmp_path.iterdir()) == there
-    Files(tmp_path).close()
+    SpillFiles(tmp_path).close()
     assert sorted(tmp_path.iterdir()) == [each for each in there if each.name != f"{PREFIX}theirs"]
 
 
@@ -465,22 +465,22 @@ def test_a_folder_that_is_taken_for_a_dead_ones_before_it_is_locked_is_made_anew
 
     with monkeypatch.context() as patch:
         patch.setattr("os.mkdir", taken)
-        files = Files(tmp_path)
+        files = SpillFiles(tmp_path)
     assert (len(made), files.folder) == (2, made[1])
     assert files.read(files.write(b"words")) == b"words"
     files.close()
 
 
 def test_a_file_that_is_there_already_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = Files(tmp_path)
+    files = SpillFiles(tmp_path)
     (tmp_path / "elsewhere").write_text("mine")
-    monkeypatch.setattr("agentcho.engine.disk.token_hex", lambda size: "name")
+    monkeypatch.setattr("agentcho.engine.spill_files.token_hex", lambda size: "name")
     (files.folder / "name.safetensors").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
         files.write(b"words")
     assert (tmp_path / "elsewhere").read_text() == "mine"
-    files.expect(File("gone", 0, b""))
-    files.remove(File("gone", 0, b""))
+    files.expect(SpillFile("gone", 0, b""))
+    files.remove(SpillFile("gone", 0, b""))
     files.close()
 
 
@@ -498,7 +498,7 @@ def test_a_folder_is_checked_before_anything_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(CannotWrite, match="it is a file; give another place"):
         Engine.load("no such model", disk_tokens=9, disk=tmp_path / "file")
     with pytest.raises(CannotWrite, match="File exists; give another place"):
-        Files(tmp_path / "file")
+        SpillFiles(tmp_path / "file")
     with pytest.raises(ModelError, match=r"disk='.*' says nothing without disk_tokens"):
         Engine.load("no such model", disk=tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import EncodingId
 from agentcho.errors import RequestError, UnknownEncoding
+from agentcho.protocol.call import EncodingId
 
 from ..engines import Engines
 from .families import Family

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import EncodingId
 from agentcho.errors import UnknownEncoding
+from agentcho.protocol.call import EncodingId
 from agentcho.runner.model.model import Model
 
 from ..engines import Engines

@@ -18,8 +18,8 @@ from agentcho.errors import StoreFull
 from agentcho.runner.attention import flex
 from agentcho.runner.attention.base import Scoring
 from agentcho.runner.attention.dense import attend
-from agentcho.runner.attention.flex import BLOCK, Seen, attend_blocks
-from agentcho.runner.graphs import Graphs
+from agentcho.runner.attention.flex import BLOCK, VisibleKeys, attend_blocks
+from agentcho.runner.graphs import CudaGraphs
 
 from ..engines import Engines
 from .families import Family
@@ -46,7 +46,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
 
     monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     monkeypatch.setattr(flex, "_compiled", noted)
-    monkeypatch.setattr(flex, "without", lambda device: None)
+    monkeypatch.setattr(flex, "why_not_flex", lambda device: None)
     flex.TRIAL.forget()
     flex._kernel.cache_clear()
     yield asked
@@ -69,7 +69,7 @@ def test_values_are_those_of_plain_attention(rows: int, length: int, scoring: Sc
     mask = torch.rand(rows, 1, 1, length, generator=torch.Generator().manual_seed(rows)) < 0.2
     mask[0, ..., min(length - 1, BLOCK) :] = False
     mask[..., length // 2] = True
-    found = attend_blocks(*tensors, Seen(mask), scoring)
+    found = attend_blocks(*tensors, VisibleKeys(mask), scoring)
     torch.testing.assert_close(found, attend(*tensors, mask, scoring), rtol=1e-4, atol=1e-5)
 
 
@@ -78,7 +78,7 @@ def test_blocks_are_those_with_a_key_that_is_seen_and_no_others() -> None:
     mask[0, ..., :BLOCK] = True
     mask[1, ..., [BLOCK, 4 * BLOCK - 1]] = True
     mask[2] = True
-    blocks = Seen(mask).blocks(3)
+    blocks = VisibleKeys(mask).blocks(3)
     counted = zip(blocks.kv_indices[:, 0, 0], blocks.kv_num_blocks, strict=True)
     assert [order[:count].tolist() for order, count in counted] == [[0], [1, 3], [0, 1, 2, 3]]
 
@@ -90,7 +90,7 @@ def test_rows_say_the_same_words(kind: Family, engines: Engines, monkeypatch: py
     rows.debug.slots.may_share = False
     with warnings.catch_warnings(action="error"):
         said = [each.tokens for each in talk(rows, 0)]
-    monkeypatch.setattr(flex, "without", lambda device: "not here")
+    monkeypatch.setattr(flex, "why_not_flex", lambda device: "not here")
     assert said == [each.tokens for each in talk(plain, 0)]
 
 
@@ -113,7 +113,7 @@ def test_captured_steps_read_blocks_too(llama: Engine, monkeypatch: pytest.Monke
     flex._kernel.cache_clear()  # the engine has tried kernels when it was loaded
     captured, plain = llama.adapted(None), llama.adapted(None)
     traced = Traced()
-    captured._runner.graphs = Graphs(captured._model, captured._runner.layers, traced)
+    captured._runner.graphs = CudaGraphs(captured._model, captured._runner.layers, traced)
     for each in (captured, plain):
         each.debug.slots.may_share = False
     assert [each.tokens for each in talk(captured, 1)] == [each.tokens for each in talk(plain, 1)]
@@ -123,7 +123,11 @@ def test_captured_steps_read_blocks_too(llama: Engine, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("when", ["it is tried", "it is used"])
 @pytest.mark.slow
 def test_a_full_memory_says_nothing_of_kernels(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    full, tensors, seen = [when == "it is tried"], drawn(2, BLOCK), Seen(torch.ones(2, 1, 1, BLOCK, dtype=torch.bool))
+    full, tensors, seen = (
+        [when == "it is tried"],
+        drawn(2, BLOCK),
+        VisibleKeys(torch.ones(2, 1, 1, BLOCK, dtype=torch.bool)),
+    )
 
     def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any) -> Any:
@@ -183,7 +187,7 @@ def test_a_kernel_knows_its_number_of_rows_and_serves_any_length(monkeypatch: py
                 mask = torch.ones(rows, 1, 1, length * BLOCK, dtype=torch.bool)
                 keys, values = (lane[:, :, : length * BLOCK] for lane in lanes)
                 tensors = queries.clone(), keys, values
-                found = attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
+                found = attend_blocks(*tensors, VisibleKeys(mask), SCORINGS["plain"])
             torch.testing.assert_close(found, attend(*tensors, mask, SCORINGS["plain"]), rtol=1e-4, atol=1e-5)
         looked = looked or len(compiled)
     assert {rows for rows, _ in compiled} == {1, 4, 16}
@@ -197,7 +201,7 @@ def _is_tensor(node: torch.fx.Node) -> bool:
 @pytest.mark.slow
 def test_kernels_are_compiled_when_a_model_is_loaded(uncompiled: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(flex, "without", lambda device: "not here")
+        patch.setattr(flex, "why_not_flex", lambda device: "not here")
         plain = Engine.load()
     assert not uncompiled
     engine = Engine.load()
@@ -240,7 +244,7 @@ def test_what_fails_or_is_off_is_left_for_plain_attention(
     monkeypatch.setattr(flex, "_compiled", lambda _: kernel)
     tensors, mask = drawn(2, BLOCK), torch.ones(2, 1, 1, BLOCK, dtype=torch.bool)
     with pytest.warns(UserWarning, match=f"without it.*FlexAttention {why}"):
-        found = attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
+        found = attend_blocks(*tensors, VisibleKeys(mask), SCORINGS["plain"])
     assert torch.equal(found, attend(*tensors, mask, SCORINGS["plain"]))
     with warnings.catch_warnings(action="error"):
-        attend_blocks(*tensors, Seen(mask), SCORINGS["plain"])
+        attend_blocks(*tensors, VisibleKeys(mask), SCORINGS["plain"])

@@ -13,12 +13,12 @@ import pytest
 from transformers import AutoConfig
 
 from agentcho import Engine, Prefill, RunConfig
-from agentcho.engine.fidelity import Fidelity, fidelity
 from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import TemplateFidelity, fidelity
 from agentcho.errors import ContextOverflow, ModelError, ModelNotFound, UnsupportedModel
-from agentcho.games.runtime import load_engine
+from agentcho.games.runs.runtime import load_engine
 from agentcho.runner.doctor import doctor
-from agentcho.runner.model.shapes import SHAPES, Shape
+from agentcho.runner.model.shapes import SHAPES, ModelShape
 
 from .families import Family, cell, families, refused
 from .stage import Stage
@@ -66,7 +66,7 @@ def test_random_weights_in_16_bits_have_more_room_for_rounding(
     llama = families()[0]
     llama.save(tmp_path)
     sizes = llama.config(vocab_size=512).to_diff_dict()
-    monkeypatch.setitem(SHAPES, "tiny", Shape(sizes.pop("model_type"), sizes))
+    monkeypatch.setitem(SHAPES, "tiny", ModelShape(sizes.pop("model_type"), sizes))
     monkeypatch.setattr("agentcho.runner.reuse_check._error", lambda one, other: error)
     with nullcontext() if passes else pytest.raises(UnsupportedModel, match=f"differs.*{error:.1e}"):
         Engine.load("shape:tiny" if random else tmp_path, device="cpu", dtype="bfloat16")
@@ -159,7 +159,7 @@ def test_a_model_whose_plain_chats_differ_loads_where_that_is_accepted_alone(
 ) -> None:
     weights, asked = uneven(tmp_path), list[str]()
 
-    def counted(*given: Any) -> Fidelity:
+    def counted(*given: Any) -> TemplateFidelity:
         asked.append("asked")
         return fidelity(*given)
 

@@ -17,7 +17,7 @@ from agentcho.engine.template import derive
 from agentcho.errors import ExtraMissing, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model import loading
-from agentcho.runner.model.gguf_file import quickly
+from agentcho.runner.model.gguf_file import fast_reading
 
 from .families import Family
 from .templates import tokenizer
@@ -103,7 +103,7 @@ def test_the_table_of_names_is_made_once_and_readers_are_stock_afterwards(
 def test_what_is_read_quickly_is_what_the_package_reads(tmp_path: Path) -> None:
     file, _ = made(tmp_path, numbers="Q8_0")
     stock = gguf.GGUFReader(file)
-    with quickly():
+    with fast_reading():
         quick = gguf.GGUFReader(file)
     assert type(quick.data).__name__ == "ndarray"
     assert stock.fields.keys() == quick.fields.keys()
@@ -123,7 +123,7 @@ def test_what_is_read_quickly_is_what_the_package_reads(tmp_path: Path) -> None:
 
 def test_two_threads_may_read_quickly_at_once() -> None:
     before = (gguf.GGUFReader, gguf.get_tensor_name_map)
-    first, second = quickly(), quickly()
+    first, second = fast_reading(), fast_reading()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

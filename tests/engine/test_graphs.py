@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import EncodingId, Shadow
 from agentcho.message import Words
-from agentcho.runner.graphs import Capture, Forward, Graphs
+from agentcho.protocol.call import EncodingId, Shadow
+from agentcho.runner.graphs import Capture, CudaGraphs, Forward
 
 from ..engines import Engines
 from .families import Family, named
@@ -70,7 +70,7 @@ def talk(engine: Engine, seed: int) -> Iterator[Words]:
 def test_captured_steps_say_the_same_words(kind: Family, engines: Engines) -> None:
     plain, other = engines(kind), engines(kind)
     traced = Traced()
-    other._runner.graphs, other.debug.slots.may_share = Graphs(other._model, other._runner.layers, traced), False
+    other._runner.graphs, other.debug.slots.may_share = CudaGraphs(other._model, other._runner.layers, traced), False
     assert [each.tokens for each in talk(other, 0)] == [each.tokens for each in talk(plain, 0)]
     assert traced.replayed > traced.captured > 0
 
@@ -88,7 +88,7 @@ def frozen(forward: Forward) -> Forward:
 @pytest.mark.parametrize("capture", [Traced(error=1.0), frozen], ids=["wrong", "frozen"])
 def test_a_graph_that_gives_other_logits_says_nothing(pair: tuple[Engine, Engine], capture: Capture) -> None:
     """It is found out at another step than the one that it was made of, and what that step wrote is not used."""
-    pair[0]._runner.graphs = Graphs(pair[0]._model, pair[0]._runner.layers, capture)
+    pair[0]._runner.graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, capture)
     with pytest.warns(UserWarning, match="without CUDA graphs.*other logits"):
         assert [each.tokens for each in talk(pair[0], 0)] == [each.tokens for each in talk(pair[1], 0)]
     assert not len(pair[0].debug.slots)
@@ -96,7 +96,7 @@ def test_a_graph_that_gives_other_logits_says_nothing(pair: tuple[Engine, Engine
 
 
 def test_a_forward_that_cannot_be_captured_goes_without(pair: tuple[Engine, Engine]) -> None:
-    pair[0]._runner.graphs = Graphs(pair[0]._model, pair[0]._runner.layers, refused)
+    pair[0]._runner.graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, refused)
     with pytest.warns(UserWarning, match=r"cannot be captured \(operation not permitted when stream is capturing\)"):
         said = [each.tokens for each in talk(pair[0], 0)]
     assert said == [each.tokens for each in talk(pair[1], 0)]
@@ -104,7 +104,7 @@ def test_a_forward_that_cannot_be_captured_goes_without(pair: tuple[Engine, Engi
 
 def test_nothing_is_captured_in_the_deterministic_profile(pair: tuple[Engine, Engine]) -> None:
     traced = Traced()
-    pair[0]._runner.graphs = Graphs(pair[0]._model, pair[0]._runner.layers, traced)
+    pair[0]._runner.graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, traced)
     pair[0].submit([Decode(sampling=Sampling(max_tokens=9))])
     while not pair[0].idle:
         pair[0].step(deterministic=True)
@@ -115,7 +115,7 @@ def test_nothing_is_captured_in_the_deterministic_profile(pair: tuple[Engine, En
 def test_those_not_used_for_longest_go(pair: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentcho.runner.graphs.MOST", 2)
     traced = Traced()
-    graphs = pair[0]._runner.graphs = Graphs(pair[0]._model, pair[0]._runner.layers, traced)
+    graphs = pair[0]._runner.graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, traced)
     for rows in (1, 2, 3, 3, 1):
         pair[0].decode([Decode(forced=(40,) * 6) for _ in range(rows)])
         assert len(graphs._graphs) <= 2

@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Shadow
-from agentcho.calls.corpus import Corpus
-from agentcho.calls.costs import Costs, Curve
-from agentcho.engine.guessing import KEPT, MOST, Guess, Guesser, Indexes, worthwhile
-from agentcho.engine.suffix import Automaton
+from agentcho.engine.speculation import KEPT, MOST, CorpusIndexes, DraftTokens, Speculator, worthwhile_drafts
+from agentcho.engine.suffix_automaton import Automaton
 from agentcho.errors import RequestError
+from agentcho.protocol.call import Call, EncodingId, Shadow
+from agentcho.protocol.forward_costs import CostCurve, ForwardCosts
+from agentcho.protocol.speculation_corpus import Corpus
 
 from ..engines import Engines
 from .families import Family, each
 
-CHEAP = Costs((1, 64), (0, 1), ((1.0, 1.001),) * 2)
+CHEAP = ForwardCosts((1, 64), (0, 1), ((1.0, 1.001),) * 2)
 TEXT = "one two three four one two three five one two six " * 3
 
 
@@ -36,7 +36,7 @@ class Told(NamedTuple):
     streamed: dict[EncodingId, str]
 
 
-def told(engine: Engine, calls: Sequence[Call], costs: Costs | None = CHEAP) -> Told:
+def told(engine: Engine, calls: Sequence[Call], costs: ForwardCosts | None = CHEAP) -> Told:
     engine._runner.costs = costs
     ids, steps, dropped = [*engine.submit(calls)], 0, 0
     streamed = dict.fromkeys(ids, "")
@@ -111,9 +111,9 @@ def test_an_index_that_grows_while_it_is_followed_claims_nothing_that_is_not_the
 
 
 def test_what_follows_ends_with_its_message() -> None:
-    indexes = Indexes()
+    indexes = CorpusIndexes()
     messages = Corpus((1, 2, 3), (4, 5))
-    guesser = Guesser(indexes, (messages,), (1, 2))
+    guesser = Speculator(indexes, (messages,), (1, 2))
     assert guesser.guess(9).tokens == (3,)
     messages.add((2, 3, 7, 8))
     guesser.say((3,))
@@ -122,18 +122,18 @@ def test_what_follows_ends_with_its_message() -> None:
 
 
 def test_what_it_says_itself_is_drawn_from_too() -> None:
-    guesser = Guesser(Indexes(), (), ())
+    guesser = Speculator(CorpusIndexes(), (), ())
     guesser.say((5, 6, 7, 8, 5, 6))
     assert guesser.guess(3).tokens == (7, 8, 5)
 
 
 def test_an_index_forgets_the_older_half_and_goes_with_its_corpus() -> None:
-    indexes, messages = Indexes(), Corpus(tuple(range(KEPT // 4)))
-    guesser = Guesser(indexes, (messages,), (7,))
+    indexes, messages = CorpusIndexes(), Corpus(tuple(range(KEPT // 4)))
+    guesser = Speculator(indexes, (messages,), (7,))
     assert guesser.guess(2).tokens == (8, 9)
     for part in range(1, 5):
         messages.add(tuple(range(part * KEPT, part * KEPT + KEPT // 4)))
-    assert guesser.guess(2) == Guess((), 0.0)
+    assert guesser.guess(2) == DraftTokens((), 0.0)
     assert len(indexes.of(messages)) <= KEPT
     guesser.say((4 * KEPT + 1,))
     assert guesser.guess(1).tokens == (4 * KEPT + 2,)
@@ -146,25 +146,28 @@ def test_an_index_forgets_the_older_half_and_goes_with_its_corpus() -> None:
 
 
 def test_what_does_not_pay_is_not_guessed() -> None:
-    sure, unsure = Guess((1,) * MOST, 0.95), Guess((1,) * MOST, 0.05)
-    assert worthwhile([sure, unsure], 2, Curve((1, 2), (1.0, 2.0))) == [0, 0]  # a token costs as much as a step
-    assert worthwhile([sure, unsure], 2, CHEAP.at(0))[0] == MOST
-    few = Curve((1, 64), (1.0, 8.0))
-    chosen = worthwhile([sure, unsure], 2, few)
+    sure, unsure = DraftTokens((1,) * MOST, 0.95), DraftTokens((1,) * MOST, 0.05)
+    assert worthwhile_drafts([sure, unsure], 2, CostCurve((1, 2), (1.0, 2.0))) == [
+        0,
+        0,
+    ]  # a token costs as much as a step
+    assert worthwhile_drafts([sure, unsure], 2, CHEAP.at(0))[0] == MOST
+    few = CostCurve((1, 64), (1.0, 8.0))
+    chosen = worthwhile_drafts([sure, unsure], 2, few)
     assert chosen[0] > chosen[1] == 0
 
 
 def test_of_all_lengths_the_one_with_most_tokens_a_second_is_taken() -> None:
     draw = random.Random(1)
     for _ in range(50):
-        guess, fed = Guess((1,) * 8, draw.random()), draw.randrange(1, 6)
-        costs = Curve((1, 8, 64), (1.0, 1.0 + draw.random(), 3.0 + 9 * draw.random()))
+        guess, fed = DraftTokens((1,) * 8, draw.random()), draw.randrange(1, 6)
+        costs = CostCurve((1, 8, 64), (1.0, 1.0 + draw.random(), 3.0 + 9 * draw.random()))
         rate = [sum(guess.right**n for n in range(most + 1)) / costs.of(fed + most) for most in range(9)]
-        assert worthwhile([guess], fed, costs) == [rate.index(max(rate))]
+        assert worthwhile_drafts([guess], fed, costs) == [rate.index(max(rate))]
 
 
 def test_guesses_that_are_wrong_become_fewer() -> None:
-    guesser = Guesser(Indexes(), (Corpus((1, 2, 3, 4)),), (1,))
+    guesser = Speculator(CorpusIndexes(), (Corpus((1, 2, 3, 4)),), (1,))
     before = guesser.guess(1).right
     guesser.judge(8, 0)
     assert guesser.guess(1).right < before

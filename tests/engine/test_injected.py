@@ -10,10 +10,10 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from agentcho import Decode, Prefill, Sampling
-from agentcho.calls.call import Said
-from agentcho.engine.fidelity import ANSWER, REORDERED, TALKS, Talk, _outcome, fidelity
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import ANSWER, REORDERED, TALKS, Talk, _outcome, fidelity
+from agentcho.protocol.call import ChatMessage
 from agentcho.runner.doctor import doctor
 
 from ..engines import Engines
@@ -77,7 +77,7 @@ def test_joined_messages_have_the_ids_of_stock_transformers(kind: str) -> None:
 
 def test_a_system_message_behind_others_has_no_preamble() -> None:
     tokenizer, framing = known("llama3")
-    talk = Said("system", "a"), Said("user", "b"), Said("system", "c"), Said("user", "d")
+    talk = ChatMessage("system", "a"), ChatMessage("user", "b"), ChatMessage("system", "c"), ChatMessage("user", "d")
     first, later = framing.opening("system", None), framing.later
     assert later is not None
     ids = joined(framing, talk)
@@ -155,7 +155,7 @@ def test_a_system_message_of_the_default_prompts_text_is_that_prompt(kind: str) 
     assert default.text == DEFAULTS[kind]
     start, stop = default.content
     assert text(kind, default.tokens[start:stop]).strip() == default.text
-    found = framing.prompt([Said("system", default.text), *talk])
+    found = framing.prompt([ChatMessage("system", default.text), *talk])
     assert found is not None
     assert [piece.messages for piece in found.pieces] == [(0,), (1,)]
     assert found.pieces[0].tokens == default.tokens
@@ -189,7 +189,7 @@ def test_a_prompt_of_messages_is_read_as_the_stock_one(style: str, engines: Engi
     family = Family("llama", "Llama", style=style)
     engine, talk = engines(family), TALKS[0 if style == "prefixed" else 2]
     default, parents = engine.framing.default, list[int]()
-    for said in talk if default is None else (Said("system", default.text), *talk):
+    for said in talk if default is None else (ChatMessage("system", default.text), *talk):
         parents.append(engine.prefill(said.text, parents=parents, role=said.role))
     whole = stock(templates.tokenizer(style), talk)
     assert whole is not None
@@ -224,7 +224,7 @@ def test_the_doctor_tells_where_a_message_has_the_nearest_frame(style: str, told
     assert told in found.reordered
     differing = 0
     for order in REORDERED:
-        talk = tuple(Said(role, ANSWER) for role in order)
+        talk = tuple(ChatMessage(role, ANSWER) for role in order)
         if (expected := stock(tokenizer, talk)) is None:
             continue
         ours = joined(framing, talk)

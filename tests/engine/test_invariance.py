@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import EncodingId, Shadow
+from agentcho.protocol.call import EncodingId, Shadow
 from agentcho.runner.invariance import SIZES
 from agentcho.runner.model.model import Model
 

@@ -17,10 +17,10 @@ import torch
 
 import agentcho
 from agentcho import Agent, Decode, Engine, Prefill, replay
-from agentcho.engine.kept import HEAD
-from agentcho.engine.kept_key import VARIABLE
+from agentcho.engine.persistent_files import HEAD
+from agentcho.engine.persistent_key import VARIABLE
 from agentcho.errors import ConfigError, LeakageError, ModelError
-from agentcho.games.replay import Replayed
+from agentcho.games.runs.replay import Replayed
 
 from ..engines import Engines
 from .test_memory import GREEDY, entry, run, same, whole
@@ -212,7 +212,9 @@ def test_a_reading_guard_is_asked_before_a_file_is_looked_for(
             raise LeakageError("bob", ("alice.1",))
 
     engine = keeping()
-    monkeypatch.setattr("agentcho.engine.kept.KeptFiles.read", lambda *given: pytest.fail("it was looked for"))
+    monkeypatch.setattr(
+        "agentcho.engine.persistent_files.PersistentFiles.read", lambda *given: pytest.fail("it was looked for")
+    )
     engine.submit([Prefill(RULES, guard=Shut())])
     assert [type(failure.error) for failure in engine.step().failed] == [LeakageError]
 

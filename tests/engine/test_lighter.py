@@ -13,14 +13,14 @@ from torch import nn
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.config import Bits
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.runner.doctor import doctor
 from agentcho.runner.quant import int_matmul
-from agentcho.runner.quant.int_matmul import FEW, Making, Product, of_bytes, of_nibbles, quickest
-from agentcho.runner.quant.prepack import packed
-from agentcho.runner.quant.quantize import GROUP, Rounded, paired, rounded, unpaired
-from agentcho.runner.quant.quantized_linear import SAID, Lighter, lighten, lightened
+from agentcho.runner.quant.int_matmul import FEW, Making, Product, fastest_matmul, int4_matmul, int8_matmul
+from agentcho.runner.quant.prepack import use_packed
+from agentcho.runner.quant.quantize import GROUP, QuantizedMatrix, pack_nibbles, quantized_matrix, unpack_nibbles
+from agentcho.runner.quant.quantized_linear import SAID, QuantizedLinear, quantization_summary, quantize_linears
 
 from .families import llama_family
 
@@ -67,17 +67,17 @@ UNEVEN = torch.tensor([[1e-3], [1], [50], [0], [1], [1e-9]]).repeat(8, 1)
 def test_a_matrix_is_rounded_as_by_hand(bits: Bits, dtype: torch.dtype) -> None:
     weight = (torch.randn(48, 64) * UNEVEN).to(dtype)
     weight[1, :32] = 0
-    matrix = rounded(weight, bits)
+    matrix = quantized_matrix(weight, bits)
     assert matrix.numbers.dtype == torch.int8
     near = {"rtol": 1e-5 if dtype == torch.float32 else 2**-8, "atol": 0.0}
     assert torch.allclose(matrix.whole().double(), by_hand(weight, bits), **near)  # type: ignore[arg-type]
     if bits == "int4":
-        assert torch.equal(unpaired(paired(matrix.numbers)), matrix.numbers)
+        assert torch.equal(unpack_nibbles(pack_nibbles(matrix.numbers)), matrix.numbers)
 
 
 def test_4_bits_are_off_by_a_sixteenth_of_the_largest_of_a_group_and_it_keeps_its_sign() -> None:
     weight = torch.randn(8, 64)
-    off = (rounded(weight, "int4").whole() - weight).abs().view(8, 2, 32)
+    off = (quantized_matrix(weight, "int4").whole() - weight).abs().view(8, 2, 32)
     assert bool((off <= weight.abs().view(8, 2, 32).amax(2, keepdim=True) * 0.13).all())
     assert off.mean() < 0.15
 
@@ -88,9 +88,9 @@ def test_4_bits_are_off_by_a_sixteenth_of_the_largest_of_a_group_and_it_keeps_it
 def test_products_of_few_rows_and_of_many_are_that_by_hand(bits: Bits, bias: bool, dtype: torch.dtype) -> None:
     layer = nn.Linear(64, 48, bias=bias, dtype=dtype)
     layer.weight.data *= UNEVEN
-    weight, quick = by_hand(layer.weight.detach(), bits), quickest(bits, dtype, torch.device("cpu"))
+    weight, quick = by_hand(layer.weight.detach(), bits), fastest_matmul(bits, dtype, torch.device("cpu"))
     assert quick is not None
-    Lighter.make(layer, bits, quick)
+    QuantizedLinear.make(layer, bits, quick)
     for rows in (1, 3, 70):
         given = torch.randn(2, rows, 64, dtype=dtype)
         wanted = given.double() @ weight.T + (layer.bias.detach().double() if bias else 0)
@@ -98,20 +98,20 @@ def test_products_of_few_rows_and_of_many_are_that_by_hand(bits: Bits, bias: boo
         bound = (1e-5 if dtype == torch.float32 else 2**-6) * (given.double().abs() @ weight.abs().T + bias)
         with torch.no_grad():
             plain = layer(given).double()
-            with packed():
+            with use_packed():
                 fast = layer(given).double()
         assert bool(((plain - wanted).abs() <= bound).all())
         assert bool(((fast - wanted).abs() <= bound).all())
 
 
-@pytest.mark.parametrize(("bits", "making"), [("int8", of_bytes), ("int4", of_nibbles)])
+@pytest.mark.parametrize(("bits", "making"), [("int8", int8_matmul), ("int4", int4_matmul)])
 @pytest.mark.parametrize("native", [True, False])
 def test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_quickly(
     monkeypatch: pytest.MonkeyPatch, bits: Bits, making: Making, native: bool
 ) -> None:
     monkeypatch.setattr(int_matmul, "has_bfloat16", lambda: native)
     layer, seen = nn.Linear(64, 48, dtype=torch.bfloat16), list[int]()
-    Lighter.make(layer, bits, making)
+    QuantizedLinear.make(layer, bits, making)
     inner = layer._product
     assert callable(inner)
 
@@ -121,7 +121,7 @@ def test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_
 
     layer._product = product
     few = FEW[making]
-    with torch.no_grad(), packed():
+    with torch.no_grad(), use_packed():
         for rows in (few, few + 1):
             assert layer(torch.randn(1, rows, 64, dtype=torch.bfloat16)).shape == (1, rows, 48)
     assert seen == ([few] if native else [few, few + 1])
@@ -131,11 +131,11 @@ def test_a_product_is_for_few_rows_where_the_processor_multiplies_whole_numbers_
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_row_is_what_it_is_alone(bits: Bits, dtype: torch.dtype) -> None:
     layer = nn.Linear(64, 48, dtype=dtype)
-    Lighter.make(layer, bits, quickest(bits, dtype, torch.device("cpu")))
+    QuantizedLinear.make(layer, bits, fastest_matmul(bits, dtype, torch.device("cpu")))
     given = torch.randn(9, 64, dtype=dtype)
     given[0] *= 1e4  # a neighbour that would move a scale of all rows
     near = 1e-5 if dtype == torch.float32 else 1e-2
-    with torch.no_grad(), packed():
+    with torch.no_grad(), use_packed():
         alone = torch.cat([layer(row.unsqueeze(0)) for row in given[1:]])
         assert torch.allclose(layer(given)[1:], alone, rtol=near, atol=near)
 
@@ -144,17 +144,17 @@ def test_a_row_is_what_it_is_alone(bits: Bits, dtype: torch.dtype) -> None:
 def test_a_product_that_gives_something_else_is_not_taken(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Any], Any]
 ) -> None:
-    def broken(matrix: Rounded) -> Product:
+    def broken(matrix: QuantizedMatrix) -> Product:
         try:
             return wrong(matrix)  # type: ignore[no-any-return]
         except ZeroDivisionError:
             raise RuntimeError("no kernel") from None
 
-    monkeypatch.setattr(int_matmul, "of_halves", broken)
-    assert quickest("int4", torch.float32, torch.device("cpu")) is None
+    monkeypatch.setattr(int_matmul, "fp16_matmul", broken)
+    assert fastest_matmul("int4", torch.float32, torch.device("cpu")) is None
     layer = nn.Linear(64, 48)
-    Lighter.make(layer, "int4", None)
-    with packed():
+    QuantizedLinear.make(layer, "int4", None)
+    with use_packed():
         assert torch.equal(layer(torch.eye(64)).T - layer.bias.unsqueeze(1), layer.whole() + 0 * layer.bias[0])  # type: ignore[operator]
 
 
@@ -162,10 +162,10 @@ def test_a_product_that_gives_something_else_is_not_taken(
 def test_the_gate_refuses_a_product_that_is_wrong_for_one_row_or_for_many(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: int | None
 ) -> None:
-    def making(matrix: Rounded) -> Product:
+    def making(matrix: QuantizedMatrix) -> Product:
         return lambda rows: rows @ matrix.whole().T * (1.2 if len(rows) == wrong else 1)
 
-    monkeypatch.setattr("agentcho.runner.quant.quantized_linear.quickest", lambda *given: making)
+    monkeypatch.setattr("agentcho.runner.quant.quantized_linear.fastest_matmul", lambda *given: making)
     monkeypatch.setitem(SAID, making, "by hand")
     if wrong is None:
         light(folder, dtype="float32").close()
@@ -176,9 +176,9 @@ def test_the_gate_refuses_a_product_that_is_wrong_for_one_row_or_for_many(
 
 def test_what_goes_through_has_gradients_and_the_weights_have_none() -> None:
     layer = nn.Linear(32, 16)
-    Lighter.make(layer, "int4", quickest("int4", torch.float32, torch.device("cpu")))
+    QuantizedLinear.make(layer, "int4", fastest_matmul("int4", torch.float32, torch.device("cpu")))
     given = torch.randn(3, 32, requires_grad=True)
-    with packed():
+    with use_packed():
         layer(given).sum().backward()
     assert given.grad is not None
     assert torch.allclose(given.grad[0], layer.whole().sum(0))  # type: ignore[operator]
@@ -216,7 +216,7 @@ def test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded(fo
         assert engine.fingerprint["weights"] == whole.fingerprint["weights"]
         assert engine._model.origin != whole._model.origin
         head, embeddings = engine.network.get_output_embeddings(), engine.network.get_input_embeddings()  # type: ignore[operator]
-        assert isinstance(head, Lighter)
+        assert isinstance(head, QuantizedLinear)
         assert head.weight.dtype == torch.int8
         assert embeddings.weight.dtype == torch.bfloat16
 
@@ -252,11 +252,11 @@ def test_a_layer_whose_width_has_no_whole_number_of_groups_is_left_whole_and_cou
             return None
 
     network = Network(nn.Linear(40, 64), nn.Linear(64, 40))
-    assert lighten(network, "int4", "m") == 1
-    assert lightened(network).startswith("1 layers in ")
-    assert "; 1 left whole, with a width that is no multiple of 32;" in lightened(network)
+    assert quantize_linears(network, "int4", "m") == 1
+    assert quantization_summary(network).startswith("1 layers in ")
+    assert "; 1 left whole, with a width that is no multiple of 32;" in quantization_summary(network)
     with pytest.raises(ModelError, match="m has no linear layers that could be in int4"):
-        lighten(Network(nn.Linear(40, 64)), "int4", "m")
+        quantize_linears(Network(nn.Linear(40, 64)), "int4", "m")
 
 
 def test_unknown_bits_and_a_merge_are_refused_before_anything_is_read() -> None:

@@ -17,11 +17,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemm
 
 from agentcho import Engine, Sampling
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
-from agentcho.progress import unheard
+from agentcho.protocol.progress import no_progress
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model import checkpoint
 from agentcho.runner.model.checkpoint import INDEX, refusal
-from agentcho.understudy import weights_path
+from agentcho.runner.understudy import weights_path
 
 from .families import families, llama_family
 from .templates import tokenizer
@@ -128,7 +128,7 @@ def buffers(network: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def test_a_download_tells_of_what_is_on_disk(capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[tuple[str, int, int]] = []
-    bars = checkpoint.heard(lambda *told: heard.append(told))["tqdm_class"]
+    bars = checkpoint.download_progress(lambda *told: heard.append(told))["tqdm_class"]
     for name, unit in (("http_get", "B"), ("snapshot_download.transfer", "B"), ("snapshot_download", "it")):
         with bars(name=f"huggingface_hub.{name}", unit=unit, total=4 << 20, initial=1 << 20, desc="a file") as bar:
             bar.update(1 << 20)
@@ -136,7 +136,7 @@ def test_a_download_tells_of_what_is_on_disk(capfd: pytest.CaptureFixture[str]) 
             bar.set_postfix_str("1 MB/s")
     assert heard == [("MB downloaded", 2, 4), ("MB downloaded", 4, 4)]
     assert capfd.readouterr() == ("", "")
-    assert checkpoint.heard(unheard) == {}
+    assert checkpoint.download_progress(no_progress) == {}
 
 
 def test_loading_says_nothing_by_itself(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,9 +14,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Choreographer, Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import EncodingId, Failure, Logprobs, Shadow, Spoken
-from agentcho.choreography.handle import Piece, Request
+from agentcho.choreography.requests import DecodePiece, Request
 from agentcho.errors import CallFailed, RequestError
+from agentcho.protocol.call import CallFailure, EncodingId, Logprobs, SampledToken, Shadow
 from agentcho.testing import FakeEngine
 
 from ..engines import Engines
@@ -42,10 +42,12 @@ def stock(engines: Engines) -> PreTrainedModel:
     return engines.stock(llama_family())
 
 
-def run(engine: Engine | FakeEngine, calls: Sequence[Any], exact: bool = False) -> tuple[list[list[Spoken]], list[int]]:
+def run(
+    engine: Engine | FakeEngine, calls: Sequence[Any], exact: bool = False
+) -> tuple[list[list[SampledToken]], list[int]]:
     """The tokens that each decode said, and the ids of all calls."""
     ids = engine.submit(calls)
-    spoken = list[Spoken]()
+    spoken = list[SampledToken]()
     while not engine.idle:
         result = engine.step(exact)
         assert not result.failed
@@ -53,7 +55,7 @@ def run(engine: Engine | FakeEngine, calls: Sequence[Any], exact: bool = False) 
     return [[said for said in spoken if said.id == id] for id in ids], list(ids)
 
 
-def tokens(engine: Engine, said: Sequence[Spoken], id: EncodingId) -> list[Spoken]:
+def tokens(engine: Engine, said: Sequence[SampledToken], id: EncodingId) -> list[SampledToken]:
     """Those that said a token, and not only text that was held back."""
     whole = engine.message(id).sampled
     assert whole is not None
@@ -74,7 +76,7 @@ def expected(stock: PreTrainedModel, engine: Engine, id: EncodingId, *before: En
     return logits.log_softmax(-1)[first - 1 : first - 1 + said.sampled[1] - said.sampled[0]]
 
 
-def compare(found: Sequence[Spoken], rows: Tensor, most: int) -> None:
+def compare(found: Sequence[SampledToken], rows: Tensor, most: int) -> None:
     """Each token is said first, then the likeliest come in falling order, with the probabilities of these rows."""
     for said, row in zip(found, rows, strict=True):
         own, others = said.likely[0], said.likely[1:]
@@ -182,7 +184,7 @@ def failing(engine: Engine, guilty: int | None) -> Iterator[list[int]]:
 
 def test_who_cannot_have_them_fails_alone(llama: Engine) -> None:
     good, bad, quiet = llama.submit([Decode(sampling=LONG, logprobs=most) for most in (2, 7, None)])
-    spoken, failed = list[Spoken](), list[Failure]()
+    spoken, failed = list[SampledToken](), list[CallFailure]()
     with failing(llama, 7) as counts:
         while not llama.idle:
             result = llama.step()
@@ -219,7 +221,7 @@ def test_without_a_model_what_is_said_is_certain(most: int) -> None:
 
 
 def test_pieces_carry_them_and_text_that_was_held_back_has_none(llama: Engine) -> None:
-    pieces = list[Piece]()
+    pieces = list[DecodePiece]()
     held = tuple(llama.framing.content.encode("words held"))
     ask = Decode(sampling=Sampling(stop=("held back",)), forced=held, logprobs=2)
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Repair, Shadow
-from agentcho.engine.layout import KVEntry
+from agentcho.engine.call_layout import KVEntry
 from agentcho.errors import EngineFailed, LeakageError, StoreDamaged, StoreFull, UnknownEncoding
+from agentcho.protocol.call import Call, EncodingId, Repair, Shadow
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK
 from agentcho.runner.kv.kv_pool import ALIGNED, LayerShape, PagePool, zeros

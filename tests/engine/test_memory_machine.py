@@ -21,9 +21,9 @@ from hypothesis.stateful import (
 )
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Repair
-from agentcho.engine.cache import DiskRoom
+from agentcho.engine.cache import DiskQuota
 from agentcho.errors import RequestError, StoreFull
+from agentcho.protocol.call import Call, EncodingId, Repair
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK
 
@@ -150,7 +150,7 @@ def test_a_small_store_changes_nothing(llama: Engine, examples: int, tmp_path: P
     class Machine(Twins):
         @staticmethod
         def load(store: int, host: int, disk: int) -> Engine:
-            room = DiskRoom(disk, tmp_path)
+            room = DiskQuota(disk, tmp_path)
             return Engine(llama._model, llama.framing, llama.proofs, store, host, llama.context, room)
 
     run_state_machine_as_test(

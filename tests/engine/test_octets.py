@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Repair
-from agentcho.calls.corpus import Corpus
-from agentcho.engine.cache import DiskRoom
-from agentcho.engine.layout import KVEntry, Segment
+from agentcho.engine.cache import DiskQuota
+from agentcho.engine.call_layout import KVEntry, Segment
 from agentcho.errors import ConfigError, ModelError
+from agentcho.protocol.call import Call, EncodingId, Repair
+from agentcho.protocol.speculation_corpus import Corpus
 from agentcho.reuse.first_k import FirstK
 from agentcho.runner.attention import dense
 from agentcho.runner.attention.dense import attend
 from agentcho.runner.doctor import doctor
 from agentcho.runner.kv import kv_quant
 from agentcho.runner.kv.decode_kv import Slot
-from agentcho.runner.kv.kv_pool import Kind, LayerShape, PagePool, shared_host_tokens, shared_tokens, token_bytes
+from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, PagePool, shared_host_tokens, shared_tokens, token_bytes
 from agentcho.runner.runner import TorchRunner
 
 from ..engines import Engines
@@ -65,10 +65,10 @@ def same(found: Tensor, hand: Tensor) -> bool:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_each_vector_is_rounded_as_it_is_by_hand(dtype: torch.dtype) -> None:
     given = drawn(dtype, 3, 5, 16)
-    assert same(kv_quant.rounded(given), by_hand(given.float()))
-    out = kv_quant.unpacked(kv_quant.packed(given), torch.empty_like(given))
-    assert torch.equal(out, kv_quant.rounded(given))
-    assert kv_quant.packed(given).shape == (3, 5, kv_quant.width(16, dtype))
+    assert same(kv_quant.round_trip(given), by_hand(given.float()))
+    out = kv_quant.dequantize_vectors(kv_quant.quantize_vectors(given), torch.empty_like(given))
+    assert torch.equal(out, kv_quant.round_trip(given))
+    assert kv_quant.quantize_vectors(given).shape == (3, 5, kv_quant.quantized_width(16, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
@@ -77,36 +77,36 @@ def test_what_was_rounded_is_rounded_to_the_same_bits_again(dtype: torch.dtype) 
     every = torch.arange(1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
     largest = every[every.isfinite()].unsqueeze(1)
     given = torch.cat([largest, (largest.float() * torch.linspace(-1, 1, 255)).to(dtype)], 1)
-    once = kv_quant.rounded(given)
-    assert torch.equal(kv_quant.rounded(once), once)
-    assert torch.equal(kv_quant.packed(once), kv_quant.packed(given))
+    once = kv_quant.round_trip(given)
+    assert torch.equal(kv_quant.round_trip(once), once)
+    assert torch.equal(kv_quant.quantize_vectors(once), kv_quant.quantize_vectors(given))
 
 
 def test_in_32_bits_too() -> None:
     given = drawn(torch.float32, 4000, 64)
-    once = kv_quant.rounded(given)
-    assert torch.equal(kv_quant.rounded(once), once)
-    assert torch.equal(kv_quant.packed(once), kv_quant.packed(given))
+    once = kv_quant.round_trip(given)
+    assert torch.equal(kv_quant.round_trip(once), once)
+    assert torch.equal(kv_quant.quantize_vectors(once), kv_quant.quantize_vectors(given))
 
 
 def test_zeros_stay_zeros_and_what_is_no_number_stays_none() -> None:
     given = torch.zeros(4, 8)
     given[1, 3], given[2, 0], given[3] = torch.nan, torch.inf, 1e-40
-    out = kv_quant.unpacked(kv_quant.packed(given), torch.empty_like(given))
+    out = kv_quant.dequantize_vectors(kv_quant.quantize_vectors(given), torch.empty_like(given))
     assert torch.equal(out[[0, 3]], torch.zeros(2, 8))
     assert out[1:3].isnan().all()
-    assert torch.equal(kv_quant.rounded(given).isnan(), out.isnan())
+    assert torch.equal(kv_quant.round_trip(given).isnan(), out.isnan())
 
 
 @pytest.mark.parametrize("beside", [torch.inf, torch.nan, 1e30, 0.0])
 def test_no_vector_depends_on_what_stands_beside_it(beside: float) -> None:
     given = drawn(torch.float32, 2, 6, 16)
-    alone = kv_quant.rounded(given)
+    alone = kv_quant.round_trip(given)
     for head in range(2):
         for token in range(6):
             other = torch.full_like(given, beside)
             other[head, token] = given[head, token]
-            assert torch.equal(kv_quant.rounded(other)[head, token], alone[head, token])
+            assert torch.equal(kv_quant.round_trip(other)[head, token], alone[head, token])
 
 
 # -- pages -----------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_a_store_gives_back_what_is_rounded_by_hand(dtype: torch.dtype, dim: int
 @pytest.mark.parametrize(("dtype", "more"), [(torch.float32, 3.76), (torch.bfloat16, 1.94)])
 def test_as_many_bytes_hold_more_tokens(dtype: torch.dtype, more: float) -> None:
     shapes = [LayerShape(8, 64, 64)] * 24
-    whole, rounded = ([Kind(shapes, CPU, dtype, rounding)] for rounding in (False, True))
+    whole, rounded = ([KVFormat(shapes, CPU, dtype, rounding)] for rounding in (False, True))
     assert shared_tokens(rounded)[0] / shared_tokens(whole)[0] == pytest.approx(more, abs=0.01)
     assert shared_host_tokens(rounded)[0] / shared_host_tokens(whole)[0] == pytest.approx(more, abs=0.01)
     store = PagePool(shapes[:1], 1 << 10, CPU, dtype, rounding=True)
@@ -267,7 +267,7 @@ def test_what_left_the_store_comes_back_to_the_bit_and_the_same_is_said(
     rooms = {"host": (999, 0), "disk": (0, 999), "dropped": (0, 0)}
     host, disk = rooms[where]
     roomy = fresh()
-    tight = fresh(store_tokens=104, host_tokens=host, disk=DiskRoom(disk, tmp_path if disk else None))
+    tight = fresh(store_tokens=104, host_tokens=host, disk=DiskQuota(disk, tmp_path if disk else None))
     ids, others = story(roomy), story(tight)
     assert tight.fullness.evicted > 0
     for one, other in zip(ids, others, strict=True):

@@ -11,9 +11,9 @@ import anyio
 import pytest
 from peft import LoraConfig, get_peft_model
 
-from agentcho.calls.call import Decode, Guard, Prefill, Sampling
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.errors import EngineBusy, EngineClosed, ModelError, UnknownEncoding
+from agentcho.protocol.call import Decode, Guard, Prefill, Sampling
 from agentcho.runner.engine import Engine
 
 from .families import llama_family

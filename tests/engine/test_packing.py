@@ -14,7 +14,7 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.runner.model.device import SMALL, dtype_of, has_bfloat16
 from agentcho.runner.model.digests import weights_digest
 from agentcho.runner.quant import prepack
-from agentcho.runner.quant.prepack import Packed, kernels, pack, packed, refusal
+from agentcho.runner.quant.prepack import PackedLinear, matmul_kernels, pack_linears, use_packed, why_not_packable
 from tests.conftest import PLAIN
 
 from .families import llama_family
@@ -41,24 +41,24 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1, 24), (1, 7, 24), (40, 24), (2, 3, 24)])
 def test_products_are_the_same(shape: tuple[int, ...], bias: bool, dtype: torch.dtype) -> None:
-    if cause := refusal(dtype):
+    if cause := why_not_packable(dtype):
         pytest.skip(cause)
     layer = nn.Linear(24, 56, bias=bias, dtype=dtype)
     rows = torch.randn(shape, dtype=dtype)
     expected = layer(rows).detach()
-    assert pack(nn.Sequential(layer), least=0) == layer.weight.nbytes
-    with torch.no_grad(), packed():
+    assert pack_linears(nn.Sequential(layer), least=0) == layer.weight.nbytes
+    with torch.no_grad(), use_packed():
         assert torch.allclose(layer(rows), expected, atol=1e-5 if dtype == torch.float32 else 2e-2)
 
 
 def test_they_are_used_where_they_are_asked_for_alone(counted: list[tuple[int, ...]]) -> None:
     layer = nn.Linear(8, 8)
-    pack(nn.Sequential(layer), least=0)
+    pack_linears(nn.Sequential(layer), least=0)
     counted.clear()  # the trial
     layer(torch.randn(3, 8)).sum().backward()
     assert not counted
     assert layer.weight.grad is not None
-    with pytest.raises(RuntimeError), packed():
+    with pytest.raises(RuntimeError), use_packed():
         layer(torch.randn(3, 9))
     with torch.no_grad():
         layer(torch.randn(3, 8))
@@ -68,24 +68,24 @@ def test_they_are_used_where_they_are_asked_for_alone(counted: list[tuple[int, .
 def test_a_network_looks_the_same() -> None:
     network = llama_family().build()
     before, state = weights_digest(network), {name: each.clone() for name, each in network.state_dict().items()}
-    assert pack(network, least=0) > 0
+    assert pack_linears(network, least=0) > 0
     assert weights_digest(network) == before
     assert network.state_dict().keys() == state.keys()
-    assert sum(isinstance(each, Packed) for each in network.modules()) == 4 * 7 + 1
+    assert sum(isinstance(each, PackedLinear) for each in network.modules()) == 4 * 7 + 1
 
 
 def test_packing_tells_of_every_matrix() -> None:
     heard: list[tuple[str, int, int]] = []
-    pack(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), least=0, tell=lambda *told: heard.append(told))
+    pack_linears(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), least=0, tell=lambda *told: heard.append(told))
     assert heard == [("matrices packed", number, 2) for number in range(3)]
 
 
 def test_what_does_not_pay_or_does_not_fit_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not pack(nn.Sequential(nn.Linear(8, 8)))
-    assert not pack(nn.Sequential(nn.Linear(8, 8, dtype=torch.float16)), least=0)
-    assert not pack(nn.Sequential(nn.Embedding(8, 8)), least=0)
-    monkeypatch.setattr("agentcho.runner.quant.prepack.memory_of", lambda device: 4 * 8 * 8 * 4 - 1)
-    assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
+    assert not pack_linears(nn.Sequential(nn.Linear(8, 8)))
+    assert not pack_linears(nn.Sequential(nn.Linear(8, 8, dtype=torch.float16)), least=0)
+    assert not pack_linears(nn.Sequential(nn.Embedding(8, 8)), least=0)
+    monkeypatch.setattr("agentcho.runner.quant.prepack.free_memory", lambda device: 4 * 8 * 8 * 4 - 1)
+    assert not pack_linears(nn.Sequential(nn.Linear(8, 8)), least=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -95,9 +95,9 @@ def test_without_kernels_for_a_dtype_its_layers_stay_as_they_are(
     monkeypatch.setattr(prepack, "reorders_bfloat16", lambda: False)
     network = nn.Sequential(nn.Linear(8, 8, dtype=dtype))
     there = dtype == torch.float32
-    assert bool(pack(network, least=0)) is there
-    assert isinstance(network[0], Packed) is there
-    word, why = kernels(network, torch.device("cpu"))
+    assert bool(pack_linears(network, least=0)) is there
+    assert isinstance(network[0], PackedLinear) is there
+    word, why = matmul_kernels(network, torch.device("cpu"))
     assert word == ("packed" if there else "plain")
     assert str(dtype).removeprefix("torch.") in why
 
@@ -115,18 +115,18 @@ def test_a_processor_that_promises_too_much_is_found_out(monkeypatch: pytest.Mon
             return rows @ weight.T + 1
 
     monkeypatch.setattr(prepack, "_kernels", Fails)
-    assert refusal(torch.float32) == "a trial failed: not on this one"
-    assert not pack(nn.Sequential(nn.Linear(8, 8)), least=0)
+    assert why_not_packable(torch.float32) == "a trial failed: not on this one"
+    assert not pack_linears(nn.Sequential(nn.Linear(8, 8)), least=0)
     monkeypatch.setattr(prepack, "_kernels", Errs)
-    assert refusal(torch.float32) == "a trial gave other products"
-    assert refusal(torch.float16) == "there are no kernels for float16"
+    assert why_not_packable(torch.float32) == "a trial gave other products"
+    assert why_not_packable(torch.float16) == "there are no kernels for float16"
 
 
 def test_the_doctor_says_which_kernels_are_used_and_why(llama: Engine) -> None:
-    word, why = kernels(llama.network, torch.device("cpu"))
+    word, why = matmul_kernels(llama.network, torch.device("cpu"))
     assert word == "plain"
     assert "not packed: they are" in why
-    assert kernels(llama.network, torch.device("cuda")) == ("plain", "torch's own for cuda")
+    assert matmul_kernels(llama.network, torch.device("cuda")) == ("plain", "torch's own for cuda")
 
 
 def test_an_engine_says_the_same_through_them(
@@ -145,9 +145,9 @@ def test_an_engine_says_the_same_through_them(
 
 def test_a_weight_that_was_changed_is_not_read_from_its_copy() -> None:
     written, moved = nn.Linear(8, 8), nn.Linear(8, 8)
-    pack(nn.Sequential(written, moved), least=0)
+    pack_linears(nn.Sequential(written, moved), least=0)
     rows = torch.randn(3, 8)
-    with torch.no_grad(), packed():
+    with torch.no_grad(), use_packed():
         written.weight.mul_(2)
         moved.weight.data = moved.weight.data * 2
         for layer in (written, moved):
@@ -157,12 +157,12 @@ def test_a_weight_that_was_changed_is_not_read_from_its_copy() -> None:
 def test_a_copy_of_a_layer_is_a_plain_one() -> None:
     """Trainers of whole layers copy them, and change the copy."""
     layer = nn.Linear(8, 8)
-    pack(nn.Sequential(layer), least=0)
+    pack_linears(nn.Sequential(layer), least=0)
     other = copy.deepcopy(layer)
     assert type(other) is nn.Linear
     with torch.no_grad():
         other.weight.mul_(2)
-    with torch.no_grad(), packed():
+    with torch.no_grad(), use_packed():
         rows = torch.randn(3, 8)
         assert torch.allclose(other(rows) - other.bias, 2 * (layer(rows) - layer.bias), atol=1e-5)
 
@@ -170,11 +170,11 @@ def test_a_copy_of_a_layer_is_a_plain_one() -> None:
 def test_weights_that_were_made_for_inference_pack_too() -> None:
     with torch.inference_mode():
         layer = nn.Linear(8, 8)
-        assert pack(nn.ModuleList([layer]), least=1)
+        assert pack_linears(nn.ModuleList([layer]), least=1)
 
 
 @pytest.mark.skipif(PLAIN not in os.environ, reason="not asked for")
 def test_torch_says_no_where_the_tests_are_told_to_run_as_on_a_plain_processor() -> None:
     assert not has_bfloat16()
-    assert refusal(torch.bfloat16)
+    assert why_not_packable(torch.bfloat16)
     assert dtype_of("auto", torch.device("cpu"), weights=SMALL + 1) is torch.float32

@@ -19,7 +19,15 @@ from torch import Tensor
 
 from agentcho.runner.attention import triton_paged
 from agentcho.runner.attention.base import Locality, Scoring
-from agentcho.runner.attention.triton_paged import TRIAL, DecodeKV, PagedKV, TokenQueries, attend_stored, copied, merged
+from agentcho.runner.attention.triton_paged import (
+    TRIAL,
+    DecodeKV,
+    PagedKV,
+    TokenQueries,
+    attend_copied,
+    attend_stored,
+    merge_parts,
+)
 from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Rotation
 
@@ -190,7 +198,7 @@ def test_it_does_whatever_is_asked(
     case = drawn(counts, rotation, scoring, locality, groups, dims, **more)
     expected = by_definition(case)
     torch.testing.assert_close(case.found().double().cpu(), expected, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(copied(*case).double().cpu(), expected, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(attend_copied(*case).double().cpu(), expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -207,7 +215,7 @@ def test_what_a_row_does_not_read_has_no_weight_and_is_not_touched() -> None:
     read = {int(number) for row in range(2) for number in table[row, 0, : counts[row]]}
     for pool in (case.store.keys, case.store.values):
         pool[[number for number in range(99) if number not in read]] = torch.nan
-    assert copied(*case).isfinite().all()
+    assert attend_copied(*case).isfinite().all()
     for lane in (case.lanes.keys, case.lanes.values):
         for i, row in enumerate(case.asked.rows.tolist()):
             lane[row, :, int(case.asked.ends[i]) + 1 :] = torch.nan
@@ -217,12 +225,12 @@ def test_what_a_row_does_not_read_has_no_weight_and_is_not_touched() -> None:
 def test_parts_in_which_nothing_is_seen_have_no_sum_and_weigh_nothing() -> None:
     case = drawn([40, 0], ROTATIONS["half"], Scoring(0.5))
     kind = triton_paged.PagedKind(DEVICE, torch.float32, 2, 2, 8, 8, case.store.rotation, FULL, 0.5, None)
-    out, sums = triton_paged.weighed(kind, case.asked, case.store, case.lanes)
+    out, sums = triton_paged.attend_parts(kind, case.asked, case.store, case.lanes)
     (empty,) = (i for i, row in enumerate(case.asked.rows) if case.store.columns.counts[row] == 0)
     stored = slice(0, 3)  # of 70 tokens, by 32
     assert sums[empty, :, stored].isneginf().all()
     assert not out[empty, :, stored].any()
-    alone = merged(out[:, :, stored], sums[:, :, stored], None)
+    alone = merge_parts(out[:, :, stored], sums[:, :, stored], None)
     assert not alone[empty].any()
     torch.testing.assert_close(alone.double().cpu(), by_definition(case, stored_only=True), rtol=1e-4, atol=1e-5)
 
@@ -255,7 +263,7 @@ def test_a_kernel_that_fails_or_is_off_is_not_used(kernel: Any, why: str, monkey
     case = drawn([20, 0], Rotation("half", ANGLES[:2]), Scoring(0.5))
     with pytest.warns(UserWarning, match=f"read copies of their contexts, and are slower: Triton's kernel.*{why}"):
         found = case.found()
-    assert torch.equal(found, copied(*case))
+    assert torch.equal(found, attend_copied(*case))
     assert TRIAL.refused.get(DEVICE)
     with warnings.catch_warnings(action="error"):
         assert torch.equal(case.found(), found)
@@ -272,7 +280,7 @@ def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(torch.OutOfMemoryError):
             case.found()
     assert not TRIAL.refused.get(DEVICE)
-    torch.testing.assert_close(case.found(), copied(*case), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(case.found(), attend_copied(*case), rtol=1e-4, atol=1e-5)
 
 
 COMPILE = """

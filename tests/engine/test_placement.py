@@ -15,10 +15,18 @@ from transformers import AutoModelForCausalLM
 from agentcho import Decode, Engine, Prefill
 from agentcho.errors import ModelError
 from agentcho.lab.commands.workflows import kind_of
-from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_tokens
+from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, shared_tokens
 from agentcho.runner.model import device
 from agentcho.runner.model import model as models
-from agentcho.runner.model.device import SMALL, Place, device_of, dtype_of, hardware, reorders_bfloat16, synchronize
+from agentcho.runner.model.device import (
+    SMALL,
+    DevicePlacement,
+    device_of,
+    dtype_of,
+    gpu_name,
+    reorders_bfloat16,
+    synchronize,
+)
 from agentcho.runner.model.model import Model, find
 from agentcho.runner.model.shapes import SHAPES
 from agentcho.runner.reuse_check import check_config
@@ -88,12 +96,12 @@ def test_whoever_asks_for_bfloat16_where_it_is_emulated_is_told_so(
     llama_family().save(tmp_path)
     monkeypatch.setattr(device, "has_bfloat16", lambda: False)
     with pytest.warns(UserWarning, match="bfloat16 is emulated on this processor.* float32"):
-        Model.load(find(tmp_path), Place("cpu", "bfloat16"))
+        Model.load(find(tmp_path), DevicePlacement("cpu", "bfloat16"))
     with warnings.catch_warnings(action="error"):
-        Model.load(find(tmp_path), Place("cpu"))
-        Model.load(find(tmp_path), Place("meta", "bfloat16"))
+        Model.load(find(tmp_path), DevicePlacement("cpu"))
+        Model.load(find(tmp_path), DevicePlacement("meta", "bfloat16"))
         monkeypatch.setattr(device, "has_bfloat16", lambda: True)
-        Model.load(find(tmp_path), Place("cpu", "bfloat16"))
+        Model.load(find(tmp_path), DevicePlacement("cpu", "bfloat16"))
 
 
 def test_a_shape_is_never_drawn_in_emulated_numbers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +130,7 @@ def test_the_numbers_that_were_taken_are_those_of_the_weights_in_float32(
 def test_a_shape_has_as_many_weights_as_its_name_says_and_is_one_that_the_gate_lets_through(name: str) -> None:
     source = find(f"shape:{name}")
     check_config(source, None)
-    network = Model.load(source, Place("meta", "bfloat16")).network
+    network = Model.load(source, DevicePlacement("meta", "bfloat16")).network
     counts = {"qwen3-0.6b": 596_049_920, "llama-3.2-1b": 1_235_814_400, "llama-3.1-8b": 8_030_261_248}
     assert sum(weight.numel() for weight in network.parameters()) == counts[name]
 
@@ -130,7 +138,7 @@ def test_a_shape_has_as_many_weights_as_its_name_says_and_is_one_that_the_gate_l
 def test_weights_are_read_and_drawn_where_they_stay(tmp_path: Path) -> None:
     llama_family().save(tmp_path)
     for name in (tmp_path, SHAPE):
-        model = Model.load(find(name), Place("meta", "bfloat16"))
+        model = Model.load(find(name), DevicePlacement("meta", "bfloat16"))
         assert (model.device, model.dtype) == (META, torch.bfloat16)
         assert {(weight.device, weight.dtype) for weight in model.network.parameters()} == {(META, torch.bfloat16)}
 
@@ -151,7 +159,7 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
     )
     for name in ("auto", "cuda:1", "cpu"):
         with pytest.raises(ModelError, match="does not fit into the memory of its device"):
-            Model.load(find(tmp_path), Place(name))
+            Model.load(find(tmp_path), DevicePlacement(name))
     assert told == [({"": CUDA}, "auto"), ({"": torch.device("cuda", 1)}, "auto"), (None, torch.float32)]
 
 
@@ -164,9 +172,9 @@ def test_a_shape_that_does_not_fit_is_refused_before_anything_is_drawn() -> None
 @pytest.mark.usefixtures("room")
 def test_the_store_has_half_of_what_is_free_on_cuda() -> None:
     layers = [LayerShape(2, 4, 4)] * 3
-    assert shared_tokens([Kind(layers, CUDA, torch.bfloat16)])[0] == min(1 << 22, (3 << 29) // (3 * 2 * 8 * 2))
-    assert shared_tokens([Kind([LayerShape(8, 128, 128)] * 32, CUDA, torch.bfloat16)])[0] == (3 << 29) // (1 << 17)
-    assert shared_tokens([Kind([LayerShape(8, 128, 128)] * 32, CPU, torch.bfloat16)])[0] == (4 << 30) // (1 << 17)
+    assert shared_tokens([KVFormat(layers, CUDA, torch.bfloat16)])[0] == min(1 << 22, (3 << 29) // (3 * 2 * 8 * 2))
+    assert shared_tokens([KVFormat([LayerShape(8, 128, 128)] * 32, CUDA, torch.bfloat16)])[0] == (3 << 29) // (1 << 17)
+    assert shared_tokens([KVFormat([LayerShape(8, 128, 128)] * 32, CPU, torch.bfloat16)])[0] == (4 << 30) // (1 << 17)
 
 
 def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +190,7 @@ def test_a_step_waits_for_its_device_whatever_was_asked(llama: Engine, monkeypat
 
 def test_a_gpu_has_a_name_and_is_waited_for_and_a_cpu_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"the one at {device}")
-    assert (hardware(CPU), hardware(CUDA)) == ({}, {"gpu": "the one at cuda"})
+    assert (gpu_name(CPU), gpu_name(CUDA)) == ({}, {"gpu": "the one at cuda"})
     waited: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     synchronize(CPU)
@@ -195,12 +203,12 @@ def test_a_container_has_what_it_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, allowed: int | None
 ) -> None:
     monkeypatch.setattr(device, "LIMITS", ())
-    whole = device.memory_of(torch.device("cpu"))
+    whole = device.free_memory(torch.device("cpu"))
     limit = tmp_path / "memory.max"
     if said is not None:
         limit.write_text(said)
     monkeypatch.setattr(device, "LIMITS", (limit,))
-    assert device.memory_of(torch.device("cpu")) == (allowed or whole)
+    assert device.free_memory(torch.device("cpu")) == (allowed or whole)
 
 
 @pytest.mark.parametrize("context", [15, 0, -5])

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Repair, Shadow, StepResult, Turn
-from agentcho.engine.waiting import Budget
+from agentcho.engine.queue import TokenBudget
 from agentcho.errors import CallFailed, EngineFailed, LeakageError, RequestError, StoreFull
+from agentcho.protocol.call import Call, EncodingId, Repair, SchedulingPriority, Shadow, StepResult
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK
 from agentcho.runner.kv.decode_kv import SlotPool
@@ -211,7 +211,7 @@ def test_a_shadow_that_reads_one_has_it_made_when_it_begins_and_not_before(fresh
 
 def test_a_reader_that_lacks_something_else_does_not_have_it_made_before(fresh: Fresh) -> None:
     engine = fresh()
-    engine._scheduler._budget = Budget(64, 4)
+    engine._scheduler._budget = TokenBudget(64, 4)
     shadow = vote(engine)
     engine.submit([Decode("", forced=tuple(engine.framing.content.encode(LONG)))])
     engine.step()
@@ -416,7 +416,7 @@ def test_what_one_of_two_equal_ones_was_to_be_made_from_is_made_again_from_the_o
 
     engine = fresh(host=0)
     shadows = vote(engine, guard=Guarded(1 if gone == "refused" else 10)), vote(engine)
-    [one], [other] = (engine.submit([call(id)], Turn(str(id))) for id in shadows)
+    [one], [other] = (engine.submit([call(id)], SchedulingPriority(str(id))) for id in shadows)
     if gone == "cancelled":
         engine.cancel([one])
         engine.release([shadows[0]])
@@ -491,13 +491,13 @@ def test_a_message_that_is_not_short_is_not_left_for_its_reader(fresh: Fresh) ->
 
 def test_who_reads_it_is_billed_and_goes_in_its_own_turn(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fresh()
-    engine._scheduler._budget = Budget(16, 16)
+    engine._scheduler._budget = TokenBudget(16, 16)
     shadow = vote(engine, "yes it is")
     served = list[tuple[str, int]]()
     queue = engine._scheduler._waiting
     monkeypatch.setattr(queue, "serve", lambda waiting, tokens: served.append((waiting.turn.workflow, tokens)))
-    [low] = engine.submit([Prefill("And?", [shadow])], Turn("low"))
-    [high] = engine.submit([Prefill("One two three four")], Turn("high", priority=1))
+    [low] = engine.submit([Prefill("And?", [shadow])], SchedulingPriority("low"))
+    [high] = engine.submit([Prefill("One two three four")], SchedulingPriority("high", priority=1))
     finish(engine)
     assert served[0][0] == "high"
     billed = sum(tokens for workflow, tokens in served if workflow == "low")
@@ -529,7 +529,7 @@ def test_one_that_waits_for_room_alone_is_postponed_by_a_step_that_is_not(
     fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = fresh()
-    monkeypatch.setattr(engine._scheduler, "_budget", Budget(1, 1))
+    monkeypatch.setattr(engine._scheduler, "_budget", TokenBudget(1, 1))
     call = Decode("", forced=tuple(engine.framing.content.encode("yes")))
     leader, shadow = engine.submit([call, Shadow(call)])
     while not engine.finished(leader):
@@ -541,7 +541,7 @@ def test_one_that_waits_for_room_alone_is_postponed_by_a_step_that_is_not(
 
 def test_one_whose_context_is_not_encoded_yet_is_done_when_that_is(fresh: Fresh) -> None:
     engine = fresh()
-    engine._scheduler._budget = Budget(64, 1)
+    engine._scheduler._budget = TokenBudget(64, 1)
     engine.submit([Decode("", forced=tuple(engine.framing.content.encode(LONG)))])
     engine.step()
     question = Prefill("a question of many words")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Repair
+from agentcho.protocol.call import Call, EncodingId, Repair
 from agentcho.reuse.top_k import TopK
 
 from ..engines import Engines

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from agentcho.calls.call import Said
-from agentcho.engine.fidelity import TALKS, Talk, fidelity
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import TALKS, Talk, fidelity
+from agentcho.protocol.call import ChatMessage
 from agentcho.runner.model.known_models import place_of
 from tools.templates.families import Family, family
 from tools.templates.measured import CALL, CONVERSATIONS, FUNCTIONS, RESULT, THOUGHTFUL, framed, of_functions
@@ -48,8 +48,8 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cn"], max_codepoint=0x1
 ).map("".join)
 TALK = st.builds(
     lambda first, said: (
-        *([Said("system", first)] if first else []),
-        *(Said(("user", "assistant")[place % 2], text) for place, text in enumerate(said)),
+        *([ChatMessage("system", first)] if first else []),
+        *(ChatMessage(("user", "assistant")[place % 2], text) for place, text in enumerate(said)),
     ),
     st.none() | TEXTS,
     st.lists(TEXTS, min_size=1, max_size=5),
@@ -144,7 +144,7 @@ def test_nothing_that_is_said_becomes_a_control_token(real: Real, data: st.DataO
     words = sorted(word for word in real.tokenizer.added_tokens_encoder if word.strip() and "reserved" not in word)
     marks = st.sampled_from([word for word in words if not word.startswith("<SPECIAL_")])
     said = data.draw(st.lists(marks | st.text(max_size=4), max_size=4).map("".join))
-    talk = (Said("user", said), Said("assistant", said), Said("user", said))
+    talk = (ChatMessage("user", said), ChatMessage("assistant", said), ChatMessage("user", said))
     found, plain = ours(real, talk), ours(real, tuple(each._replace(text="x") for each in talk))
     control = real.framing.content.forbidden
     assert plain is not None
@@ -192,11 +192,11 @@ def test_functions_calls_and_results_are_those_of_the_template(real: Real) -> No
     if real.framing.tools.auto:
         assert told[1:] == (True, True, True)
         said = [
-            Said("user", "Well?"),
-            Said("assistant", "", calls=(CALL,)),
-            Said("tool", RESULT, CALL.name, (), CALL.id),
+            ChatMessage("user", "Well?"),
+            ChatMessage("assistant", "", calls=(CALL,)),
+            ChatMessage("tool", RESULT, CALL.name, (), CALL.id),
         ]
-        found = real.framing.prompt([Said("system", "", tools=FUNCTIONS), *said])
+        found = real.framing.prompt([ChatMessage("system", "", tools=FUNCTIONS), *said])
         assert found is not None
         assert [place for piece in found.pieces for place in piece.messages if place] == [1, 2, 3]
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Engine, Prefill
-from agentcho.calls.call import Repair
 from agentcho.errors import ContextOverflow, LeakageError, RequestError, UnknownEncoding
+from agentcho.protocol.call import Repair
 from agentcho.reuse.ends import Ends
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK

@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling
-from agentcho.calls.tools import AnswerForm, Tool
-from agentcho.engine.generation import Draw, Limits
+from agentcho.engine.generation import SamplingDraw, TokenLimits
 from agentcho.errors import RequestError
-from agentcho.runner.sampling.sampler import choose
+from agentcho.protocol.tools import AnswerForm, ToolDefinition
+from agentcho.runner.sampling.sampler import sample_tokens
 
 from ..engines import Engines
 from .families import llama_family
@@ -250,7 +250,9 @@ def test_a_document_whose_end_nobody_finds_is_said_until_its_tokens_end(
 def test_an_answer_is_a_call_or_one_of_some_texts(llama: Engine, wanted: str) -> None:
     content, known = llama.framing.content, llama.framing.tools
     texts = {text: tuple(content.encode(text)) for text in ("yes", "yesterday", "{")}
-    tool = Tool("look", "", {"type": "object", "properties": {"at": {"enum": ["a", "b"]}}, "required": ["at"]})
+    tool = ToolDefinition(
+        "look", "", {"type": "object", "properties": {"at": {"enum": ["a", "b"]}}, "required": ["at"]}
+    )
     forms = (*known.forms([tool]), *(AnswerForm(ids, None) for ids in texts.values()))
     end = llama.tokenizer.convert_tokens_to_ids(CLOSING)
     favoured = [*texts.get(wanted, content.encode('{"name": "look')), *([end] if wanted in ("yes", "{") else [])]
@@ -312,12 +314,14 @@ def test_a_row_that_is_bent_leaves_the_others_as_they_are(temperature: float) ->
     plain = Sampling(temperature=temperature, seed=3)
     heavy = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0}, repetition_penalty=1e-6)
     logits, none = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)), torch.zeros(40, dtype=torch.bool)
-    alone = choose(logits[:1], [Draw(plain, 0)], none)
-    together = choose(logits[[0, 0, 1]], [Draw(plain, 0), Draw(heavy, 0, bent=True), Draw(plain, 0)], none)
+    alone = sample_tokens(logits[:1], [SamplingDraw(plain, 0)], none)
+    together = sample_tokens(
+        logits[[0, 0, 1]], [SamplingDraw(plain, 0), SamplingDraw(heavy, 0, bent=True), SamplingDraw(plain, 0)], none
+    )
     assert together[0] == alone[0]
     assert together[1] == 5
     never = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0})
-    assert choose(logits[:1], [Draw(never, 0, torch.tensor([3, 8]), bent=True)], none)[0] in (3, 8)
+    assert sample_tokens(logits[:1], [SamplingDraw(never, 0, torch.tensor([3, 8]), bent=True)], none)[0] in (3, 8)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -326,22 +330,22 @@ def test_a_row_that_is_limited_leaves_the_others_as_they_are(temperature: float)
     banned = torch.zeros(40, dtype=torch.bool)
     banned[:2] = True
     logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(1))
-    alone = choose(logits[:1], [Draw(plain, 0)], banned)
+    alone = sample_tokens(logits[:1], [SamplingDraw(plain, 0)], banned)
     [first] = alone
     assert first is not None
     limits = {
-        "barred": Limits(None, (), (first,)),
-        "among": Limits(array("q", [0, 5, first]), (), (first,)),
-        "freed": Limits(array("q", [0, 1]), (1,), ()),
-        "nothing": Limits(array("q", [0, first]), (), (first,)),
+        "barred": TokenLimits(None, (), (first,)),
+        "among": TokenLimits(array("q", [0, 5, first]), (), (first,)),
+        "freed": TokenLimits(array("q", [0, 1]), (1,), ()),
+        "nothing": TokenLimits(array("q", [0, first]), (), (first,)),
     }
-    draws = [Draw(plain, 0, limits=each) for each in limits.values()]
-    said = choose(logits[[0] * 5], [*draws, Draw(plain, 0)], banned)
+    draws = [SamplingDraw(plain, 0, limits=each) for each in limits.values()]
+    said = sample_tokens(logits[[0] * 5], [*draws, SamplingDraw(plain, 0)], banned)
     assert said[-1] == first
     assert said[0] not in (None, first, 0, 1)
     assert said[1:4] == [5, 1, None]
-    constrained = Draw(plain, 0, torch.tensor([first]), limits=limits["barred"])
-    assert choose(logits[:1], [constrained], banned) == [first]
+    constrained = SamplingDraw(plain, 0, torch.tensor([first]), limits=limits["barred"])
+    assert sample_tokens(logits[:1], [constrained], banned) == [first]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling, replay
-from agentcho.calls.call import Repair, Shadow, Turn
-from agentcho.engine.layout import Context, KVEntry
+from agentcho.engine.call_layout import CallContext, KVEntry
+from agentcho.engine.queue import DEPTH, BurstDetector, CallQueue, TokenBudget
 from agentcho.engine.sequence import Sequence
-from agentcho.engine.waiting import DEPTH, Budget, Queue, Rush
 from agentcho.lab.bench.recorded import recorded
+from agentcho.protocol.call import Repair, SchedulingPriority, Shadow
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK
 from agentcho.runner.kv.decode_kv import Slot
@@ -28,7 +28,7 @@ def fresh(llama: Engine) -> Fresh:
 
     def make(packed: int = 4096, beside: int = 8, tokens: int = 1 << 16) -> Engine:
         engine = Engine(llama._model, llama.framing, llama.proofs, tokens, 1 << 16, llama.context)
-        engine._scheduler._budget = Budget(packed, beside)
+        engine._scheduler._budget = TokenBudget(packed, beside)
         return engine
 
     return make
@@ -131,13 +131,13 @@ def test_who_builds_on_a_part_waits_for_the_whole(fresh: Fresh) -> None:
 
 
 def test_parts_are_smaller_the_more_they_attend_to() -> None:
-    assert [Budget(4096, 32).room(1, speaking=True).take(900, True, deep) for deep in (0, DEPTH, 3 * DEPTH)] == [
+    assert [TokenBudget(4096, 32).room(1, speaking=True).take(900, True, deep) for deep in (0, DEPTH, 3 * DEPTH)] == [
         32,
         16,
         8,
     ]
-    assert Budget(4096, 32).room(1, speaking=True).take(900, True, 1000 * DEPTH) == 1
-    assert Budget(4096, 32).room(0, speaking=False).take(900, True, 1000 * DEPTH) == 900
+    assert TokenBudget(4096, 32).room(1, speaking=True).take(900, True, 1000 * DEPTH) == 1
+    assert TokenBudget(4096, 32).room(0, speaking=False).take(900, True, 1000 * DEPTH) == 900
 
 
 def test_in_the_deterministic_profile_nothing_is_divided(fresh: Fresh) -> None:
@@ -178,10 +178,10 @@ def test_a_low_priority_twin_that_began_goes_on_for_the_high_one_that_waits_for_
     engine.submit([Prefill(WORDS)])
     engine.step()
     twin = Prefill(WORDS)
-    [_, child] = engine.submit([twin, Decode("so", [twin], sampling=LONG)], Turn("high", 2))
+    [_, child] = engine.submit([twin, Decode("so", [twin], sampling=LONG)], SchedulingPriority("high", 2))
     said = []
     for number in range(40):
-        engine.submit([Prefill(f"{number} of a stream of others")], Turn("stream", 1))
+        engine.submit([Prefill(f"{number} of a stream of others")], SchedulingPriority("stream", 1))
         said += [spoken.id for spoken in engine.step().spoken]
     assert child in said
 
@@ -191,7 +191,7 @@ def test_what_was_begun_is_finished_before_newcomers_begin(fresh: Fresh) -> None
     speaking(engine)
     calls = list[int]()
     for number in range(40):
-        calls += engine.submit([Prefill(f"number {number} is a newcomer")], Turn(str(number)))
+        calls += engine.submit([Prefill(f"number {number} is a newcomer")], SchedulingPriority(str(number)))
         engine.step()
     assert engine.finished(calls[0])
     assert sum(engine.finished(id) for id in calls) > 5
@@ -202,7 +202,7 @@ def test_a_higher_priority_overtakes(fresh: Fresh) -> None:
     speaking(engine)
     [low] = engine.submit([Prefill(WORDS)])
     engine.step()
-    [high] = engine.submit([Prefill("urgent " * 20)], Turn("other", priority=1))
+    [high] = engine.submit([Prefill("urgent " * 20)], SchedulingPriority("other", priority=1))
     order = []
     while not (engine.finished(low) and engine.finished(high)):
         order += [id for id in engine.step().finished if id in (low, high)]
@@ -213,9 +213,9 @@ def test_workflows_are_served_alike(fresh: Fresh) -> None:
     """One that submits a hundred prefills does not hold up the one of another."""
     engine = fresh()
     speaking(engine)
-    many = engine.submit([Prefill(f"{number} of many") for number in range(20)], Turn("many"))
+    many = engine.submit([Prefill(f"{number} of many") for number in range(20)], SchedulingPriority("many"))
     engine.step()
-    [one] = engine.submit([Prefill("one of few")], Turn("few"))
+    [one] = engine.submit([Prefill("one of few")], SchedulingPriority("few"))
     while not engine.finished(one):
         engine.step()
     assert sum(engine.finished(id) for id in many) < 5
@@ -224,33 +224,33 @@ def test_workflows_are_served_alike(fresh: Fresh) -> None:
 
 def waiting(number: int) -> Sequence:
     """A prefill that waits."""
-    return Sequence(number, Prefill(""), Context((), 0), 3, None, KVEntry(bytes([number]), 0, 3))
+    return Sequence(number, Prefill(""), CallContext((), 0), 3, None, KVEntry(bytes([number]), 0, 3))
 
 
 def test_a_workflow_that_was_away_has_no_credit() -> None:
-    queue, calls = Queue(), [waiting(number) for number in range(4)]
-    queue.add(calls[:1], Turn("old"))
+    queue, calls = CallQueue(), [waiting(number) for number in range(4)]
+    queue.add(calls[:1], SchedulingPriority("old"))
     queue.serve(queue.line()[0], 100)
-    queue.add(calls[1:2], Turn("new"))
+    queue.add(calls[1:2], SchedulingPriority("new"))
     assert [w.call for w in queue.line()] == calls[:2]  # level: by arrival
     queue.serve(queue.line()[0], 1)
     assert [w.call for w in queue.line()] == [calls[1], calls[0]]
     queue.keep(lambda call: call is calls[0])
-    queue.add(calls[2:3], Turn("new"))
+    queue.add(calls[2:3], SchedulingPriority("new"))
     assert [w.call for w in queue.line()] == [calls[0], calls[2]]
 
 
 def test_what_cannot_be_divided_goes_whatever_its_size_where_nothing_else_does() -> None:
-    room = Budget(10, 4).room(0, speaking=False)
+    room = TokenBudget(10, 4).room(0, speaking=False)
     assert room.take(30, divisible=False) == 30
     assert room.take(1, divisible=True) is None
-    room = Budget(10, 4).room(2, speaking=True)
+    room = TokenBudget(10, 4).room(2, speaking=True)
     assert [room.take(30, divisible=True), room.take(1, divisible=True), room.take(4, divisible=False)] == [4, None, 4]
     assert room.take(5, divisible=False) is None
     assert room.take(0, divisible=False) == 0
 
 
-AHEAD = Turn(ahead=True)
+AHEAD = SchedulingPriority(ahead=True)
 
 
 def test_what_is_made_ahead_goes_beside_speakers_and_waits_while_anybody_waits(fresh: Fresh) -> None:
@@ -356,17 +356,17 @@ def test_who_builds_on_what_is_made_ahead_gets_it(fresh: Fresh) -> None:
 
 
 def test_what_is_made_ahead_is_no_turn_of_its_workflow() -> None:
-    queue = Queue()
-    queue.add([waiting(1)], Turn("a", ahead=True))
-    queue.add([waiting(2)], Turn("b"))
+    queue = CallQueue()
+    queue.add([waiting(1)], SchedulingPriority("a", ahead=True))
+    queue.add([waiting(2)], SchedulingPriority("b"))
     queue.serve(queue.line()[0], 500)
-    queue.add([waiting(3)], Turn("a"))
-    queue.add([waiting(4)], Turn("c"))
+    queue.add([waiting(3)], SchedulingPriority("a"))
+    queue.add([waiting(4)], SchedulingPriority("c"))
     assert [each.turn.workflow for each in queue.line()] == ["b", "a", "c"]
     queue.keep(lambda pending: pending.id == 1)
     queue.serve(queue.line()[0], 500)
-    queue.add([waiting(5)], Turn("c"))
-    queue.add([waiting(6)], Turn("a"))
+    queue.add([waiting(5)], SchedulingPriority("c"))
+    queue.add([waiting(6)], SchedulingPriority("a"))
     assert [each.turn.workflow for each in queue.line()] == ["c", "a"]
 
 
@@ -384,7 +384,7 @@ def test_speakers_do_not_read_what_their_shadows_have(fresh: Fresh) -> None:
 
 
 def test_a_rush_begins_where_most_wait_and_lasts_until_nobody_does() -> None:
-    rush, seen = Rush(), list[bool]()
+    rush, seen = BurstDetector(), list[bool]()
     for waiting, speaking in ((1, 0), (1, 1), (1, 8), (2, 8), (2, 2), (1, 3), (0, 4), (1, 1), (9, 0), (1, 8), (0, 9)):
         rush.see(waiting, speaking)
         seen.append(rush.on)

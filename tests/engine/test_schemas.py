@@ -20,14 +20,14 @@ from llguidance import LLMatcher
 from pydantic import UUID4, TypeAdapter
 
 import agentcho
-from agentcho.calls.call import Sampling
-from agentcho.calls.tools import AnswerForm
 from agentcho.errors import RequestError
+from agentcho.protocol.call import Sampling
+from agentcho.protocol.tools import AnswerForm
 from agentcho.runner.sampling import endings
 from agentcho.runner.sampling.constraint import Constraints, Grammars, JsonConstraint
-from agentcho.runner.sampling.endings import Endings
+from agentcho.runner.sampling.endings import DocumentEndings
 from agentcho.runner.sampling.grammar import fault, grammar
-from agentcho.runner.sampling.token_bytes import Spelling
+from agentcho.runner.sampling.token_bytes import TokenBytes
 
 from .templates import tokenizer
 
@@ -40,9 +40,9 @@ def stop() -> int:
 
 
 @cache
-def spelling() -> Spelling:
+def spelling() -> TokenBytes:
     words = tokenizer("llama3")
-    return Spelling(words, len(words), stop())
+    return TokenBytes(words, len(words), stop())
 
 
 @cache
@@ -293,10 +293,10 @@ ENDLESS: Schema = {"type": "object", "properties": {"in": {"$ref": "#/$defs/box"
     ],
 )
 def test_a_search_tries_no_more_states_than_it_may(schema: Schema) -> None:
-    document = Endings(grammar(schema)).document()
+    document = DocumentEndings(grammar(schema)).document()
     assert any(document.endings())
     assert document.steps <= endings.STEPS
-    begun = Endings(grammar(schema)).document()
+    begun = DocumentEndings(grammar(schema)).document()
     assert [*begun.endings()]
     assert begun.steps <= endings.STEPS
 
@@ -306,7 +306,7 @@ def test_the_bound_of_a_search_is_the_one_that_the_page_says() -> None:
     assert f"in at most {endings.STEPS:,} steps" in " ".join(page.split())
 
 
-class Unsearched(Endings):
+class Unsearched(DocumentEndings):
     """Endings of which none is found."""
 
     def document(self) -> Any:
@@ -339,7 +339,7 @@ def test_where_no_ending_is_found_what_is_drawn_stands_and_searches_become_rare(
 def test_the_endings_of_a_schema_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     schema: Schema = {"type": "array", "items": LEAVES["email"], "minItems": 3}
     few = fewest(schema)
-    monkeypatch.setattr(Endings, "document", None)
+    monkeypatch.setattr(DocumentEndings, "document", None)
     assert fewest(schema) == few
 
 

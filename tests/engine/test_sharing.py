@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, Shadow
-from agentcho.engine.layout import Context, KVEntry, Piece
+from agentcho.engine.call_layout import CallContext, ContextPiece, KVEntry
 from agentcho.errors import EngineFailed
+from agentcho.protocol.call import Call, EncodingId, Shadow
 from agentcho.runner import slots
 from agentcho.runner.attention.shared_prefix import SharedRuns
 from agentcho.runner.kv import shared_runs
@@ -42,7 +42,7 @@ def apiece(tokens: int, position: int = 0) -> KVEntry:
 def gathered(tokens: int, dtype: torch.dtype) -> SharedRun:
     """A run with random keys and values of one layer, two heads."""
     slots = Slots([LayerShape(2, 8, 8)], torch.device("cpu"), dtype)
-    run = SharedRun((Piece(1, apiece(tokens), 0),), slots.open(tokens, alone=True))
+    run = SharedRun((ContextPiece(1, apiece(tokens), 0),), slots.open(tokens, alone=True))
     for each in run.slot.get(0, 0, tokens):
         each.copy_(torch.randn(each.shape))
     return run
@@ -78,8 +78,8 @@ def test_runs_that_are_read_in_place_weigh_as_their_keys_turned_and_copied(
         assert torch.allclose(found[row : row + 1], expected, atol=1e-5 if dtype == torch.float32 else 5e-2)
 
 
-def context(*pieces: tuple[KVEntry, int]) -> Context:
-    return Context(tuple(Piece(1, entry, offset) for entry, offset in pieces), 0)
+def context(*pieces: tuple[KVEntry, int]) -> CallContext:
+    return CallContext(tuple(ContextPiece(1, entry, offset) for entry, offset in pieces), 0)
 
 
 def test_a_run_is_what_stands_together_wherever_one_of_it_stands() -> None:
@@ -110,7 +110,7 @@ def test_what_stands_in_a_run_is_known_by_itself_and_its_distance() -> None:
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=6), min_size=1, max_size=5))
 def test_runs_are_parts_of_every_context_that_has_any_of_them(drawn: list[list[tuple[int, int]]]) -> None:
-    entries, contexts = [apiece(50 + n) for n in range(6)], list[Context]()
+    entries, contexts = [apiece(50 + n) for n in range(6)], list[CallContext]()
     for each in drawn:
         ends = accumulate((entries[n].length + gap for n, gap in each), initial=0)
         contexts.append(context(*((entries[n], end + gap) for (n, gap), end in zip(each, ends, strict=False))))

@@ -13,16 +13,16 @@ import torch
 from accelerate import dispatch_model
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Repair
 from agentcho.cli import main
 from agentcho.errors import ModelError
 from agentcho.lab.tune.unfolding import unfold
+from agentcho.protocol.call import Repair
 from agentcho.reuse.top_k import TopK
 from agentcho.runner.attention import flex
-from agentcho.runner.graphs import Graphs
-from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_tokens
-from agentcho.runner.model.device import Place, check_kept
-from agentcho.runner.model.loading import Sizes, proved
+from agentcho.runner.graphs import CudaGraphs
+from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, shared_tokens
+from agentcho.runner.model.device import DevicePlacement, check_device_map
+from agentcho.runner.model.loading import EngineSizes, prove_model
 from agentcho.runner.model.model import Model, find
 
 from ..tune.flows import talk
@@ -51,14 +51,14 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
     """The devices that were waited for."""
     devices: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", devices.append)
-    monkeypatch.setattr(flex, "without", lambda device: "pretended")  # there are no kernels for what is pretended
+    monkeypatch.setattr(flex, "why_not_flex", lambda device: "pretended")  # there are no kernels for what is pretended
     return devices
 
 
 @pytest.fixture
 def halves(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
     """The model as `from_pretrained` leaves it where there are two GPUs: two layers on each, and hooks between."""
-    loaded = Model.load(find(folder), Place("cpu"))
+    loaded = Model.load(find(folder), DevicePlacement("cpu"))
     network: Any = loaded.network
     with Pretend():
         for name, device in PLACES.items():
@@ -72,16 +72,16 @@ def halves(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
 @pytest.fixture
 def single(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
     """The model on one GPU."""
-    loaded = Model.load(find(folder), Place("cpu"))
+    loaded = Model.load(find(folder), DevicePlacement("cpu"))
     with Pretend():
         put(loaded.network, ONE)
         engine = made(loaded)
-        engine._runner.graphs = Graphs(engine._model, engine._runner.layers, lambda forward: forward)
+        engine._runner.graphs = CudaGraphs(engine._model, engine._runner.layers, lambda forward: forward)
         yield engine
 
 
 def made(loaded: Model) -> Engine:
-    return Engine(*proved(Model(loaded.source, loaded.network, loaded.tokenizer), Sizes(None, 2048, 2048)))
+    return Engine(*prove_model(Model(loaded.source, loaded.network, loaded.tokenizer), EngineSizes(None, 2048, 2048)))
 
 
 def played(engine: Engine) -> dict[str, Any]:
@@ -174,10 +174,10 @@ def test_commands_take_a_map(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, co
 
 
 def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
-    check_kept("m", {"a": 0, "b": 1})
-    check_kept("m", {"": "cpu"})
+    check_device_map("m", {"a": 0, "b": 1})
+    check_device_map("m", {"": "cpu"})
     with pytest.raises(ModelError, match="does not fit"):
-        check_kept("m", {"a": 0, "b": "cpu"})
+        check_device_map("m", {"a": 0, "b": "cpu"})
     with pytest.raises(ModelError, match="drawn on one device"):
         Engine.load("shape:qwen3-0.6b", device_map="auto")
 
@@ -185,10 +185,10 @@ def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
 @pytest.mark.usefixtures("waited")
 def test_every_device_has_room_for_its_own_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     free = {ONE: 1 << 26, OTHER: 1 << 28}
-    monkeypatch.setattr("agentcho.runner.kv.kv_pool.memory_of", free.__getitem__)
+    monkeypatch.setattr("agentcho.runner.kv.kv_pool.free_memory", free.__getitem__)
     a_token = 2 * 8 * 2 * 128 * 2  # bytes of two layers
     shapes = [LayerShape(8, 128, 128, device) for device in LAYERS]
-    assert shared_tokens([Kind(shapes, ONE, torch.bfloat16)])[0] == (1 << 25) // a_token
+    assert shared_tokens([KVFormat(shapes, ONE, torch.bfloat16)])[0] == (1 << 25) // a_token
 
 
 def check_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.engine.waiting import Budget
+from agentcho.engine.queue import TokenBudget
 from agentcho.errors import CallFailed, EngineFailed, RequestError, StoreFull, UnknownEncoding
 from agentcho.runner.model.model import Model
 
@@ -78,7 +78,7 @@ def test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end(
     for it."""
     tokens = llama.framing.content.encode(said)[:cut]
     script = iter(tokens)
-    monkeypatch.setattr("agentcho.runner.runner.choose", lambda *_: [next(script)])
+    monkeypatch.setattr("agentcho.runner.runner.sample_tokens", lambda *_: [next(script)])
     [id] = llama.submit([Decode(sampling=Sampling(max_tokens=len(tokens), stop=stops))])
     pieces = [text for _, text in drain(llama)]
     assert len(pieces) > 3
@@ -278,7 +278,7 @@ def test_what_finished_in_a_step_that_failed_later_is_given_up(llama: Engine, mo
     [row] = llama.submit([Decode("so: ", forced=())])
     llama.step()  # the next one ends it
     [prefill] = llama.submit([Prefill("done in the same step")])
-    monkeypatch.setattr(llama._scheduler, "_budget", Budget(4096, 4096))
+    monkeypatch.setattr(llama._scheduler, "_budget", TokenBudget(4096, 4096))
     real, calls = llama._tiers.allocate, list[object]()
 
     def second_fails(entry: Any) -> None:

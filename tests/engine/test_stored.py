@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.calls.call import Shadow
 from agentcho.errors import EngineFailed
+from agentcho.protocol.call import Shadow
 from agentcho.runner.attention import flex, triton_paged
 from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import BACKENDS, Backends
 from agentcho.runner.doctor import attention_rows, doctor
-from agentcho.runner.graphs import Graphs
+from agentcho.runner.graphs import CudaGraphs
 from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.page_tables import widths
 
@@ -78,7 +78,7 @@ def test_rows_that_come_and_go_say_the_same(kind: Family, seed: int, engines: En
 @pytest.mark.slow
 def test_captured_steps_read_in_place_too(llama: Engine, by_copies: None) -> None:
     there, traced = stored(llama.adapted(None)), Traced()
-    there._runner.graphs = Graphs(there._model, there._runner.layers, traced)
+    there._runner.graphs = CudaGraphs(there._model, there._runner.layers, traced)
     assert [each.tokens for each in talk(there, 1)] == [each.tokens for each in talk(llama.adapted(None), 1)]
     assert traced.replayed > traced.captured > 0
 
@@ -86,7 +86,7 @@ def test_captured_steps_read_in_place_too(llama: Engine, by_copies: None) -> Non
 def test_a_step_over_pages_that_have_moved_is_another_step(llama: Engine, by_copies: None) -> None:
     """A graph reads the tensors that it was captured over; those are gone once the pools have grown."""
     engine, traced = stored(llama.adapted(None)), Traced()
-    engine._runner.graphs = Graphs(engine._model, engine._runner.layers, traced)
+    engine._runner.graphs = CudaGraphs(engine._model, engine._runner.layers, traced)
 
     def captured() -> int:
         engine.decode([Decode(forced=(40,) * 9)])
@@ -127,8 +127,10 @@ def test_a_row_that_guesses_reads_all_of_its_context(
     llama: Engine, kernels: bool, monkeypatch: pytest.MonkeyPatch, by_copies: None
 ) -> None:
     """Several tokens of a row in one forward, each of which sees those before it."""
-    monkeypatch.setattr(flex, "without", lambda device: None if kernels else "not here")
-    monkeypatch.setattr("agentcho.engine.scheduler.worthwhile", lambda guesses, *_: [len(g.tokens) for g in guesses])
+    monkeypatch.setattr(flex, "why_not_flex", lambda device: None if kernels else "not here")
+    monkeypatch.setattr(
+        "agentcho.engine.scheduler.worthwhile_drafts", lambda guesses, *_: [len(g.tokens) for g in guesses]
+    )
 
     def words(engine: Engine) -> list[Any]:
         told = engine.prefill([Prefill(text) for text in TOLD])

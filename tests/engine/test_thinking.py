@@ -11,7 +11,7 @@ import pytest
 from agentcho import Decode, Engine, Sampling
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
-from agentcho.engine.thinking import Thinking, written
+from agentcho.engine.thinking import Thinking, thought_format
 from agentcho.errors import RequestError
 from agentcho.message import Words
 from agentcho.runner.doctor import doctor
@@ -272,7 +272,7 @@ def test_the_thought_of_the_last_answer_alone_may_stay() -> None:
             for place, turn in enumerate(turns)
         )
 
-    found = written("content.split('</think>')", "<|im_start|>assistant", render)
+    found = thought_format("content.split('</think>')", "<|im_start|>assistant", render)
     assert found is not None
     assert not found.kept
-    assert written("content.split('</think>')", "<think></think>", render) is None
+    assert thought_format("content.split('</think>')", "<think></think>", render) is None

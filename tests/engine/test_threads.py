@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import ModelError, ResumeMismatch
-from agentcho.games.resume import check_engine, loading_config
+from agentcho.games.runs.resume import check_engine, loading_config
+from agentcho.protocol.call import Decode
 from agentcho.runner.engine import Engine
 from agentcho.runner.model import threads
-from agentcho.runner.model.threads import SMALL, WINDOW, Threads
+from agentcho.runner.model.threads import SMALL, WINDOW, ComputeThreads
 from tests.engines import Engines
 
 LARGE = SMALL + 1
@@ -54,8 +54,8 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     return made
 
 
-def settled(cpu: Pretended, wish: Any = "auto", weights: int = LARGE) -> Threads:
-    made = Threads()
+def settled(cpu: Pretended, wish: Any = "auto", weights: int = LARGE) -> ComputeThreads:
+    made = ComputeThreads()
     made.settle(wish, weights, cpu.forward)
     return made
 

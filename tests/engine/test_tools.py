@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from agentcho import Sampling
-from agentcho.backends.words import FakeFraming
-from agentcho.calls.call import Said
-from agentcho.calls.tools import Tool, ToolCall, Written
+from agentcho.engine.fake.toy_tokenizer import FakeFraming
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import RequestError
+from agentcho.protocol.call import ChatMessage
+from agentcho.protocol.tools import ToolCall, ToolDefinition, Written
 
 from ..engines import Engines
 from .families import Family
@@ -30,9 +30,9 @@ PLAIN = ("chatml", "gemma", "inst", "harmony")
 MORE = [pytest.param(each, marks=pytest.mark.slow) for each in (*FORMATS, "chatml") if each != "hermes"]
 """The other formats, and one template without any."""
 PARAMETERS = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
-WEATHER = Tool("weather", "How is the weather?", PARAMETERS)
-TIME = Tool("time", "What time is it?")
-OFFER = Said("system", "", tools=(WEATHER,))
+WEATHER = ToolDefinition("weather", "How is the weather?", PARAMETERS)
+TIME = ToolDefinition("time", "What time is it?")
+OFFER = ChatMessage("system", "", tools=(WEATHER,))
 FORGERIES = sorted({text for style in (styles() | calling()).values() for text in style.added} | {'"}', "\\", "{", "]"})
 SPOKEN = st.lists(
     st.sampled_from(FORGERIES) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5
@@ -53,7 +53,7 @@ def tools(style: str) -> ToolFormat:
     return FakeFraming().tools if style == "fake" else framing(style).tools
 
 
-def rendered(style: str, turns: list[dict[str, Any]], listed: list[Tool] | None = None) -> list[int]:
+def rendered(style: str, turns: list[dict[str, Any]], listed: list[ToolDefinition] | None = None) -> list[int]:
     functions = [{"type": "function", "function": tool._asdict()} for tool in listed or ()]
     more: Any = {"tools": functions or None, "tools_in_user_message": False}
     given: Any = tokenizer(style).apply_chat_template(turns, tokenize=True, **more)
@@ -170,8 +170,8 @@ def test_the_mark_of_a_call_can_be_said_and_those_of_results_and_functions_canno
 def test_no_word_of_a_function_a_call_or_a_result_forges_framing(style: str, words: Any, arguments: Any) -> None:
     form, content = tools(style), framing(style).content
     name, other, text, id = words
-    tool = Tool(name, text, PARAMETERS | {"description": other})
-    plain = Tool("a", "b", PARAMETERS | {"description": "c"})
+    tool = ToolDefinition(name, text, PARAMETERS | {"description": other})
+    plain = ToolDefinition("a", "b", PARAMETERS | {"description": "c"})
     assert marks(style, form.listing([tool], text)) == marks(style, form.listing([plain], "d"))
     said = form.spoken(text, [ToolCall(name, json.dumps(arguments), id)] * 2)
     assert marks(style, said) == marks(style, form.spoken("d", [ToolCall("a", "{}", "i")] * 2))
@@ -258,7 +258,7 @@ def test_a_call_is_read_after_a_broken_one_and_after_text() -> None:
 
 def test_what_no_encoding_can_write_is_refused() -> None:
     with pytest.raises(RequestError, match="surrogate"):
-        tools("hermes").listing([Tool("f", "\ud800")])
+        tools("hermes").listing([ToolDefinition("f", "\ud800")])
     with pytest.raises(RequestError, match="surrogate"):
         tools("hermes").spoken("\ud800", ())
 
@@ -284,7 +284,7 @@ NODE = {
 }
 LEAF = {"properties": {"kind": {"$ref": "#/$defs/Kind"}}, "required": ["kind"], "$defs": {"Kind": {"type": "null"}}}
 EITHER = {"properties": {"a": {"const": 1}}, "anyOf": [{"properties": {"b": {"const": 2}}, "required": ["b"]}]}
-NODES = [Tool("node", "", NODE), Tool("leaf", "", LEAF), Tool("either", "", EITHER), TIME]
+NODES = [ToolDefinition("node", "", NODE), ToolDefinition("leaf", "", LEAF), ToolDefinition("either", "", EITHER), TIME]
 GOOD: list[tuple[str, Any]] = [
     ("node", {"kind": "a", "next": None}),
     ("node", {"kind": {"$ref": "#/$defs/Kind"}, "next": {"kind": "a", "next": None, "const": 3}, "again": "$ref"}),
@@ -334,14 +334,17 @@ def test_a_call_or_an_answer_may_be_asked_for() -> None:
 
 
 def test_a_function_whose_schema_takes_any_argument_can_still_be_given_any() -> None:
-    open_ones = [Tool("f", "", {"type": "object"}), Tool("g", "", {"properties": {}, "additionalProperties": True})]
+    open_ones = [
+        ToolDefinition("f", "", {"type": "object"}),
+        ToolDefinition("g", "", {"properties": {}, "additionalProperties": True}),
+    ]
     whole = Draft202012Validator(tools("hermes").forms(open_ones)[0].schema)
     assert all(whole.is_valid({"name": name, "arguments": {"more": 1}}) for name in "fg")
 
 
 def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object() -> None:
     form = tools("hermes")
-    for listed, named in ([NODES, "tree"], [[], None], [[Tool("f", "", {"type": "string"})], None]):
+    for listed, named in ([NODES, "tree"], [[], None], [[ToolDefinition("f", "", {"type": "string"})], None]):
         with pytest.raises(RequestError):
             form.forms(listed, named)  # type: ignore[arg-type]
 
@@ -349,7 +352,7 @@ def test_a_schema_is_not_made_of_no_function_or_of_parameters_that_are_no_object
 @pytest.mark.parametrize("style", ["hermes", *MORE])
 def test_a_call_that_must_be_is_said_as_the_template_writes_it(engines: Engines, style: str) -> None:
     engine = engines(Family("llama", "Llama", style=style))
-    form, offered = engine.framing.tools, [Tool("node", "", NODE), Tool("leaf", "", LEAF)]
+    form, offered = engine.framing.tools, [ToolDefinition("node", "", NODE), ToolDefinition("leaf", "", LEAF)]
     for seed, named in enumerate((None, "leaf", "leaf")):
         sampling, forms = Sampling(max_tokens=90, temperature=2.0, seed=seed), form.forms(offered, named)
         words = engine.message(engine.decode(sampling=sampling, forms=forms))
@@ -429,16 +432,18 @@ def test_what_is_written_as_a_result_is_read_as_the_same_result(style: str, text
     assert tools(style).returned(written, ID, "weather") == text
 
 
-@pytest.mark.parametrize("system", [(), (Said("system", "Be brief."),)])
+@pytest.mark.parametrize("system", [(), (ChatMessage("system", "Be brief."),)])
 @pytest.mark.parametrize("style", FORMATS)
-def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(style: str, system: tuple[Said, ...]) -> None:
+def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(
+    style: str, system: tuple[ChatMessage, ...]
+) -> None:
     given: dict[str, Any] = {"place": 'Zürich "west"', "days": [1, 2.5, None, {}]}
     call = ToolCall("weather", json.dumps(given, ensure_ascii=False), ID)
     talk = (
         *system,
-        Said("user", "Well?"),
-        Said("assistant", "", calls=(call,)),
-        Said("tool", 'rain, "heavy"\n', "weather", call_id=ID),
+        ChatMessage("user", "Well?"),
+        ChatMessage("assistant", "", calls=(call,)),
+        ChatMessage("tool", 'rain, "heavy"\n', "weather", call_id=ID),
     )
     turns = [
         *({"role": said.role, "content": said.text} for said in system),
@@ -457,15 +462,15 @@ def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(style:
             of = [place for piece in found.pieces for place in piece.messages]
             assert [place for place in of if place < count] == list(range(count))
             assert (count in of) == (style not in ("marked", "fenced")), "these list no functions"
-    spelt = Tool("weather", f"{tokenizer(style).eos_token}?", PARAMETERS)
-    offer = Said("system", "", tools=(spelt,))
+    spelt = ToolDefinition("weather", f"{tokenizer(style).eos_token}?", PARAMETERS)
+    offer = ChatMessage("system", "", tools=(spelt,))
     assert framing(style).prompt([*talk, offer]) is None, "no word of a function becomes a control token"
 
 
 @pytest.mark.parametrize("style", ["hermes", "marked"])
 def test_a_call_in_a_whole_conversation_is_a_piece_that_ends_where_its_message_does(style: str) -> None:
-    talk = [Said("user", "Well?"), Said("assistant", "", calls=(ToolCall("weather", "{}", ID),))]
-    talk += [Said("tool", "rain", "weather", call_id=ID)]
+    talk = [ChatMessage("user", "Well?"), ChatMessage("assistant", "", calls=(ToolCall("weather", "{}", ID),))]
+    talk += [ChatMessage("tool", "rain", "weather", call_id=ID)]
     found = framing(style).prompt([OFFER, *talk])
     assert found is not None
     listed = [(0,)] if style == "hermes" else []
@@ -489,13 +494,13 @@ def test_a_call_whose_end_is_not_found_is_one_piece_with_what_follows(before: st
     known = tokenizer("hermes")
     known.chat_template = UNCLOSED
     call = ToolCall("weather", "{}", ID)
-    called = [Said("assistant", before, calls=(call,)), Said("tool", "rain", "weather", call_id=ID)]
+    called = [ChatMessage("assistant", before, calls=(call,)), ChatMessage("tool", "rain", "weather", call_id=ID)]
     framing = derive(known, "unclosed")
-    found = framing.prompt([Said("user", "Well?"), OFFER, *called, Said("user", "So?")])
+    found = framing.prompt([ChatMessage("user", "Well?"), OFFER, *called, ChatMessage("user", "So?")])
     assert found is not None
     assert [piece.messages for piece in found.pieces] == [(1,), (0,), (3, 2), (4,)]
     assert [known.decode(list(piece.tokens)).count("<tool_call>weather") for piece in found.pieces] == [0, 0, 1, 0]
-    early = framing.prompt([OFFER, *called, Said("user", "So?")])
+    early = framing.prompt([OFFER, *called, ChatMessage("user", "So?")])
     assert early is not None
     assert [piece.messages for piece in early.pieces] == [(0, 1), (2,), (3,)], "it may stand before the functions"
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from agentcho import Engine, RunConfig
-from agentcho.calls.call import Said
-from agentcho.calls.variables import MOST, checked, of_effort, option
-from agentcho.engine.fidelity import TALKS, fidelity
 from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import TALKS, fidelity
 from agentcho.engine.variables import read_by, unread
 from agentcho.errors import ModelError
-from agentcho.games.loading import tell_unread
+from agentcho.games.runs.loading import tell_unread
+from agentcho.protocol.call import ChatMessage
+from agentcho.protocol.variables import MOST, checked, of_effort, option
 
 from ..engines import Engines
 from . import templates
@@ -79,7 +79,7 @@ def test_messages_that_are_framed_one_by_one_have_them_too() -> None:
 )
 def test_whether_a_model_thinks_follows_them(style: str, given: dict[str, Any], before: bool, after: bool) -> None:
     tokenizer = templates.tokenizer(style)
-    framing, talk = derive(tokenizer, style), [Said("user", "Hello")]
+    framing, talk = derive(tokenizer, style), [ChatMessage("user", "Hello")]
     whole, other = framing.prompt(talk), framing.prompt(talk, given)
     assert whole is not None
     assert other is not None
@@ -91,7 +91,7 @@ def test_whether_a_model_thinks_follows_them(style: str, given: dict[str, Any], 
 def test_a_template_that_thinks_when_told_to_opens_a_thought() -> None:
     tokenizer = templates.tokenizer("chatml")
     tokenizer.chat_template = THINKS
-    framing, talk = derive(tokenizer, "v3.1"), [Said("user", "Hello")]
+    framing, talk = derive(tokenizer, "v3.1"), [ChatMessage("user", "Hello")]
     told = framing.prompt(talk, of_effort("high", {}))
     plain = framing.prompt(talk)
     assert plain is not None
@@ -107,7 +107,7 @@ def test_a_value_that_a_template_refuses_is_no_prompt() -> None:
     tokenizer.chat_template = "{% if reasoning_effort == 'high' %}{{ raise_exception('no') }}{% endif %}" + str(
         tokenizer.chat_template
     )
-    framing, talk = derive(tokenizer, "strict"), [Said("user", "Hello")]
+    framing, talk = derive(tokenizer, "strict"), [ChatMessage("user", "Hello")]
     assert framing.prompt(talk, {"reasoning_effort": "high"}) is None
     assert framing.prompt(talk, {"reasoning_effort": "low"}) == framing.prompt(talk)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Sampling
-from agentcho.calls.call import Prefill, Shadow
 from agentcho.errors import ModelNotFound, RequestError
+from agentcho.protocol.call import Prefill, Shadow
 from agentcho.runner.model.model import find
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.arena.environment import Observation
-from agentcho.games import library
+from agentcho.games.runs import library
+from agentcho.integrations.textarena.environment import Observation
 from tests.arena.conftest import site_packages
 from tests.arena.stage import Cards, arena, played
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
-from agentcho.games import library
+from agentcho.games.runs import library
 from agentcho.testing import play
 
 from ..audit.transcripts import subject

@@ -7,15 +7,15 @@ from typing import Any
 
 from agentcho import RunConfig, Scenario
 from agentcho.events import Ended, Event
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
-from agentcho.records.transcript import Entry
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.records.transcript import TranscriptEntry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def played(name: str) -> tuple[dict[str, Any], list[Entry]]:
+def played(name: str) -> tuple[dict[str, Any], list[TranscriptEntry]]:
     """The outcome of an example on the fake, and its transcript."""
     events = list[Event]()
     scenario: Scenario = library.scenario(str(EXAMPLES / f"{name}.py"))()

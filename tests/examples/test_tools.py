@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.games import library
+from agentcho.games.runs import library
 from agentcho.testing import play
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tools.py"

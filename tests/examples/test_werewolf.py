@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from agentcho import RunConfig
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.message import audience
 from agentcho.records.record import SavedRun, find
 from agentcho.viewer.page import page
-from agentcho.viewer.shown import shown
+from agentcho.viewer.page_content import page_content
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "werewolf.py"
 
@@ -41,5 +41,5 @@ def test_roles_and_nights_are_secret_and_days_are_not(run: SavedRun) -> None:
     (over,) = run.finished().values()
     assert over.outcome is not None
     assert over.outcome["winner"] in ("villagers", "werewolves")
-    whole = page(shown([run]))
+    whole = page(page_content([run]))
     assert all(name in whole for name in run.info.cast)

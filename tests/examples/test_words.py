@@ -9,9 +9,9 @@ import pytest
 
 from agentcho import RunConfig
 from agentcho.cli import main
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 
 AUCTION = Path(__file__).parents[2] / "examples" / "words.py"
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agentcho import Agent, Game, Scenario
-from agentcho.calls.call import Decode
 from agentcho.lab.sweep.axes import Value
 from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import Fixed
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.lab.sweep.run import SweepOptions, prepared, swept
-from agentcho.progress import unheard
+from agentcho.protocol.call import Decode
+from agentcho.protocol.progress import no_progress
 from agentcho.testing import FakeEngine
 
 
@@ -94,4 +94,4 @@ def sweep(out: Path, grid: Mapping[str, Sequence[Any]], games: int = 4, **more: 
     """Play it to its end."""
     mine = asked(out, grid, games, **more)
     found = prepared(mine)
-    return swept(mine, found, planned(found, Folder(out)), unheard)[0]
+    return swept(mine, found, planned(found, Folder(out)), no_progress)[0]

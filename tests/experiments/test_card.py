@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.engine.adapter import Trained
-from agentcho.games.discovery import Found, listing
+from agentcho.engine.lora_adapter import AdapterTraining
+from agentcho.games.runs.discovery import Found, listing
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.reuse.registry import usual_repairs, usual_ways
 from tools.pages.comparisons import ORDER, beside, page, paper
@@ -90,7 +90,7 @@ def test_without_the_column_that_it_mends_nothing_is_told(tmp_path: Path) -> Non
 
 
 def test_adapters_are_told_with_their_losses_and_speed(tmp_path: Path) -> None:
-    trained = Trained(
+    trained = AdapterTraining(
         scenario="multi-qa", mode="choreographed", leakage="enforce", base={}, recipe={}, traces="", train=108, dev=12,
         before=0.5, best=0.0123, step=56, tokens=1, seconds=90, machine={"commit": "c" * 40},
         speed={"whole": 20.0, "by_calls": 5.0, "ratio": [4.0, 3.9, 4.1]},

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from agentcho import Agent, Game, Scenario
-from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch
-from agentcho.games import library
+from agentcho.games.runs import library
 from agentcho.lab.collect import Playing, collected
 from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.compare import Comparing, Effort, read_comparison
@@ -25,6 +24,7 @@ from agentcho.lab.compare.files import write
 from agentcho.lab.compare.judge import TextPair, prefer
 from agentcho.lab.display.compare import text
 from agentcho.message import Metadata
+from agentcho.protocol.call import Decode
 from agentcho.scenario import Judged
 from agentcho.testing import FakeEngine
 

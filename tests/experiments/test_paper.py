@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentcho.calls.call import Decode, EnginePort
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, RecordBroken, TaskError
-from agentcho.games import library
+from agentcho.games.runs import library
 from agentcho.lab.collect import Playing
 from agentcho.lab.commands.paper_run import FEW, FULL
 from agentcho.lab.compare.comparison import Comparison
@@ -36,7 +35,8 @@ from agentcho.lab.paper.times import Effort, by_workflow, reached, sweep
 from agentcho.lab.paper.wording import planned
 from agentcho.lab.stats import Spread
 from agentcho.lab.tune.recipe import Recipe
-from agentcho.progress import unheard
+from agentcho.protocol.call import Decode, EnginePort
+from agentcho.protocol.progress import no_progress
 from agentcho.scenario import Scenario
 from agentcho.tasks import Concepts, Problem, task_set
 from agentcho.testing import FakeEngine
@@ -136,7 +136,7 @@ def world(folder: Path, engine: EnginePort | None = None, fake: bool = True, **o
         return Playing(scenario, config, there)
 
     config = RunConfig(model="fake" if fake else "understudy", leakage="audit", **options)
-    return World(config, opened, lambda: there, folder, unheard, fake)
+    return World(config, opened, lambda: there, folder, no_progress, fake)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
@@ -283,7 +283,7 @@ def test_words_that_a_game_was_told_are_found_and_words_that_were_said_are_not(t
 
     config = RunConfig(model="fake", mode="baseline", leakage="audit", games=4, tasks="facts:half=1", max_tokens=8)
     playing = Playing(library.scenario("multi-qa")(), config, FakeEngine())
-    sample(playing, range(4), tmp_path / "t.jsonl", unheard)
+    sample(playing, range(4), tmp_path / "t.jsonl", no_progress)
     traces = read_traces(tmp_path / "t.jsonl")
     asked = {half: texts(task_set(f"facts:half={half}", library.scenario("multi-qa").kind, 0), 8) for half in (1, 2)}
     assert seen(asked[1], traces) == 8
@@ -491,12 +491,12 @@ def test_on_the_understudy_workflows_are_timed_in_turns(engines: Engines, tmp_pa
     engine = engines.understudy()
     request = PaperRequest(("f4",), 2, True, "generators", {}, "agentcho paper")
     assert request.quick
-    found = sweep(lambda: engine, Effort(problems=1, repeats=1, scale=0.02), 1, unheard)
+    found = sweep(lambda: engine, Effort(problems=1, repeats=1, scale=0.02), 1, no_progress)
     assert len({row.subject for row in found.rows}) == 8
     assert {row.arm for row in found.rows} == {"baseline", "choreographed:audit", "choreographed:enforce"}
     assert all(0 <= row.waiting.middle <= 1 for row in found.rows)
     assert sum("2.2 times sooner end to end" in note for note in found.notes) == 2
-    assert by_workflow(lambda: engine, {"direct": []}, unheard).rows == ()
+    assert by_workflow(lambda: engine, {"direct": []}, no_progress).rows == ()
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def test_a_source_that_has_changed_is_told_before_anything_is_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep(tmp_path, {"plus": [0]}, games=1)
-    monkeypatch.setattr("agentcho.games.library.sources", lambda scenario: {"known.py": "0" * 64})
+    monkeypatch.setattr("agentcho.games.runs.library.sources", lambda scenario: {"known.py": "0" * 64})
     with pytest.raises(ResumeMismatch, match=r"the source \(known.py has changed\)"):
         sweep(tmp_path, {"plus": [0]}, games=2, engine=Counts(0))
 
@@ -221,7 +221,7 @@ class Models:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> Models:
     found = Models()
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", found.load)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", found.load)
     monkeypatch.setattr("agentcho.lab.sweep.stage.check_loadable", lambda config, markers: None)
     return found
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentcho import Engine
 from agentcho.config import ReusePolicy, RunConfig
-from agentcho.games import library
+from agentcho.games.runs import library
 from agentcho.lab.collect import Playing, collected
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Comparing, Effort

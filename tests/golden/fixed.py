@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from agentcho.audit.rules import fingerprint
-from agentcho.games.run import game_seed
-from agentcho.games.turn import coin_seed
+from agentcho.games.play.turn import coin_seed
+from agentcho.games.runs.run import game_seed
 from agentcho.runner.sampling.sampler import uniform
 from agentcho.tasks import task_set
 from agentcho.tasks.sets import generators

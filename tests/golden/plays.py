@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho import RunConfig, canonical_transcript
-from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, StepResult, Turn
 from agentcho.events import Event
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
-from agentcho.records.transcript import Entry
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, Decode, EncodingId, SchedulingPriority, StepResult
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.runner.sampling.sampler import uniform
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import heard
@@ -74,7 +74,7 @@ class Listening:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         ids: tuple[EncodingId, ...] = self._engine.submit(calls, turn)
         self.calls.update(zip(ids, calls, strict=True))
         return ids
@@ -95,7 +95,7 @@ def key(engine: Any, id: EncodingId) -> bytes:
 class Played(NamedTuple):
     """What was said, and the engine that listened."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[TranscriptEntry]
     engine: Listening
 
 
@@ -133,7 +133,7 @@ def told(first: Options, lines: Iterable[Options]) -> Iterator[str]:
     return (json.dumps({**first, **line}, ensure_ascii=False) for line in lines)
 
 
-def transcript(entries: Sequence[Entry]) -> Iterator[Options]:
+def transcript(entries: Sequence[TranscriptEntry]) -> Iterator[Options]:
     """Messages and encodings in their canonical form."""
     for number, game in canonical_transcript(entries).items():
         for message in game["messages"]:

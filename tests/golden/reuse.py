@@ -14,11 +14,11 @@ from typing import Any
 from unittest.mock import patch
 
 from agentcho import RunConfig
-from agentcho.engine.kept import Fingerprint, KeptFiles
-from agentcho.engine.kept_key import VARIABLE
-from agentcho.engine.layout import Context, Parallel, repaired_key
-from agentcho.flow import cache_salts
+from agentcho.engine.call_layout import CallContext, ParallelContext, repaired_key
+from agentcho.engine.persistent_files import Fingerprint, PersistentFiles
+from agentcho.engine.persistent_key import VARIABLE
 from agentcho.message import Metadata, audience
+from agentcho.provenance import cache_salts
 from agentcho.reuse.ape import Ape
 from agentcho.reuse.registry import parsed_repair
 from agentcho.testing import FakeEngine
@@ -73,8 +73,11 @@ def _alone() -> Iterator[dict[str, Any]]:
     for asked in TAGS:
         choose = parsed_repair(asked)
         yield {"of": f"repaired by {asked}", "key": repaired_key(fresh, base, choose, judged).hex()}
-    plain = Context(pieces=(), start=7, origin="fake")
-    for name, context in {"plain": plain, "ape": plain._replace(parallel=Parallel(Ape(0.9, 0.8), ((0, 2),)))}.items():
+    plain = CallContext(pieces=(), start=7, origin="fake")
+    for name, context in {
+        "plain": plain,
+        "ape": plain._replace(parallel=ParallelContext(Ape(0.9, 0.8), ((0, 2),))),
+    }.items():
         for recipe in ("whole", "stepwise"):
             yield {"of": f"{name}, {recipe}", "key": context.key((1, 2, 3), "salt", recipe, (1, 2)).hex()}
     yield from ({"of": f"kept on disk, {profile}", "file": name} for profile, name in _files().items())
@@ -88,7 +91,7 @@ def _files() -> dict[str, str]:
     """The names of one encoding in a folder that outlives runs."""
     with TemporaryDirectory() as folder, patch.dict(environ, {VARIABLE: "k" * 40}):
         fingerprint = Fingerprint(model={"model": "one", "weights": "w"}, beside={"threads": "2"})
-        files = KeptFiles(Path(folder) / "kept", fingerprint)
+        files = PersistentFiles(Path(folder) / "kept", fingerprint)
         try:
             return {"exact": files.name(b"key", exact=True), "fast": files.name(b"key", exact=False)}
         finally:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentcho import Engine
-from agentcho.games.discovery import read as sources
-from agentcho.games.discovery import shipped
+from agentcho.games.runs.discovery import read as sources
+from agentcho.games.runs.discovery import shipped
 from agentcho.reuse.full import Full
 from agentcho.reuse.registry import SELECTIONS, parsed_repair
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.display.sheet import plain
+from agentcho.display.text_table import plain
 from agentcho.lab.display.judge import sheets, verdict
 from agentcho.lab.judging.measured import JudgeOptions, PartialJudge, rows, target
 from agentcho.lab.judging.result import Block, JudgeResult, read_judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from agentcho.flow.labels import EncodingRecord
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.reuse.kvcomm import KVComm
 
 from .stage import Talk

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import Call, EncodingId, StepResult
 from agentcho.errors import LeakageError
+from agentcho.protocol.call import Call, EncodingId, StepResult
 from agentcho.testing import FakeEngine
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agentcho.calls.call import EncodingId, Sampling
-from agentcho.choreography.handle import FinishedCall, Result, Unfinished
+from agentcho.choreography.requests import FinishedCall, RequestResult, UnfinishedDecode
 from agentcho.config import Limits, ReusePolicy
-from agentcho.engine.layout import KVEntry
-from agentcho.flow.draft import Draft
-from agentcho.flow.plans import DecodePlan
-from agentcho.flow.views import Read, ReadSet
-from agentcho.games.journal import Journal, Making
-from agentcho.games.limits import Meter
+from agentcho.engine.call_layout import KVEntry
+from agentcho.games.play.journal import EncodingsToMake, Journal
+from agentcho.games.play.limits import Meter
 from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.protocol.call import EncodingId, Sampling
+from agentcho.provenance.call_plans import DecodePlan
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.views import Read, ReadSet
 from agentcho.testing import FakeEngine
 
 
@@ -48,8 +48,8 @@ class Played:
 
     def _enter(self, draft: Draft, plan: DecodePlan, ids: Sequence[EncodingId]) -> tuple[EncodingId, ...]:
         made = tuple(map(self._made, ids))
-        making = Making(plan.missing, draft.metadata.author, self.journal.resolver)
-        self.journal.enter(making, draft, Result(made, 0.0, 0.0))
+        making = EncodingsToMake(plan.missing, draft.metadata.author, self.journal.resolver)
+        self.journal.enter(making, draft, RequestResult(made, 0.0, 0.0))
         return tuple(entry.id for entry in made[len(plan.missing)].receipt.context)
 
     def give_up(self, id: str, author: str, *reads: str | Read) -> None:
@@ -60,8 +60,8 @@ class Played:
         finished = [done for step in steps for done in step.finished]
         [begun] = [begun for step in steps for begun in step.begun]
         made = tuple(self._made(id) if id in finished else None for id in ids)
-        said = Unfinished(FinishedCall(*begun), made, "cancelled", 0.0, 0.0)
-        making = Making(plan.missing, author, self.journal.resolver)
+        said = UnfinishedDecode(FinishedCall(*begun), made, "cancelled", 0.0, 0.0)
+        making = EncodingsToMake(plan.missing, author, self.journal.resolver)
         self.journal.first_token(making, draft, said)
         self.engine.cancel(ids)
         self.journal.enter_dropped(making, draft, said)

@@ -10,7 +10,7 @@ from itertools import groupby
 from random import Random
 from typing import Literal, NamedTuple
 
-from agentcho.flow.views import After, Place
+from agentcho.provenance.views import After, Place
 
 from .stage import Plan, Talk
 

@@ -12,26 +12,26 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentcho.backends.words import FakeFraming
-from agentcho.calls.call import (
-    ANY_TURN,
+from agentcho.engine.call_layout import encoded
+from agentcho.engine.fake.toy_tokenizer import FakeFraming
+from agentcho.errors import ContextOverflow, LeakageError, RequestError
+from agentcho.message import Words
+from agentcho.protocol.call import (
+    DEFAULT_PRIORITY,
     Call,
+    CallFailure,
     ContextEntry,
     Decode,
     EncodingId,
-    Failure,
     Prefill,
     Receipt,
     Repair,
+    SampledToken,
+    SchedulingPriority,
     Shadow,
-    Spoken,
     StepResult,
-    Turn,
 )
-from agentcho.calls.owner import Owner
-from agentcho.engine.layout import encoded
-from agentcho.errors import ContextOverflow, LeakageError, RequestError
-from agentcho.message import Words
+from agentcho.protocol.ownership import Owner
 from agentcho.reuse.kvcomm import KVComm
 
 Key = str
@@ -97,7 +97,7 @@ class Sets:
     def speculate(self, costs: object = None) -> None:
         """See `EnginePort.speculate`: nothing is ever guessed."""
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`; what is wrong with a call shows when it runs."""
         first = self._last + 1
         self._last += len(calls)
@@ -109,16 +109,16 @@ class Sets:
         """See `EnginePort.step`."""
         waiting, self._waiting = self._waiting, []
         self._ids = {id(call): number for number, call in waiting}
-        finished, failed, spoken, fed = list[EncodingId](), list[Failure](), list[Spoken](), 0
+        finished, failed, spoken, fed = list[EncodingId](), list[CallFailure](), list[SampledToken](), 0
         for number, call in waiting:
             try:
                 fed += self._run(number, call)
                 finished.append(number)
             except (LeakageError, RequestError, ContextOverflow) as error:
-                failed.append(Failure(number, error))
+                failed.append(CallFailure(number, error))
                 continue
             for nth, token in enumerate(call.forced or () if isinstance(call, Decode) else ()):
-                spoken.append(Spoken(number, nth, token, self.framing.content.decode([token])))
+                spoken.append(SampledToken(number, nth, token, self.framing.content.decode([token])))
         return StepResult(tuple(spoken), tuple(finished), tuple(failed), fed)
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentcho.calls.call import Call, EncodingId
-from agentcho.choreography.handle import FinishedCall, Result
+from agentcho.choreography.requests import FinishedCall, RequestResult
 from agentcho.config import Limits, ReusePolicy
 from agentcho.errors import LeakageError
 from agentcho.events import Encoded, Ended, Event
-from agentcho.flow.draft import Draft
-from agentcho.flow.labels import EncodingRecord, LeakPaths
-from agentcho.flow.plans import DecodePlan, Needed
-from agentcho.flow.views import Act, Place, Read, ReadSet
-from agentcho.games.journal import Journal, Making
-from agentcho.games.limits import Meter
+from agentcho.games.play.journal import EncodingsToMake, Journal
+from agentcho.games.play.limits import Meter
 from agentcho.message import Audience, Metadata
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import Call, EncodingId
+from agentcho.provenance.call_plans import DecodePlan, MissingEncoding
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.labels import EncodingRecord, LeakPaths
+from agentcho.provenance.views import Act, Place, Read, ReadSet
+from agentcho.records.transcript import TranscriptEntry
 
 from .reach import Said, World
 from .sets import Sets
@@ -60,7 +60,7 @@ class Talk:
 
     def __init__(self, engine: Sets, reuse: ReusePolicy, game: int = 0) -> None:
         self.engine, self.reuse, self.game, self.world = engine, reuse, game, World()
-        self.entries: list[Entry] = []
+        self.entries: list[TranscriptEntry] = []
         self.records: dict[EncodingId, EncodingRecord] = {}
         self.made: dict[EncodingId, str] = {}
         self._journal = Journal(game, reuse, Meter(Limits()), self._hear, bos=engine.bos)
@@ -167,10 +167,12 @@ class Talk:
         for failure in self.engine.step(self.reuse.deterministic).failed:
             raise AssertionError(f"refused: {failure.error}")
 
-    def _enter(self, missing: Sequence[Needed], draft: Draft | None, ids: Sequence[EncodingId]) -> None:
+    def _enter(self, missing: Sequence[MissingEncoding], draft: Draft | None, ids: Sequence[EncodingId]) -> None:
         made = tuple(FinishedCall(id, self.engine.message(id), self.engine.receipt(id)) for id in ids)
         author = draft.metadata.author if draft else None
-        self._journal.enter(Making(missing, author, self._journal.resolver), draft, Result(made, 0.0, 0.0))
+        self._journal.enter(
+            EncodingsToMake(missing, author, self._journal.resolver), draft, RequestResult(made, 0.0, 0.0)
+        )
 
     # -- what it shows -----------------------------------------------------------------------------------
 
@@ -197,6 +199,6 @@ class Talk:
                     record = self.records[read.id]
                     yield author, record, record.message in self.plans[entry.message.id].public
 
-    def loaded(self) -> list[Entry]:
+    def loaded(self) -> list[TranscriptEntry]:
         """The transcript, written and read again."""
-        return [Entry.from_json(json.loads(json.dumps(entry.to_json()))) for entry in self.entries]
+        return [TranscriptEntry.from_json(json.loads(json.dumps(entry.to_json()))) for entry in self.entries]

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-from agentcho.calls.call import Receipt, Repair
 from agentcho.config import ReusePolicy
-from agentcho.flow.anchors import MOST, OLDEST, AnchorPools
-from agentcho.flow.labels import EncodingRecord
-from agentcho.flow.plans import Needed
+from agentcho.protocol.call import Receipt, Repair
+from agentcho.provenance.anchors import MOST, OLDEST, AnchorPools
+from agentcho.provenance.call_plans import MissingEncoding
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.reuse.kvcomm import KVComm
 from agentcho.testing import FakeEngine
 
@@ -196,7 +196,7 @@ def test_one_whose_base_was_given_up_meanwhile_is_none() -> None:
 
 def test_anchors_that_are_to_be_serve_where_all_that_they_read_is_read() -> None:
     call, path = Repair(1, KVComm()), ("ann", "secret@None", "news@None")
-    missing: dict[Any, Any] = {("repaired", path): Needed("news", "repaired", path, call)}
+    missing: dict[Any, Any] = {("repaired", path): MissingEncoding("news", "repaired", path, call)}
     for scoped, other, there in (
         (True, ("ann", "more@None"), 0),
         (True, (*path, "more@None"), 1),

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from agentcho import Audience, Metadata
 from agentcho.errors import AudienceError, RequestError
-from agentcho.flow import cache_salts
 from agentcho.message import EVERYONE, Message
 from agentcho.message import Words as Said
+from agentcho.provenance import cache_salts
 
 KEY = b"sixteen bytes!!!"
 AGENTS = "ann", "ben", "cat"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Agent, Game
-from agentcho.calls.call_site import call_site
+from agentcho.protocol.call_site import call_site
 from agentcho.testing import play
 
 BACKENDS = ["asyncio", "trio"]

@@ -18,14 +18,14 @@ from agentcho import Agent, Game, Message, RunConfig, View
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport
-from agentcho.backends.babble import babble, comply
-from agentcho.calls.call import Decode
 from agentcho.config import Leakage
+from agentcho.engine.fake.fake_text import babble, comply
 from agentcho.errors import LeakageError
+from agentcho.games.tools.tool import Declared, Tool
 from agentcho.message import EVERYONE, Audience
+from agentcho.protocol.call import Decode
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, play
-from agentcho.toolsets.tool import Declared, Tool
 
 from ..audit.transcripts import subject
 from .reach import Said, World

@@ -9,12 +9,12 @@ import pytest
 
 from agentcho import Agent, Choreographer, Game, Prefill, RunConfig
 from agentcho.agent import Names
-from agentcho.calls.call import Shadow
 from agentcho.config import Leakage, ReusePolicy
-from agentcho.flow.draft import Draft
-from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import Read, ReadSet
 from agentcho.message import Audience, Metadata
+from agentcho.protocol.call import Shadow
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import Read, ReadSet
 
 from .contract import Bench
 

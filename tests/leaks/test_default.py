@@ -11,7 +11,7 @@ import pytest
 from agentcho import Choreographer, RunConfig, replay
 from agentcho.audit.planned import audit_traces
 from agentcho.cli import app
-from agentcho.cli.options import spread
+from agentcho.cli.options import spread_options
 from agentcho.config import ReusePolicy
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.tune.recipe import Recipe
@@ -24,7 +24,7 @@ def test_a_run_enforces_unless_it_is_told_otherwise() -> None:
     assert inspect.signature(replay).parameters["reuse"].default == ReusePolicy()
 
 
-@pytest.mark.parametrize(("function", "default"), [(spread(app.run), "enforce"), (audit_traces, "audit")])
+@pytest.mark.parametrize(("function", "default"), [(spread_options(app.run), "enforce"), (audit_traces, "audit")])
 def test_whoever_plays_enforces_and_a_trace_is_asked_what_plain_reuse_of_it_would_leak(
     function: Callable[..., Any], default: str
 ) -> None:

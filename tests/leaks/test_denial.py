@@ -11,9 +11,9 @@ import pytest
 from agentcho import Agent, Game, RunConfig
 from agentcho.config import Leakage, Mode, ReusePolicy
 from agentcho.errors import LeakageError
-from agentcho.flow.labels import LeakPaths
-from agentcho.flow.views import Read, ReadSet, View
 from agentcho.message import Audience, Metadata
+from agentcho.provenance.labels import LeakPaths
+from agentcho.provenance.views import Read, ReadSet, View
 from agentcho.testing import FakeEngine, play
 
 DENY = ReusePolicy(leakage="deny")

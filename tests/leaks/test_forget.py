@@ -10,9 +10,9 @@ import pytest
 
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
-from agentcho.flow.draft import Draft
-from agentcho.flow.labels import EncodingRecord, Label, Monitor, Roll
 from agentcho.message import EVERYONE, Audience
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.labels import EncodingRecord, Label, MessageIndex, Monitor
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.kvcomm import KVComm
 from agentcho.testing import FakeEngine
@@ -38,7 +38,7 @@ def kept(played: Played) -> dict[str, int]:
     seen, found = {id(played.resolver.drafts)}, {"records": 0, "labels": 0, "things": 0}
     while waiting:
         here = waiting.pop()
-        if id(here) in seen or isinstance(here, Draft | Roll | type | FunctionType | ModuleType):
+        if id(here) in seen or isinstance(here, Draft | MessageIndex | type | FunctionType | ModuleType):
             continue
         seen.add(id(here))
         found["records"] += isinstance(here, EncodingRecord)

@@ -16,7 +16,7 @@ from agentcho import Agent, Choreographer, Game, Metadata, Read, RunConfig, View
 from agentcho.config import Leakage
 from agentcho.events import Ended, Event
 from agentcho.message import Audience
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 from .reach import Said, World
 from .scripts import CAST, READER, Change, Line, changed, hidden, named, script
@@ -50,7 +50,7 @@ class Played(NamedTuple):
     """`world` is what the script said, by the game's ids; `heard` what the reader's own were made over, by number."""
 
     world: World
-    entries: list[Entry]
+    entries: list[TranscriptEntry]
     heard: dict[int, object]
 
 
@@ -85,7 +85,7 @@ def play(lines: dict[int, Line], leakage: Leakage, deterministic: bool = False, 
     return Played(world, entries(events), heard)
 
 
-def entries(events: list[Event]) -> list[Entry]:
+def entries(events: list[Event]) -> list[TranscriptEntry]:
     """The transcript."""
     return [event.entry for event in events if isinstance(event, Ended)]
 

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from agentcho import Agent, Game, RunConfig
-from agentcho.calls.call import ContextEntry, Receipt
 from agentcho.errors import LeakageError
-from agentcho.flow.labels import EncodingRecord, Ledger, Monitor
-from agentcho.flow.views import After, Read, View
 from agentcho.message import EVERYONE, Audience
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import ContextEntry, Receipt
+from agentcho.provenance.labels import EncodingRecord, Ledger, Monitor
+from agentcho.provenance.views import After, Read, View
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing.rehearsal import Rehearsal, Script, play
 
 ALICE = Audience(frozenset({"alice"}))
@@ -59,7 +59,7 @@ def test_a_cone_holds_what_was_attended_to_and_not_what_was_asked_for() -> None:
 
 def test_a_line_that_is_written_and_read_again_has_its_cones() -> None:
     for entry in enforced(_secret_then_public).entries:
-        assert Entry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
+        assert TranscriptEntry.from_json(json.loads(json.dumps(entry.to_json()))) == entry
 
 
 def test_a_label_of_one_game_vouches_for_nothing_in_another() -> None:

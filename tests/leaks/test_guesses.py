@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import pytest
 
 import agentcho
-from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Turn
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
-from agentcho.flow.corpora import Corpora
-from agentcho.flow.draft import Draft
-from agentcho.flow.views import History, MessageLog, ReadSet
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.message import EVERYONE, Audience, Message, Metadata, Words
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, Decode, EncodingId, SchedulingPriority
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.speculation_corpora import Corpora
+from agentcho.provenance.views import History, MessageLog, ReadSet
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 
 NAMES = ("ann", "bob", "cy")
@@ -33,7 +33,7 @@ class Notes(FakeEngine):
         super().__init__(lambda call, prompt: f"word{len(self.noted)}")
         self.noted: dict[EncodingId, Texts | None] = {}
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         ids = super().submit(calls, turn)
         for id, call in zip(ids, calls, strict=True):
             if isinstance(call, Decode):
@@ -77,7 +77,7 @@ class Played(NamedTuple):
     """A game that is over: its messages in the order in which they ended, and the moves of its rounds."""
 
     engine: Notes
-    said: list[Entry]
+    said: list[TranscriptEntry]
     rounds: list[list[set[str]]]
 
     def out(self, own: str) -> list[Message]:

@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from agentcho import Agent, Game, RunConfig
-from agentcho.backends.words import FIRST_WORD, FakeFraming
 from agentcho.config import Leakage, Markers, Mode
+from agentcho.engine.fake.toy_tokenizer import FIRST_WORD, FakeFraming
 from agentcho.errors import UnsupportedModel
-from agentcho.flow.markers import required_markers
-from agentcho.games.runtime import load_engine
+from agentcho.games.runs.runtime import load_engine
+from agentcho.provenance.message_boundaries import required_markers
 from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, play

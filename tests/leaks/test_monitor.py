@@ -8,14 +8,14 @@ import pytest
 from torch import Tensor
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.calls.call import Call, Shadow
 from agentcho.config import Leakage, Mode, ReusePolicy
 from agentcho.errors import LeakageError, RequestError
-from agentcho.flow.draft import Draft
-from agentcho.flow.labels import Monitor
-from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import ReadSet
 from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.protocol.call import Call, Shadow
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.labels import Monitor
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import ReadSet
 from agentcho.testing import FakeEngine
 
 from .contract import Asked, Bench, Shut, secret, speech

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from agentcho.config import Leakage, ReusePolicy
-from agentcho.flow.draft import Draft
-from agentcho.flow.reach import Reach
-from agentcho.flow.views import Read, ReadSet
 from agentcho.message import Audience, Metadata
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.planned_reach import PlannedReach
+from agentcho.provenance.views import Read, ReadSet
 
 from .reach import Said, World
 from .scripts import script
@@ -33,7 +33,10 @@ def graph(seed: int) -> tuple[World, dict[str, Draft]]:
 def test_the_cone_of_a_call_before_it_is_made(leakage: Leakage) -> None:
     for seed in range(10):
         world, drafts = graph(seed)
-        reach, baseline = Reach(ReusePolicy("choreographed", leakage), drafts), Reach(ReusePolicy("baseline"), drafts)
+        reach, baseline = (
+            PlannedReach(ReusePolicy("choreographed", leakage), drafts),
+            PlannedReach(ReusePolicy("baseline"), drafts),
+        )
         for said in world.said.values():
             reads = drafts[said.id].reads
             assert set(baseline.of(reads)) == set(said.reads)
@@ -49,4 +52,4 @@ def test_a_chain_may_be_as_long_as_a_game() -> None:
         reads = ReadSet("x", tuple(map(Read, before)), None, ())
         data = Metadata(str(number), "decode", "assistant", "x", Audience(None), before)
         drafts[data.id] = Draft(data, "", None, reads)
-    assert len(Reach(ReusePolicy(), drafts).of(ReadSet("x", (Read("2999"),), None, ()))) == 3000
+    assert len(PlannedReach(ReusePolicy(), drafts).of(ReadSet("x", (Read("2999"),), None, ()))) == 3000

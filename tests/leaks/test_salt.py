@@ -8,10 +8,10 @@ from itertools import combinations
 import pytest
 
 from agentcho.config import ReusePolicy
-from agentcho.engine.layout import KVEntry
+from agentcho.engine.call_layout import KVEntry
 from agentcho.errors import RequestError
-from agentcho.flow.views import History, MessageLog, Read, View, granted
 from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.provenance.views import History, MessageLog, Read, View, granted
 from agentcho.reuse.first_k import FirstK
 from agentcho.testing import FakeEngine
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill, Sampling
-from agentcho.calls.call import EncodingId, Shadow
+from agentcho.engine.queue import TokenBudget
 from agentcho.engine.sequence import SHORT, STRIDE
-from agentcho.engine.waiting import Budget
 from agentcho.errors import CallFailed, EngineFailed, RequestError
-from agentcho.runner.sampling.sampler import choose
+from agentcho.protocol.call import EncodingId, Shadow
+from agentcho.runner.sampling.sampler import sample_tokens
 from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 
@@ -93,7 +93,7 @@ def test_an_end_that_the_model_chose_is_fed_once(small: Engine, monkeypatch: pyt
     """The stop token is the closing's first: neither leader nor shadow has it twice, or anything after it."""
     bench, stop = Bench(small), small.framing.closing("assistant")[0]
     script = iter([*bench.words("we go"), stop] if ending == "stop" else [stop])
-    monkeypatch.setattr("agentcho.runner.runner.choose", lambda *_: [next(script)])
+    monkeypatch.setattr("agentcho.runner.runner.sample_tokens", lambda *_: [next(script)])
     said = Decode("So: ", sampling=Sampling(max_tokens=30))
     leader, shadow = bench.run(said, Shadow(said))
     words = bench.engine.message(shadow)
@@ -180,7 +180,7 @@ def test_a_shadow_that_begins_late_catches_up(
     Nothing is left out."""
     bench = Bench(small)
     [public] = bench.run(Prefill("Who goes home?"))
-    monkeypatch.setattr(small._scheduler, "_budget", Budget(1, 1))
+    monkeypatch.setattr(small._scheduler, "_budget", TokenBudget(1, 1))
     said = speech(public, forced=bench.words("we all go home"))
     leader, shadow = bench.run(said, Shadow(said, (public,)), deterministic=deterministic)
     assert bench.ended(shadow) == bench.ended(leader) + deterministic
@@ -208,13 +208,13 @@ def test_cancelling(bench: Bench, steps: int, which: str) -> None:
 
 
 def test_a_leader_that_fails_takes_its_shadow_along(small: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, real, chosen = Bench(small), choose, list[int]()
+    bench, real, chosen = Bench(small), sample_tokens, list[int]()
 
     def third_fails(*args: Any) -> Any:
         chosen.append(1)
         return [None] if len(chosen) == 3 else real(*args)
 
-    monkeypatch.setattr("agentcho.runner.runner.choose", third_fails)
+    monkeypatch.setattr("agentcho.runner.runner.sample_tokens", third_fails)
     said = speech(most=9)
     leader, shadow = bench.run(said, Shadow(said))
     assert {id: type(error) for id, error in bench.failures().items()} == {leader: CallFailed}

@@ -15,14 +15,14 @@ from pydantic import BaseModel
 from agentcho import Agent, Audience, Game, Limits, Message, Metadata, RunConfig, Scenario, View, errors
 from agentcho.agent import Pieces
 from agentcho.errors import AgentchoError, AudienceError, ContextOverflow, LeakageError, LimitReached, RequestError
-from agentcho.flow.readable import Readable
-from agentcho.flow.sights import SIGHTS, WORDS
-from agentcho.flow.taint import TrackedHistory
-from agentcho.flow.views import History
-from agentcho.games.streamed import Streamed
+from agentcho.games.play.streamed_messages import Streamed
+from agentcho.provenance.code_reads import SIGHTS, WORDS
+from agentcho.provenance.readable_messages import ReadableMessages
+from agentcho.provenance.taint import TrackedHistory
+from agentcho.provenance.views import History
 from agentcho.testing import play
 
-CLASSES = (Game, Agent, Message, Metadata, History, Readable, Pieces, Streamed, View, Audience, Scenario)
+CLASSES = (Game, Agent, Message, Metadata, History, ReadableMessages, Pieces, Streamed, View, Audience, Scenario)
 SEQUENCE = {
     *("__len__", "__iter__", "__getitem__", "__contains__", "__reversed__", "__eq__", "__hash__", "__repr__"),
 }
@@ -50,7 +50,7 @@ def listed(cls: type) -> set[str]:
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_public_name_is_private_or_public_by_the_table(cls: type) -> None:
-    assert public(cls) == listed(cls), f"say in flow/sights.py what is read by the names of {cls.__name__}"
+    assert public(cls) == listed(cls), f"say in provenance/code_reads.py what is read by the names of {cls.__name__}"
 
 
 def test_every_error_is_in_the_table_once() -> None:

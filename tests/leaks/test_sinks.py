@@ -1,4 +1,5 @@
-"""Who learns of the arguments of tools, and whose words are behind them: the rules of `flow.sinks`, on small graphs."""
+"""Who learns of the arguments of tools, and whose words are behind them: the rules of `provenance.tool_sinks`, on small
+graphs."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import pytest
 
 from agentcho.config import Leakage
 from agentcho.errors import LeakageError
-from agentcho.flow.sinks import NOBODY, Sinks, Trust, in_the_way
-from agentcho.flow.views import Act, ToolUse
 from agentcho.message import EVERYONE, Audience, Metadata
+from agentcho.provenance.tool_sinks import NOBODY, ToolSinks, TrustLabels, undisclosed
+from agentcho.provenance.views import Act, ToolUse
 
 WORLD, MAIL = ToolUse("post", EVERYONE, True, False), ToolUse("mail", NOBODY, True, False)
 SEARCH = ToolUse("search", EVERYONE, effect=False, trusted=False)
@@ -42,16 +43,16 @@ def said() -> Graph:
 
 def test_in_the_way_is_what_not_all_of_an_audience_may_know() -> None:
     audiences = {"a": EVERYONE, "b": X, "c": Audience(frozenset({"x", "y"}))}
-    assert in_the_way("abc", EVERYONE, audiences.__getitem__) == ("b", "c")
-    assert in_the_way("abc", Audience(frozenset({"y"})), audiences.__getitem__) == ("b",)
-    assert in_the_way("abc", NOBODY, audiences.__getitem__) == ()
+    assert undisclosed("abc", EVERYONE, audiences.__getitem__) == ("b", "c")
+    assert undisclosed("abc", Audience(frozenset({"y"})), audiences.__getitem__) == ("b",)
+    assert undisclosed("abc", NOBODY, audiences.__getitem__) == ()
 
 
 @pytest.mark.parametrize("leakage", ["enforce", "deny"])
 def test_a_call_over_what_the_world_may_not_know_is_refused_and_tells_no_words(said: Graph, leakage: Leakage) -> None:
     call = said.say("x.1", X, "scenario.0", "x.0")
     with pytest.raises(LeakageError) as refused:
-        Sinks(said, leakage).check(call, {"scenario.0", "x.0", call}, SEARCH)
+        ToolSinks(said, leakage).check(call, {"scenario.0", "x.0", call}, SEARCH)
     assert refused.value.path == ("x.0",)
     assert refused.value.reader == "x"
     assert "search" in str(refused.value)
@@ -61,18 +62,18 @@ def test_a_call_over_what_the_world_may_not_know_is_refused_and_tells_no_words(s
 
 def test_what_is_not_behind_a_call_is_not_in_its_way(said: Graph) -> None:
     call = said.say("x.1", X, "scenario.0")
-    Sinks(said, "enforce").check(call, {"scenario.0", call}, SEARCH)
+    ToolSinks(said, "enforce").check(call, {"scenario.0", call}, SEARCH)
 
 
 def test_a_release_passes_and_so_does_everything_under_audit(said: Graph) -> None:
     call = said.say("x.1", X, "x.0")
-    Sinks(said, "enforce").check(call, {"x.0", call}, SEARCH, release=True)
-    Sinks(said, "audit").check(call, {"x.0", call}, WORLD)
-    assert Sinks(said, "audit").judge(call, {"x.0", call}, WORLD).secret == ("x.0",)
+    ToolSinks(said, "enforce").check(call, {"x.0", call}, SEARCH, release=True)
+    ToolSinks(said, "audit").check(call, {"x.0", call}, WORLD)
+    assert ToolSinks(said, "audit").judge(call, {"x.0", call}, WORLD).secret == ("x.0",)
 
 
 def test_who_learned_of_a_call_knows_it_from_then_on(said: Graph) -> None:
-    first, sinks = said.say("x.1", X, "scenario.0"), Sinks(said, "enforce")
+    first, sinks = said.say("x.1", X, "scenario.0"), ToolSinks(said, "enforce")
     second = said.say("x.2", X, "scenario.0", first)
     assert sinks.judge(second, {"scenario.0", first, second}, SEARCH).secret == (first,)
     sinks.check(first, {"scenario.0", first}, SEARCH)
@@ -82,7 +83,7 @@ def test_who_learned_of_a_call_knows_it_from_then_on(said: Graph) -> None:
 
 
 def test_a_refused_call_tells_nobody(said: Graph) -> None:
-    call, sinks = said.say("x.1", X, "x.0"), Sinks(said, "enforce")
+    call, sinks = said.say("x.1", X, "x.0"), ToolSinks(said, "enforce")
     with pytest.raises(LeakageError):
         sinks.check(call, {"x.0", call}, SEARCH)
     assert sinks.known_to(call) == X
@@ -91,7 +92,7 @@ def test_a_refused_call_tells_nobody(said: Graph) -> None:
 def test_an_unknown_cone_is_never_clean(said: Graph) -> None:
     call = said.say("x.1", X)
     with pytest.raises(LeakageError, match="not known"):
-        Sinks(said, "enforce").check(call, None, MAIL)
+        ToolSinks(said, "enforce").check(call, None, MAIL)
 
 
 # -- trust ---------------------------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ def result(said: Graph, id: str, call: str, to: Audience = X, trusted: bool = Fa
 
 def test_an_effect_over_an_untrusted_result_is_refused(said: Graph) -> None:
     read = result(said, "tool.0", "x.0")
-    call, sinks = said.say("x.1", X, read), Sinks(said, "enforce")
+    call, sinks = said.say("x.1", X, read), ToolSinks(said, "enforce")
     with pytest.raises(LeakageError, match=r"changes something outside.*tool.0 \(by scenario\)"):
         sinks.check(call, {read, call}, MAIL)
     sinks.check(call, {read, call}, MAIL, release=True)
@@ -114,7 +115,7 @@ def test_a_trusted_result_is_in_nobodys_way_unless_its_arguments_were_not_to_be_
     clean, read = result(said, "tool.0", "x.0", trusted=True), result(said, "tool.1", "x.0")
     call = said.say("x.1", X, read)
     echo = result(said, "tool.2", call, trusted=True)
-    assert Trust(said).untrusted([clean, read, call, echo]) == (read, call, echo)
+    assert TrustLabels(said).untrusted([clean, read, call, echo]) == (read, call, echo)
 
 
 def test_untrusted_words_stay_so_however_often_they_are_passed_on(said: Graph) -> None:
@@ -122,20 +123,20 @@ def test_untrusted_words_stay_so_however_often_they_are_passed_on(said: Graph) -
     told = said.say("x.1", EVERYONE, read)
     again = said.say("y.0", EVERYONE, told)
     released = said.say("y.1", EVERYONE, released=again)
-    assert Trust(said).untrusted([told, again, released, "scenario.0"]) == (told, again, released)
+    assert TrustLabels(said).untrusted([told, again, released, "scenario.0"]) == (told, again, released)
 
 
 def test_a_choice_repeats_nobodys_words(said: Graph) -> None:
     read = result(said, "tool.0", "x.0")
     choice = said.say("x.1", EVERYONE, read, choices=("yes", "no"))
     call = said.say("y.0", Audience(frozenset({"y"})), choice)
-    Sinks(said, "enforce").check(call, {choice, call}, WORLD._replace(audience=NOBODY))
+    ToolSinks(said, "enforce").check(call, {choice, call}, WORLD._replace(audience=NOBODY))
     with pytest.raises(LeakageError):  # whoever attends to how it was said attends to what was read
-        Sinks(said, "enforce").check(call, {choice, read, call}, WORLD._replace(audience=NOBODY))
+        ToolSinks(said, "enforce").check(call, {choice, read, call}, WORLD._replace(audience=NOBODY))
 
 
 def test_a_chain_may_be_as_long_as_a_game(said: Graph) -> None:
     before = result(said, "tool.0", "x.0")
     for number in range(1, 5000):
         before = said.say(f"x.{number}", EVERYONE, before)
-    assert Trust(said).is_untrusted(before)
+    assert TrustLabels(said).is_untrusted(before)

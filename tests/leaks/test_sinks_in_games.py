@@ -7,8 +7,8 @@ import pytest
 from agentcho import Agent, Game, RunConfig, View
 from agentcho.config import Leakage, Mode
 from agentcho.errors import LeakageError
-from agentcho.flow.views import ToolUse
 from agentcho.message import EVERYONE
+from agentcho.provenance.views import ToolUse
 from agentcho.testing import FakeEndpoint
 from agentcho.testing.rehearsal import play
 

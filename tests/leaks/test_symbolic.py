@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 
 from agentcho.config import ReusePolicy
 from agentcho.errors import LeakageError
-from agentcho.flow.labels import Ledger
-from agentcho.flow.views import After
+from agentcho.provenance.labels import Ledger
+from agentcho.provenance.views import After
 from agentcho.reuse.ends import Ends
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.kvcomm import KVComm

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agentcho import Agent, Game, Message
-from agentcho.flow.sights import WORDS
-from agentcho.flow.taint import TaintTracker
 from agentcho.message import EVERYONE, Audience
+from agentcho.provenance.code_reads import WORDS
+from agentcho.provenance.taint import TaintTracker
 from agentcho.testing import play
 from tests.said import message as said
 

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from agentcho import Agent, Game
-from agentcho.calls.call import EnginePort
-from agentcho.calls.texts import TextPort
 from agentcho.config import RunConfig
 from agentcho.events import Encoded, Ended, Event
-from agentcho.flow.labels import EncodingRecord
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, play
-from agentcho.records.transcript import Entry, carry
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.text_calls import TextPort
+from agentcho.provenance.labels import EncodingRecord
+from agentcho.records.transcript import TranscriptEntry, carry
 from agentcho.scenario import Scenario
 from agentcho.testing import FakeEngine
 
@@ -43,7 +43,7 @@ class Scripted(Scenario):
 class Seen(NamedTuple):
     """What came of a run: its entries, of all games, and the run itself."""
 
-    entries: list[Entry]
+    entries: list[TranscriptEntry]
     played: RunResult
 
     @property
@@ -60,7 +60,7 @@ def seen(
 ) -> Seen:
     """Play a script on the engine and on `others` beside it, fakes by default. Raises what ended a game."""
     beside = {"small": FakeEngine()} if others is None else others
-    entries: list[Entry] = []
+    entries: list[TranscriptEntry] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, Ended):

@@ -13,15 +13,15 @@ import torch
 from agentcho import Engine, Game
 from agentcho.audit import audit_run
 from agentcho.audit.cones import Cones
-from agentcho.calls.call import ContextEntry, EnginePort
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ModelError, ResumeMismatch
-from agentcho.games.adapted import Adapted, parted
-from agentcho.games.loading import fingerprints, give_up, load_together
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
-from agentcho.progress import unheard
-from agentcho.records.models import Models
+from agentcho.games.play.adapter_engine import AdapterEngine, engine_and_adapter
+from agentcho.games.runs.loading import fingerprints, give_up, load_together
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.protocol.call import ContextEntry, EnginePort
+from agentcho.protocol.progress import no_progress
+from agentcho.records.models import RecordedModels
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 from tests.engine.families import llama_family
@@ -55,12 +55,12 @@ async def talk(game: Game, rounds: int = 3) -> None:
 def fakes(own: str | None = None) -> dict[str, EnginePort]:
     """Names of models on one fake engine; `default` is the run's own."""
     engine = FakeEngine()
-    named = {name: Adapted.port(engine, engine.mix(name)) for name in ("one", "two")}
-    return {"default": engine if own is None else Adapted.port(engine, engine.mix(own)), **named}
+    named = {name: AdapterEngine.port(engine, engine.mix(name)) for name in ("one", "two")}
+    return {"default": engine if own is None else AdapterEngine.port(engine, engine.mix(own)), **named}
 
 
-def homes() -> Models:
-    return Models(frozenset({None, "one", "two"}), homes={"one": None, "two": None})
+def homes() -> RecordedModels:
+    return RecordedModels(frozenset({None, "one", "two"}), homes={"one": None, "two": None})
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -92,7 +92,7 @@ def test_a_record_in_which_one_read_keys_of_another_adapter_is_not_clean() -> No
     models = fakes()
     found = seen(talk, {name: models[name] for name in ("one", "two")}, models["default"])
     mine = next(r for r in found.made if r.engine == "one" and r.recipe == "author" and r.receipt.context)
-    apart = Models(frozenset({None, "one", "two"}))
+    apart = RecordedModels(frozenset({None, "one", "two"}))
     assert "which is another engine's" in (Cones(found.entries, apart).fault(mine.id) or "")
     others = next(r for r in found.made if r.engine == "two" and r.recipe == "author")
     receipt = mine.receipt._replace(context=(ContextEntry(others.id, 1, 3),))
@@ -125,7 +125,7 @@ def test_every_encoding_of_a_game_is_what_peft_alone_makes_of_it(
 ) -> None:
     """From the records alone: the words, and what each encoding attended to, through the adapter that it is of."""
     engine = engines.own()
-    others = {name: Adapted.port(engine, engine.mix(folder)) for name, folder in folders.items()}
+    others = {name: AdapterEngine.port(engine, engine.mix(folder)) for name, folder in folders.items()}
     kept = dict[int, list[tuple[Any, Any]]]()
 
     async def watched(game: Game) -> None:
@@ -162,9 +162,9 @@ def test_adapters_of_one_base_are_one_engine_and_others_have_their_own(
     folders: dict[str, Path], engines: Engines, tmp_path: Path
 ) -> None:
     folders |= {"again": folders["one"], "dora": llama(tmp_path, 3, ["q_proj"], use_dora=True)}
-    loaded = load_together(config(engines, folders), None, {}, unheard)
+    loaded = load_together(config(engines, folders), None, {}, no_progress)
     assert isinstance(loaded.engine, Engine)
-    there = {name: parted(model) for name, model in loaded.others.items()}
+    there = {name: engine_and_adapter(model) for name, model in loaded.others.items()}
     assert [there[name][0] is loaded.engine for name in folders] == [True, True, True, False]
     assert there["one"] == there["again"]
     assert there["dora"][1] is None
@@ -218,4 +218,4 @@ def test_an_adapter_that_does_not_fit_is_named_with_its_model(
     file = folders["two"] / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changed))
     with pytest.raises(ModelError, match=r"the model 'two': no adapter in .*/2: it"):
-        load_together(config(engines, folders), None, {}, unheard)
+        load_together(config(engines, folders), None, {}, no_progress)

@@ -15,16 +15,16 @@ from agentcho import Agent, Game, RunConfig, View
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
-from agentcho.backends.text import TextEngine
-from agentcho.calls.texts import TextCall
 from agentcho.config import Leakage, Mode, ModelConfig
 from agentcho.errors import CallFailed, LeakageError
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.integrations.endpoints.text_engine import TextEngine
 from agentcho.message import Audience, Message
-from agentcho.records.models import Models
+from agentcho.protocol.text_calls import TextCall
+from agentcho.records.models import RecordedModels
 from agentcho.records.record import SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEndpoint, FakeEngine
 from tests.audit.transcripts import subject
 
@@ -277,9 +277,9 @@ def test_nothing_private_reaches_a_vendor_that_may_not_have_it(
     assert way[1] != "enforce" or report.conclusion != "findings"
 
 
-def judged(entries: list[Entry]) -> AuditReport:
+def judged(entries: list[TranscriptEntry]) -> AuditReport:
     """The audit of a game on those models."""
-    models = Models(frozenset({None, "a", "b", "a-too"}), frozenset({"a", "b", "a-too"}))
+    models = RecordedModels(frozenset({None, "a", "b", "a-too"}), frozenset({"a", "b", "a-too"}))
     return audit_entries(subject(leakage="audit"), {0: entries}, Seal(b"k" * 32), models=models)
 
 

@@ -14,14 +14,14 @@ import pytest
 
 from agentcho import Agent, Game, RunConfig
 from agentcho.audit import AuditReport, audit_run
-from agentcho.calls.call import EnginePort
 from agentcho.errors import LeakageError
 from agentcho.events import Event
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.message import Message
+from agentcho.protocol.call import EnginePort
 from agentcho.records.record import SavedRun
-from agentcho.records.writer import NAME
+from agentcho.records.writer_lock import NAME
 from agentcho.testing import FakeEndpoint, FakeEngine
 
 from .stage import Script, Scripted

@@ -11,12 +11,12 @@ import anyio.to_thread
 import pytest
 
 from agentcho import Game
-from agentcho.calls.call import StepResult
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ContextOverflow, EngineBusy, ModelError, RequestError
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.protocol.call import StepResult
 from agentcho.testing import FakeEndpoint, FakeEngine
 from agentcho.testing import play as rehearse
 

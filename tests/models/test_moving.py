@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentcho import Game
 from agentcho.errors import LeakageError
-from agentcho.flow.labels import EncodingRecord
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.testing import FakeEngine
 
 from .stage import Seen, Talker, seen

@@ -12,13 +12,13 @@ from agentcho import Game
 from agentcho.audit import AuditReport, audit_run
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
-from agentcho.flow.views import After, Read, View
-from agentcho.games.parts import merge
-from agentcho.games.replay import replay
-from agentcho.games.request import RunRequest
-from agentcho.games.resume import loading_config
-from agentcho.games.runtime import RunResult, play
+from agentcho.games.runs.replay import replay
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.resume import loading_config
+from agentcho.games.runs.run_shards import merge
+from agentcho.games.runs.runtime import RunResult, play
 from agentcho.lab.collect import Playing
+from agentcho.provenance.views import After, Read, View
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine

@@ -14,7 +14,7 @@ import pytest
 import agentcho
 from agentcho.audit.audit import audit_run
 from agentcho.records.record import SavedRun
-from agentcho.runner.doctor import DoctorReport, Row, doctor
+from agentcho.runner.doctor import DoctorReport, DoctorRow, doctor
 from agentcho.runner.model.known_models import KNOWN, place_of
 
 NAME = "smollm2"
@@ -63,4 +63,6 @@ def test_the_doctor_says_that_plain_chats_have_the_ids_of_stock_transformers(rep
     assert rows["plain chats"] == "equal to stock transformers in 7 of 7 conversations"
     assert rows["begins"] == "no BOS, ends at '<|im_end|>'"
     assert rows["assistant"].startswith("'<|im_start|>assistant\\n' … '<|im_end|>\\n'")
-    assert Row("framing", None, "apart", rows["apart"]) in report.rows, "no text can spell what stands between messages"
+    assert DoctorRow("framing", None, "apart", rows["apart"]) in report.rows, (
+        "no text can spell what stands between messages"
+    )

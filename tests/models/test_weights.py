@@ -9,9 +9,9 @@ import torch
 
 from agentcho import Engine, Game
 from agentcho.config import ModelConfig, RunConfig
-from agentcho.games.loading import load_together
+from agentcho.games.runs.loading import load_together
 from agentcho.message import is_default_prompt
-from agentcho.runner.kv.kv_pool import Kind, LayerShape, shared_host_tokens, shared_tokens, token_bytes
+from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, shared_host_tokens, shared_tokens, token_bytes
 from tests.engines import Engines
 
 from .stage import Talker, seen
@@ -95,7 +95,7 @@ def test_under_enforce_what_is_read_has_the_keys_of_x_that_an_engine_alone_makes
 
 def test_models_that_are_loaded_together_keep_no_more_than_one_would() -> None:
     small, large = [LayerShape(2, 8, 8)] * 2, [LayerShape(8, 128, 128)] * 32
-    kinds = [Kind(small, CPU, torch.float32), Kind(large, CPU, torch.bfloat16)]
+    kinds = [KVFormat(small, CPU, torch.float32), KVFormat(large, CPU, torch.bfloat16)]
     tokens, host = shared_tokens(kinds), shared_host_tokens(kinds)
     each = [token_bytes(kind.layers, kind.dtype) for kind in kinds]
     assert tokens[0] == tokens[1] == (4 << 30) // sum(each)

@@ -16,7 +16,7 @@ ANCHORS = (
     Mutant(
         "share anchors among callers",
         "what one agent had read in secret would move the keys and values that another reads",
-        "agentcho/flow/anchors.py",
+        "agentcho/provenance/anchors.py",
         "there = sorted(self._pools.get(path[0], {}).items())",
         "there = sorted(item for pool in self._pools.values() for item in pool.items())",
         (f"{LEAKS}::test_a_caller_takes_offsets_from_its_own_anchors_alone",),
@@ -24,7 +24,7 @@ ANCHORS = (
     Mutant(
         "anchors of any prompt under deny",
         "words that were said without a secret would carry it, and be refused to those who may read them",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'AnchorPools(scoped=reuse.leakage == "deny")',
         "AnchorPools()",
         (f"{LEAKS}::test_under_deny_no_anchor_carries_a_secret_into_what_was_said_without_it",),
@@ -32,7 +32,7 @@ ANCHORS = (
     Mutant(
         "anchors that are to be, of any prompt",
         "what is going to be encoded over a secret would give offsets to a prompt without it",
-        "agentcho/flow/anchors.py",
+        "agentcho/provenance/anchors.py",
         " and self._serves(other, path)\n",
         "\n",
         (f"{LEAKS}::test_anchors_that_are_to_be_serve_where_all_that_they_read_is_read",),
@@ -40,7 +40,7 @@ ANCHORS = (
     Mutant(
         "anchors by who reads first",
         "which anchors a caller has would depend on whether another was the first to read what it had told",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'else AHEAD if isinstance(repair, ByAnchors) and not live else ""',
         'else ""',
         (f"{LEAKS}::test_what_another_reads_first_makes_a_caller_no_anchor",),
@@ -48,7 +48,7 @@ ANCHORS = (
     Mutant(
         "anchors of what was given up",
         "a caller would take offsets from an encoding that is not there any more",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "        self._anchors.forget(message)\n",
         "",
         (f"{LEAKS}::test_anchors_of_what_was_given_up_are_none", "tests/leaks/test_forget.py"),
@@ -56,7 +56,7 @@ ANCHORS = (
     Mutant(
         "a cone without anchors",
         "what anchors were encoded over, and what they keep of an author's encoding, would be in no cone",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "(*over, receipt.base, *receipt.anchors)",
         "(*over, receipt.base)",
         (f"{LEAKS}::test_what_anchors_were_encoded_over_is_in_the_cone_and_in_what_is_gathered",),
@@ -72,7 +72,7 @@ ANCHORS = (
     Mutant(
         "a key without the contexts of anchors",
         "the same messages as anchors, encoded over something else, give other offsets",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "real.entry.key + base.entry.key + weight.hex().encode()",
         "base.entry.key + weight.hex().encode()",
         (f"{ENGINE_TESTS}::test_what_it_is_made_of_is_in_its_key",),
@@ -128,7 +128,7 @@ ANCHORS = (
     Mutant(
         "count what is put together as encoded",
         "a comparison would charge a repair by anchors for tokens that nobody fed",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "if first and not made.receipt.anchors else 0",
         "if first else 0",
         (f"{GAMES}::test_what_is_put_together_costs_no_token",),

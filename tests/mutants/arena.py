@@ -10,7 +10,7 @@ from .mutant import Mutant
 ARENA = "tests/arena/test_arena.py"
 WATCH = "tests/arena/test_watch.py"
 MOVES = "tests/arena/test_moves.py"
-TELLING = "agentcho/arena/telling.py"
+TELLING = "agentcho/integrations/textarena/telling.py"
 
 ENVIRONMENTS = (
     Mutant(
@@ -32,7 +32,7 @@ ENVIRONMENTS = (
     Mutant(
         "a move may be said to others",
         "an agent would tell what the environment keeps hidden",
-        "agentcho/arena/table.py",
+        "agentcho/integrations/textarena/table.py",
         "if said.audience != Audience(frozenset({agent.name})):",
         "if False:",
         (f"{ARENA}::test_a_move_is_said_and_to_nobody",),
@@ -40,7 +40,7 @@ ENVIRONMENTS = (
     Mutant(
         "a move that was refused may be chosen again",
         "a player would choose what it was just refused, until it is out",
-        "agentcho/arena/table.py",
+        "agentcho/integrations/textarena/table.py",
         "tuple(each for each in choices if each != text)",
         "choices",
         (f"{ARENA}::test_of_listed_moves_one_is_chosen_and_after_a_refusal_one_of_the_others",),
@@ -48,7 +48,7 @@ ENVIRONMENTS = (
     Mutant(
         "rewards of a game that was cut off count",
         "a game without an end would have a winner",
-        "agentcho/arena/table.py",
+        "agentcho/integrations/textarena/table.py",
         "(ending if over else ending._replace(rewards=None))",
         "ending",
         (f"{ARENA}::test_a_game_that_is_cut_off_has_no_rewards",),
@@ -56,7 +56,7 @@ ENVIRONMENTS = (
     Mutant(
         "the thread of what is given up runs on",
         "an endless loop would take half of the processor until the run ends",
-        "agentcho/arena/watch.py",
+        "agentcho/integrations/textarena/watch.py",
         "            self._give_up()\n            raise ScenarioError(",
         "            raise ScenarioError(",
         (f"{WATCH}::test_what_does_not_come_back_is_an_error_and_its_thread_is_asked_to_end",),
@@ -64,7 +64,7 @@ ENVIRONMENTS = (
     Mutant(
         "a list of moves with a stand-in counts as whole",
         "a player could say nothing but `[bet X]`",
-        "agentcho/arena/moves.py",
+        "agentcho/integrations/textarena/moves.py",
         " or STANDS_FOR.search(line)",
         "",
         (f"{MOVES}::test_what_is_no_whole_list_says_none",),

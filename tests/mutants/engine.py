@@ -104,7 +104,7 @@ EXACT = (
     Mutant(
         "a shadow's strides by the room that others leave",
         "in the deterministic profile a shadow would be fed in other forwards beside other shadows than alone",
-        "agentcho/engine/waiting.py",
+        "agentcho/engine/queue.py",
         "STRIDE if exact else room",
         "room",
         (f"{SHADOW}::test_what_a_shadow_feeds_alone_depends_on_its_leader_only",),
@@ -163,7 +163,7 @@ POSITIONS = (
     Mutant(
         "read in place, and begin after the last parent",
         "a message over parents where they were made begins after the rightmost of them, not the last in the list",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "max(ends, default=None) if new_offset is None",
         "(ends[-1] if ends else None) if new_offset is None",
         (IN_PLACE,),
@@ -254,7 +254,7 @@ SHARED = (
     Mutant(
         "credit for the time one was away",
         "a workflow that comes back would be served alone until it has caught up with those that stayed",
-        "agentcho/engine/waiting.py",
+        "agentcho/engine/queue.py",
         "self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0",
         "pass",
         (f"{SCHEDULING}::test_a_workflow_that_was_away_has_no_credit",),
@@ -300,7 +300,7 @@ SHADOWS = (
     Mutant(
         "make a postponed shadow for a reader that cannot run yet",
         "it would be fed, and take room, before the one call that it is for lacks nothing else",
-        "agentcho/engine/waiting.py",
+        "agentcho/engine/queue.py",
         "if all(entry in self.sequences for entry in lacked):",
         "if lacked:",
         (f"{POSTPONED}::test_a_reader_that_lacks_something_else_does_not_have_it_made_before",),
@@ -308,7 +308,7 @@ SHADOWS = (
     Mutant(
         "forget why a postponed shadow was refused",
         "who reads it would be told of a cancelled parent, and not of the leak that its guard found",
-        "agentcho/engine/waiting.py",
+        "agentcho/engine/queue.py",
         "            self.refused[call.own] = error\n",
         "",
         (f"{POSTPONED}::test_what_its_guard_refuses_in_the_end_is_never_read",),
@@ -316,7 +316,7 @@ SHADOWS = (
     Mutant(
         "let go of a postponed shadow and not of its chain",
         "what it alone had read would be held for good",
-        "agentcho/engine/waiting.py",
+        "agentcho/engine/queue.py",
         "                    left += held\n",
         "",
         (f"{POSTPONED}::test_released_it_is_gone_with_all_it_holds",),
@@ -324,7 +324,7 @@ SHADOWS = (
     Mutant(
         "words are taken over from another context",
         "keys that were made over what somebody else had read would stand for those of this message",
-        "agentcho/engine/assembly.py",
+        "agentcho/engine/restore.py",
         'if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):',
         "if other.salt != recipe.salt:",
         (EXTENDS,),
@@ -332,7 +332,7 @@ SHADOWS = (
     Mutant(
         "words are taken over from another class of readers",
         "how long a message takes would tell a reader what another class of readers had begun to read",
-        "agentcho/engine/assembly.py",
+        "agentcho/engine/restore.py",
         'if other.context.key((), other.salt, "whole") != recipe.context.key((), recipe.salt, "whole"):',
         'if other.context.key((), "", "whole") != recipe.context.key((), "", "whole"):',
         (EXTENDS,),
@@ -340,7 +340,7 @@ SHADOWS = (
     Mutant(
         "all of the shorter state is taken over",
         "the closing of the earlier state, and words that differ, would stand in the midst of the message",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "if one != other), min(",
         "if False), min(",
         (EXTENDS,),
@@ -348,7 +348,7 @@ SHADOWS = (
     Mutant(
         "a shadow in its leader's first forward",
         "the first token of a message would wait for what somebody else may read later",
-        "agentcho/engine/waiting.py",
+        "agentcho/engine/queue.py",
         "elif leader and leader.fed and min(",
         "elif leader and min(",
         (f"{SHADOW}::test_no_shadow_goes_with_its_leaders_first_forward",),
@@ -368,7 +368,7 @@ REPAIRS = (
         "judge a repair over what its parents became",
         "which tokens are encoded anew goes by the keys that its parents keep, whether they come in one list or not",
         "agentcho/engine/core.py",
-        "piece if repair is None else Piece(repair.base.id, repair.base.entry, piece.offset)",
+        "piece if repair is None else ContextPiece(repair.base.id, repair.base.entry, piece.offset)",
         "piece",
         (f"{PROFILE}::test_what_is_chosen_over_other_keys_is_not_shared",),
     ),
@@ -518,7 +518,7 @@ KERNELS = (
         "trust a kernel untried",
         "another GPU, or another Triton, may compute something else",
         "agentcho/runner/attention/trial.py",
-        "wrong = [gap for gap in gaps if not gap <= close(kind.dtype)]",
+        "wrong = [gap for gap in gaps if not gap <= tolerance(kind.dtype)]",
         "wrong = list[float]()",
         (f"{PAGED}::test_a_kernel_that_fails_or_is_off_is_not_used",),
     ),
@@ -545,14 +545,14 @@ LIKELY = (
         "how likely a token was by the row of another",
         "a client would be told of the probabilities of somebody else's words",
         "agentcho/engine/speaking.py",
-        "Weighed(logits[end - 1],",
-        "Weighed(logits[0],",
+        "logits[end - 1], len(row.speech.sampled)",
+        "logits[0], len(row.speech.sampled)",
         (LOGPROBS,),
     ),
     Mutant(
         "probabilities of text that was held back",
         "the last token would be told of twice",
-        "agentcho/engine/likely.py",
+        "agentcho/engine/logprobs.py",
         "return spoken.id in weighed and spoken.nth == weighed[spoken.id].before",
         "return spoken.id in weighed",
         (f"{LOGPROBS}::test_pieces_carry_them_and_text_that_was_held_back_has_none",),
@@ -560,7 +560,7 @@ LIKELY = (
     Mutant(
         "probabilities of all rows at once in the exact profile",
         "last bits of a probability might depend on who else asks",
-        "agentcho/engine/likely.py",
+        "agentcho/engine/logprobs.py",
         "stride = 1 if plan.exact else max(1, len(asked))",
         "stride = max(1, len(asked))",
         (f"{LOGPROBS}::test_rows_are_computed_together_but_in_the_exact_profile",),
@@ -571,7 +571,7 @@ CALLING = (
     Mutant(
         "words within a template's text become its tokens",
         "the description of a function, or its result, would open messages of its own",
-        "agentcho/engine/content.py",
+        "agentcho/engine/content_tokenizer.py",
         'self._structural.finditer(piece if place % 2 == 0 else "")',
         "self._structural.finditer(piece)",
         (f"{TOOLS}::test_no_word_of_a_function_a_call_or_a_result_forges_framing",),
@@ -646,7 +646,7 @@ GUESSED = (
     Mutant(
         "guess from what others alone may read",
         "how many steps a message takes would tell what was said in secret",
-        "agentcho/flow/corpora.py",
+        "agentcho/provenance/speculation_corpora.py",
         "            self._read[reader] = [each for to, each in self._corpora.items() if to.includes(reader)]\n",
         "            self._read[reader] = [*self._corpora.values()]\n",
         (f"{GUESSES}::test_all_that_is_out_and_that_an_author_may_read_is_drawn_from_and_nothing_else",),
@@ -654,7 +654,7 @@ GUESSED = (
     Mutant(
         "guess from an audience that was spoken to later without asking who is in it",
         "how many steps a message takes would tell what was said in secret",
-        "agentcho/flow/corpora.py",
+        "agentcho/provenance/speculation_corpora.py",
         "                if to.includes(reader):\n",
         "                if reader:\n",
         (f"{GUESSES}::test_all_that_is_out_and_that_an_author_may_read_is_drawn_from_and_nothing_else",),
@@ -662,9 +662,9 @@ GUESSED = (
     Mutant(
         "guess from what the other moves of a round have said",
         "how many steps a move takes would tell what another chose before both are out",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "out=self._messages.rounds.visible()",
-        "out=(v := __import__('agentcho.flow.views', fromlist=['_'])).History("
+        "out=(v := __import__('agentcho.provenance.views', fromlist=['_'])).History("
         "v.MessageLog(each.metadata for each in on.drafts.values() if each.message is not None))",
         (f"{GUESSES}::test_all_that_is_out_and_that_an_author_may_read_is_drawn_from_and_nothing_else",),
     ),
@@ -687,7 +687,7 @@ FILES = (
     Mutant(
         "read a file that was changed",
         "keys that somebody wrote into it, or those of another message, would be read as what this one says",
-        "agentcho/engine/disk.py",
+        "agentcho/engine/spill_files.py",
         "if not hmac.compare_digest(self._digest(data), file.digest):",
         "if len(data) != file.size:",
         (f"{DISK}::test_a_file_that_is_not_what_was_written_is_told_of_and_made_again",),
@@ -695,7 +695,7 @@ FILES = (
     Mutant(
         "go through a link to a file",
         "what a message is made of would be written to, or read from, wherever somebody points",
-        "agentcho/engine/disk.py",
+        "agentcho/engine/spill_files.py",
         "NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC",
         "NO_LINK = os.O_CLOEXEC",
         (f"{DISK}::test_a_file_that_is_not_what_was_written_is_told_of_and_made_again",),
@@ -703,7 +703,7 @@ FILES = (
     Mutant(
         "files that others may read",
         "other users of the machine would have the keys and values of what is private",
-        "agentcho/engine/disk.py",
+        "agentcho/engine/spill_files.py",
         "os.open(name, MADE, 0o600, dir_fd=self._at)",
         "os.open(name, MADE, 0o644, dir_fd=self._at)",
         (f"{DISK}::test_files_are_their_owners_alone_and_their_names_tell_nothing",),
@@ -711,7 +711,7 @@ FILES = (
     Mutant(
         "write over a file that is there",
         "what somebody has put there, or a link to it, would be written over",
-        "agentcho/engine/disk.py",
+        "agentcho/engine/spill_files.py",
         "MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK",
         "MADE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC",
         (f"{DISK}::test_a_file_that_is_there_already_is_not_written",),
@@ -719,7 +719,7 @@ FILES = (
     Mutant(
         "remove the files of the living",
         "an engine that is loaded would take away what others have on disk",
-        "agentcho/engine/disk.py",
+        "agentcho/engine/spill_files.py",
         "                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "",
         (f"{DISK}::test_what_a_dead_process_left_is_removed_and_what_a_living_one_has_is_not",),
@@ -743,7 +743,7 @@ FILES = (
     Mutant(
         "a call fails for a file that is gone",
         "whoever can remove a file would decide which calls fail",
-        "agentcho/engine/assembly.py",
+        "agentcho/engine/restore.py",
         "if error.file is None or not self.fits(",
         "if error.file is not None or not self.fits(",
         (f"{DISK}::test_a_file_that_is_not_what_was_written_is_told_of_and_made_again",),
@@ -751,7 +751,7 @@ FILES = (
     Mutant(
         "forget what a call goes on from while others are made again",
         "its earlier state may be gone by the time that it is taken over",
-        "agentcho/engine/assembly.py",
+        "agentcho/engine/restore.py",
         "users = Counter(entries)",
         "users = Counter(entries[:1])",
         (f"{DISK}::test_what_a_call_goes_on_from_may_have_to_leave_while_others_are_made_again",),

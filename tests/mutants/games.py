@@ -49,7 +49,7 @@ LOOP = (
     Mutant(
         "who wins a race tells nothing",
         "code that speaks after a race would tell how long the secrets were that lost it, and no audit would say so",
-        "agentcho/games/rounds.py",
+        "agentcho/games/play/rounds.py",
         "                self.taint.join([branch.said for branch in branches.moves])\n",
         "                pass\n",
         (FIRST,),
@@ -81,7 +81,7 @@ LOOP = (
     Mutant(
         "who is served rests until the event loop gets to it",
         "a step could start between the result and its reader, who would miss it",
-        "agentcho/choreography/handle.py",
+        "agentcho/choreography/requests.py",
         "            self.task.wake()\n",
         "            pass\n",
         (f"{QUIESCENCE}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
@@ -89,7 +89,7 @@ LOOP = (
     Mutant(
         "who was cancelled is woken by its old request",
         "it would count as awake while it waits for its next one, and no step would ever start",
-        "agentcho/choreography/handle.py",
+        "agentcho/choreography/requests.py",
         "if self.task is not None and not self.abandoned:",
         "if self.task is not None:",
         (f"{QUIESCENCE}::test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way",),
@@ -113,7 +113,7 @@ LOOP = (
     Mutant(
         "a shutdown cancels a step under way",
         "what the engine has finished in it would be heard of by nobody, and never be released",
-        "agentcho/choreography/clock.py",
+        "agentcho/choreography/step_clock.py",
         "with anyio.CancelScope(shield=True):  # calls taken",
         "with anyio.CancelScope():  # calls taken",
         (f"{LEFTOVERS}::test_a_shutdown_while_the_engine_works_waits_for_it_and_leaves_nothing",),
@@ -121,7 +121,7 @@ LOOP = (
     Mutant(
         "steps in the threads of all",
         "agents that block every worker thread would block the steps that they wait for",
-        "agentcho/choreography/clock.py",
+        "agentcho/choreography/step_clock.py",
         "self.thread = anyio.CapacityLimiter(1)",
         "self.thread = anyio.to_thread.current_default_thread_limiter()",
         (f"{FIXES}::test_agents_that_block_every_worker_thread_do_not_stop_the_steps",),
@@ -203,7 +203,7 @@ LOOP = (
     Mutant(
         "the outermost line that waits",
         "who waits would be told of by a line that says nothing, as of where its game was begun",
-        "agentcho/choreography/waits.py",
+        "agentcho/choreography/wait_sites.py",
         "inner = max((place for place, frame in enumerate(frames) if outside(frame)), default=-1)",
         "inner = min((place for place, frame in enumerate(frames) if outside(frame)), default=-1)",
         ("tests/choreography/test_waits.py",),
@@ -214,7 +214,7 @@ READ = (
     Mutant(
         "the scenario's words through its own encoding",
         "under enforce what the scenario says has no author among its readers: each would make its own of it",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return author is not None and author == reader",
         "return (author is None or author == reader)",
         (SYSTEM_PROMPTS,),
@@ -222,7 +222,7 @@ READ = (
     Mutant(
         "make ahead in the deterministic profile",
         "it would go in a forward with others, and its bits be none of those that the profile promises",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'if not (self.begins or (exact and self.reuse.mode != "baseline" and self.reuse.repair is None)):',
         'if not (self.reuse.mode != "baseline" and self.reuse.repair is None):',
         (f"{PREFETCH}::test_what_is_sure_to_be_asked_for",),
@@ -230,7 +230,7 @@ READ = (
     Mutant(
         "shadows in the deterministic profile",
         "an audience encoding would be made in one way where a reader is near, and in another where none is",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'if not self.enforcing or self.reuse.deterministic or self.reuse.shadow == "never":',
         'if not self.enforcing or self.reuse.shadow == "never":',
         ("tests/leaks/test_classes.py",),
@@ -238,7 +238,7 @@ READ = (
     Mutant(
         "count positions without the BOS",
         "what is placed after a message would overlap its last token",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "*offsets, new = absolute_positions(reads, self._lengths.read(reads), self.bos)",
         "*offsets, new = absolute_positions(reads, self._lengths.read(reads), 0)",
         (f"{VIEWS}::test_gaps_overlaps_and_reorderings_land_where_the_view_says",),
@@ -246,7 +246,7 @@ READ = (
     Mutant(
         "right of the last and not of the rightmost",
         "a message would stand in the midst of those that were said side by side before it",
-        "agentcho/flow/views.py",
+        "agentcho/provenance/views.py",
         "max(known) if len(known) == len(ends) else None",
         "known[-1] if len(known) == len(ends) else None",
         (f"{VIEWS}::test_gaps_overlaps_and_reorderings_land_where_the_view_says",),
@@ -254,7 +254,7 @@ READ = (
     Mutant(
         "the later of two twins is read from then",
         "of what two requests made at the same time the first is counted as made: readers would read another",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "        if key in self._there(key):\n            return False\n",
         "        if self._there(key).get(key) == id:\n            return False\n",
         (f"{MODES}::test_what_two_need_at_the_same_time_is_counted_once",),
@@ -262,7 +262,7 @@ READ = (
     Mutant(
         "a repair for wherever a message stands",
         "a caller that reads a message elsewhere would read what was repaired for another place",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "path = (*path, f\"{read.id}@{places[place]}{' as said' * own}{how}\")",
         "path = (*path, read.id)",
         (f"{REPAIR}::test_a_message_that_stands_elsewhere_is_another_one_to_repair",),
@@ -270,7 +270,7 @@ READ = (
     Mutant(
         "a repair for whoever reads",
         "one caller would read what was repaired over another's private words",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "path: tuple[str, ...] = (caller,)",
         'path: tuple[str, ...] = ("",)',
         (f"{REPAIR}::test_each_caller_has_its_own_and_uses_it_again",),
@@ -278,7 +278,7 @@ READ = (
     Mutant(
         "no repair of what stands first, wherever that is",
         "a message that nothing stands before was encoded at its own place, not at the one that is asked for",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "alone = not before and places[place] is None and not self._context_of_others(draft)",
         "alone = not before and not self._context_of_others(draft)",
         (f"{REPAIR}::test_a_message_that_stands_elsewhere_is_another_one_to_repair",),
@@ -286,7 +286,7 @@ READ = (
     Mutant(
         "a repair where what follows it stands",
         "a message in the midst of a view would be repaired for the place of another, or not at all",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "Context(before, offsets_before, places[place])",
         "Context(before, offsets_before, places[: place + 2][-1])",
         (f"{REPAIR}::test_a_message_that_stands_elsewhere_is_another_one_to_repair",),
@@ -294,7 +294,7 @@ READ = (
     Mutant(
         "what does not fit for its readers is found out by them",
         "its author placed what it had read side by side; others read it over the same in a row, which is longer",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return max(alone, *ends, alone + sum(public))",
         "return max(alone, *ends)",
         ("tests/leaks/test_refusals.py",),
@@ -302,7 +302,7 @@ READ = (
     Mutant(
         "repair one's own words",
         "what a caller said over its own prompt is as fresh as it can be: work for nothing, and other keys",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "if alone or own:",
         "if alone:",
         (f"{REPAIR}::test_each_caller_has_its_own_and_uses_it_again",),
@@ -310,7 +310,7 @@ READ = (
     Mutant(
         "no guard in baseline",
         "nobody would be asked whether a prompt holds what its caller may not read",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'if self.reuse.leakage == "audit":\n            return None',
         'if self.reuse.leakage == "audit" or self.reuse.mode == "baseline":\n            return None',
         (f"{MONITOR}::test_every_call_of_a_game_has_a_guard_but_under_audit",),
@@ -327,7 +327,7 @@ READ = (
     Mutant(
         "what was said of a message is lost when it is given up",
         "games, societies and replays would have no line of words that were heard",
-        "agentcho/games/decode_turn.py",
+        "agentcho/games/play/decode_turn.py",
         "on_dropped=None if record is None else record.dropped,",
         "on_dropped=None,",
         ("tests/choreography/test_decode_turn.py::test_a_message_that_is_cancelled_keeps_what_was_said_of_it",),
@@ -335,7 +335,7 @@ READ = (
     Mutant(
         "others read a thought through the shadow of a message",
         "what is encoded for them while it is said would have the thought in it",
-        "agentcho/games/decode_turn.py",
+        "agentcho/games/play/decode_turn.py",
         'shadow = shadow and not options.get("thinks", False)',
         "pass",
         ("tests/choreography/test_decode_turn.py::test_others_have_nothing_encoded_while_a_model_may_think",),
@@ -343,7 +343,7 @@ READ = (
     Mutant(
         "a prompt that nobody answered was never sent",
         "what a server has seen would be on no record, and an audit of it clean",
-        "agentcho/games/text_turn.py",
+        "agentcho/games/play/remote_turn.py",
         "self._record.drop(self._usage(), ended)",
         "_ = self._record.text and self._record.drop(self._usage(), ended)",
         ("tests/models/test_endpoints.py::test_a_prompt_that_was_sent_is_on_record_though_nobody_answered",),
@@ -351,7 +351,7 @@ READ = (
     Mutant(
         "what has no label is clean",
         "an encoding of which nothing is known would be gathered as if everybody might read it",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "raise LeakageError(str(self._clearance), (), parent)",
         "continue",
         (f"{MONITOR}::test_what_has_no_label_is_refused_even_where_all_else_is_clean",),
@@ -359,7 +359,7 @@ READ = (
     Mutant(
         "a guard knows nothing of what it admitted before",
         "a shadow that was put off could never be read once what it was put off over is forgotten",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "labels = self._labels.get(parent, self._admitted.get(parent))",
         "labels = self._labels.get(parent)",
         ("tests/leaks/test_forget.py",),
@@ -367,7 +367,7 @@ READ = (
     Mutant(
         "a label of one's own words alone",
         "a secret would be out of sight once somebody has spoken after reading it",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "frozenset(Label(message, audience) for audience, message in first.items())",
         "frozenset({self._own})",
         (f"{MONITOR}::test_a_label_is_all_that_was_gathered_and_is_checked_whole",),
@@ -375,7 +375,7 @@ READ = (
     Mutant(
         "views are told of all parents",
         "an agent could choose what it reads by what another has thought in secret",
-        "agentcho/flow/views.py",
+        "agentcho/provenance/views.py",
         "return message._replace(parents=tuple(public))",
         "return message",
         (f"{VIEWS}::test_a_view_is_told_of_no_parent_that_a_messages_readers_may_not_read",),
@@ -383,7 +383,7 @@ READ = (
     Mutant(
         "a view may name the open system prompt of another",
         "an agent would take the instructions of others for its own",
-        "agentcho/games/messages.py",
+        "agentcho/games/play/messages.py",
         "lambda m: sees(m.id)",
         "lambda m: True",
         (f"{SYSTEM_PROMPTS}::test_a_view_that_names_anothers_is_refused_and_told_why",),
@@ -391,7 +391,7 @@ READ = (
     Mutant(
         "a view is told of what is hidden",
         "an agent could choose what it reads by how often others speak in private",
-        "agentcho/flow/views.py",
+        "agentcho/provenance/views.py",
         "        if message.audience.members is None:\n            self._to_all.append(place)",
         "        if message.id:\n            self._to_all.append(place)",
         (f"{READABLE}::test_a_view_is_shown_the_same_as_by_going_through_everything",),
@@ -399,7 +399,7 @@ READ = (
     Mutant(
         "a view is told of the open system prompts of others",
         "an agent would take the instructions of others for its own",
-        "agentcho/flow/readable.py",
+        "agentcho/provenance/readable_messages.py",
         "            if self._sees(message.id):\n",
         "            if message.id:\n",
         (f"{READABLE}::test_a_view_is_shown_the_same_as_by_going_through_everything",),
@@ -407,7 +407,7 @@ READ = (
     Mutant(
         "a view is told of what came out after its round began",
         "a move of a round would depend on which of the others ended first",
-        "agentcho/flow/views.py",
+        "agentcho/provenance/views.py",
         "range(bisect_left(of, length) - 1, -1, -1)",
         "range(len(of) - 1, -1, -1)",
         (f"{READABLE}::test_what_comes_out_later_is_not_shown",),
@@ -418,7 +418,7 @@ COUNTED = (
     Mutant(
         "twins are fed twice",
         "the engine encodes what two requests need at the same time once: the record would say twice",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "len(made.words.tokens) if first and not made.receipt.anchors else 0",
         "0 if made.receipt.anchors else len(made.words.tokens)",
         (f"{MODES}::test_what_two_need_at_the_same_time_is_counted_once",),
@@ -426,7 +426,7 @@ COUNTED = (
     Mutant(
         "twins are not reused",
         "of what was read, that which another request made at the same time would be counted nowhere",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "if read.id not in fresh or read.id in self._twins)",
         "if read.id not in fresh)",
         (f"{MODES}::test_of_what_was_read_all_was_fed_for_the_line_or_is_reused",),
@@ -434,7 +434,7 @@ COUNTED = (
     Mutant(
         "twins are held by nobody",
         "the ids of those that came second would never be released",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "        self.held.append(made.id)\n",
         "        if first:\n            self.held.append(made.id)\n",
         (f"{MODES}::test_what_two_need_at_the_same_time_is_counted_once",),
@@ -442,7 +442,7 @@ COUNTED = (
     Mutant(
         "what was given up cost nothing",
         "an agent that is cancelled again and again would speak beyond its limit",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "        self._meter.spend(entry.message)\n",
         "",
         ("tests/choreography/test_heard.py::test_what_a_message_that_was_left_has_sampled_counts",),
@@ -450,7 +450,7 @@ COUNTED = (
     Mutant(
         "one message beyond the limit",
         "whoever has reached its limit would speak once more",
-        "agentcho/games/limits.py",
+        "agentcho/games/play/limits.py",
         "            if limit is not None and used >= limit:\n",
         "            if limit is not None and used > limit:\n",
         (f"{LIMITS}::test_a_limit_ends_a_game_as_an_outcome",),
@@ -458,7 +458,7 @@ COUNTED = (
     Mutant(
         "the tokens that others have said are one's own",
         "how long an answer may be would tell how much others have said in secret",
-        "agentcho/games/limits.py",
+        "agentcho/games/play/limits.py",
         "return None if limit is None else limit - self._tokens[agent]",
         "return None if limit is None else limit - self._tokens[GAME]",
         (f"{LIMITS}::test_what_an_agent_may_still_say_does_not_depend_on_what_others_have_said",),
@@ -466,7 +466,7 @@ COUNTED = (
     Mutant(
         "an agent's clock begins with each turn",
         "a limit in seconds would never be reached by one who takes many short turns",
-        "agentcho/games/limits.py",
+        "agentcho/games/play/limits.py",
         "deadline=inf if limit is None else self._started + limit",
         "deadline=inf if limit is None else anyio.current_time() + limit",
         (f"{LIMITS}::test_an_agents_time_goes_on_between_its_turns",),
@@ -474,7 +474,7 @@ COUNTED = (
     Mutant(
         "a limit among errors is all that is told",
         "a game that failed would be recorded as one that ended",
-        "agentcho/games/limits.py",
+        "agentcho/games/play/limits.py",
         "return None if None in limits else limits[0]",
         "return next(filter(None, limits), None)",
         (f"{FIXES}::test_an_error_beside_a_limit_is_an_error",),
@@ -482,7 +482,7 @@ COUNTED = (
     Mutant(
         "cut a choice to what is left",
         "an answer would be the beginning of one, which is no choice that was given",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "if left is None or sampling.choices or sampling.json_schema:",
         "if left is None:",
         (f"{LIMITS}::test_a_choice_is_whole_or_not_said",),
@@ -490,7 +490,7 @@ COUNTED = (
     Mutant(
         "a call that is refused takes a turn's coins",
         "what is said after a wrong option would be other words than without it",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "        turn = self._taken.get(author, -1) + 1\n",
         "        turn = self._taken[author] = self._taken.get(author, -1) + 1\n",
         (f"{VERBS}::test_a_call_that_is_refused_is_no_turn",),
@@ -509,7 +509,7 @@ PLAYED = (
     Mutant(
         "a run of parts is done though games are missing",
         "nobody would be told that there is more to play",
-        "agentcho/games/parts.py",
+        "agentcho/games/runs/run_shards.py",
         '"interrupted" if left else _status(parts)',
         "_status(parts)",
         ("tests/cli/test_parts.py::test_what_is_missing_is_refused_or_left_to_resume",),
@@ -517,7 +517,7 @@ PLAYED = (
     Mutant(
         "moves of a round race",
         "what two moves of a round say in their own places has one order, whichever ends first",
-        "agentcho/games/rounds.py",
+        "agentcho/games/play/rounds.py",
         "self.raced |= self._under_way[branch] > 0",
         "self.raced |= sum(self._under_way.values()) > 0",
         (f"{GAME}::test_a_game_has_raced_where_who_ends_first_decided_an_order",),
@@ -525,7 +525,7 @@ PLAYED = (
     Mutant(
         "nothing ever races",
         "two runs of one seed could differ, and neither would say that it may",
-        "agentcho/games/rounds.py",
+        "agentcho/games/play/rounds.py",
         "self.raced |= self._under_way[branch] > 0",
         "self.raced |= self._under_way[branch] < 0",
         (f"{GAME}::test_a_game_has_raced_where_who_ends_first_decided_an_order",),
@@ -533,7 +533,7 @@ PLAYED = (
     Mutant(
         "moves of a round out of order",
         "they come out in the order in which they were given, not in another",
-        "agentcho/games/rounds.py",
+        "agentcho/games/play/rounds.py",
         "        for branch in branches:\n            for message in branch.out.messages:",
         "        for branch in reversed(branches):\n            for message in branch.out.messages:",
         (f"{GAME}::test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order",),
@@ -541,7 +541,7 @@ PLAYED = (
     Mutant(
         "in lockstep nobody waits for who still speaks",
         "the order of messages would tell how long private ones were",
-        "agentcho/games/lockstep.py",
+        "agentcho/games/play/lockstep.py",
         "            if not self._acting():\n",
         "            if True:\n",
         (LOCKSTEP,),
@@ -549,7 +549,7 @@ PLAYED = (
     Mutant(
         "tasks that have ended are not joined",
         "an audit would take what was awaited for a race",
-        "agentcho/games/precedence.py",
+        "agentcho/games/play/precedence.py",
         "        if any(child.ended for child in node.children):\n",
         "        if False:\n",
         (ORDER,),
@@ -565,7 +565,7 @@ PLAYED = (
     Mutant(
         "what others read is made over the default prompt",
         "its bits would tell whether its author has a system prompt of its own",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "for read in draft.reads.reads if not is_default_prompt(read.id)]",
         "for read in draft.reads.reads]",
         (SYSTEM_PROMPTS,),
@@ -573,7 +573,7 @@ PLAYED = (
     Mutant(
         "views are told who reads the default prompt",
         "whoever is not said to read it has a system prompt of its own",
-        "agentcho/flow/views.py",
+        "agentcho/provenance/views.py",
         "for parent in message.parents if not is_default_prompt(parent))",
         "for parent in message.parents)",
         (SYSTEM_PROMPTS,),
@@ -597,7 +597,7 @@ PLAYED = (
     Mutant(
         "moves of a round are seen at once",
         "the moves of a simultaneous round would depend on which of them came first",
-        "agentcho/games/rounds.py",
+        "agentcho/games/play/rounds.py",
         "return History(self._out) if branch is None else History(branch.out, after=branch.before)",
         "return History(self._out)",
         (f"{GAME}::test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order",),
@@ -605,7 +605,7 @@ PLAYED = (
     Mutant(
         "a round within a round comes out at its own end",
         "the other moves of the outer round would see what was said beside them",
-        "agentcho/games/rounds.py",
+        "agentcho/games/play/rounds.py",
         "                self.publish(message, outer)",
         "                self.publish(message, None)",
         (f"{GAME}::test_a_round_within_a_round_comes_out_with_the_outer_one",),
@@ -613,7 +613,7 @@ PLAYED = (
     Mutant(
         "a round forgets what its moves have looked at",
         "code that acts on a secret that a move of the round brought back would not be told of",
-        "agentcho/games/rounds.py",
+        "agentcho/games/play/rounds.py",
         "            self.taint.join([branch.sources for branch in branches])\n"
         "            self._publish(branches, outer)\n",
         "            self._publish(branches, outer)\n",
@@ -622,7 +622,7 @@ PLAYED = (
     Mutant(
         "to count private messages is no look at them",
         "a scenario could tell everyone how often somebody has thought, and no audit would say so",
-        "agentcho/flow/taint.py",
+        "agentcho/provenance/taint.py",
         "    def __len__(self) -> int:\n        self._notice(self._all())\n",
         "    def __len__(self) -> int:\n",
         (f"{SIGHTS}::test_what_the_table_calls_private_is_noticed",),
@@ -630,7 +630,7 @@ PLAYED = (
     Mutant(
         "a limit that is caught tells nothing",
         "a scenario could tell everyone how many words somebody had thought when the limit came",
-        "agentcho/games/game.py",
+        "agentcho/games/play/game.py",
         "            self._messages.failed(author, error)\n",
         "",
         (f"{SIGHTS}::test_who_hears_of_a_limit_has_looked_at_all_that_it_counts",),
@@ -638,7 +638,7 @@ PLAYED = (
     Mutant(
         "a deadline of the code's own tells nothing",
         "a scenario could tell everyone whether a private message was longer than a deadline allows",
-        "agentcho/games/game.py",
+        "agentcho/games/play/game.py",
         "                self._messages.cancelled(author)\n",
         "                pass\n",
         (f"{SIGHTS}::test_who_cancels_a_message_has_looked_at_how_long_it_takes",),
@@ -646,7 +646,7 @@ PLAYED = (
     Mutant(
         "an id that is guessed tells nothing",
         "code could count what an agent said in private by the ids that there are",
-        "agentcho/games/messages.py",
+        "agentcho/games/play/messages.py",
         "        self.probed(id)\n        return self.message(id)",
         "        return self.message(id)",
         (f"{SIGHTS}::test_what_the_table_calls_private_is_noticed",),
@@ -671,7 +671,7 @@ PLAYED = (
     Mutant(
         "words that are streamed are not heard",
         "code that acts on a secret while it is said would not be told of",
-        "agentcho/flow/taint.py",
+        "agentcho/provenance/taint.py",
         "            heard.add(id)\n",
         "",
         (f"{TAINT}::test_every_way_to_the_words_is_heard",),
@@ -679,7 +679,7 @@ PLAYED = (
     Mutant(
         "leave an author out of its own audience",
         "an agent could not read what it has said to others",
-        "agentcho/games/messages.py",
+        "agentcho/games/play/messages.py",
         "Audience(given.members | {author})",
         "given",
         (f"{GAME}::test_a_thought_is_its_authors_alone_and_what_is_said_is_read_by_its_audience",),
@@ -687,7 +687,7 @@ PLAYED = (
     Mutant(
         "the answer where the prompt was to stand",
         "a place that is asked for is the prompt's, and the message comes right after it",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "Read(question, reads.new_at)), new_at=None)",
         "Read(question)))",
         (f"{VIEWS}::test_gaps_overlaps_and_reorderings_land_where_the_view_says",),
@@ -695,7 +695,7 @@ PLAYED = (
     Mutant(
         "a game that is over keeps its encodings",
         "the store would fill up with what nobody can ask for any more",
-        "agentcho/games/game.py",
+        "agentcho/games/play/game.py",
         "                choreographer.release(choreographer.held(self._journal.held))\n",
         "",
         (f"{GAME}::test_a_game_that_fails_gives_up_its_own_and_leaves_the_others_alone",),
@@ -703,7 +703,7 @@ PLAYED = (
     Mutant(
         "a game that is over still offers",
         "what it wanted made ahead would be made for nobody, and held for good",
-        "agentcho/games/game.py",
+        "agentcho/games/play/game.py",
         "                choreographer.forget(self._journal)\n",
         "",
         (f"{PREFETCH}::test_a_game_that_breaks_off_leaves_nothing_of_what_was_made_ahead",),

@@ -13,7 +13,7 @@ OUTLIVING = (
     Mutant(
         "keep a private class",
         "the encoding of a secret would lie on disk after the run, and a later one could tell that it is there",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "return self._clearance == EVERYONE",
         "return True",
         (f"{ENGINES}::test_private_classes_die_with_the_run",),
@@ -29,7 +29,7 @@ OUTLIVING = (
     Mutant(
         "take a guard that says nothing for one that says yes",
         "any guard that admits a call would let its encoding outlive the run",
-        "agentcho/calls/checks.py",
+        "agentcho/protocol/call_validation.py",
         "return guard.admit(id, context) is True",
         "return guard.admit(id, context) is not False",
         (f"{ENGINES}::test_what_no_guard_says_to_be_everyones_is_neither_kept_nor_looked_for",),
@@ -37,7 +37,7 @@ OUTLIVING = (
     Mutant(
         "look for any encoding",
         "the time that a private message takes would tell whether a file of those words is there",
-        "agentcho/engine/keeping.py",
+        "agentcho/engine/persistent_cache.py",
         "        if self.files is None or not _everyones(call):",
         "        if self.files is None:",
         (f"{ENGINES}::test_what_no_guard_says_to_be_everyones_is_neither_kept_nor_looked_for",),
@@ -45,7 +45,7 @@ OUTLIVING = (
     Mutant(
         "read a kept file that was changed",
         "keys that somebody wrote into it would be read as what a message says",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         "if not hmac.compare_digest(self._tag(",
         "if len(data) <= TAG and not hmac.compare_digest(self._tag(",
         (f"{KEPT}::test_what_is_not_what_was_written_is_named_and_made_again",),
@@ -53,7 +53,7 @@ OUTLIVING = (
     Mutant(
         "a kept file may have another's name",
         "who can rename files would have one message read as another",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         'self._digest(b"file", self._bound, name.encode(), data)',
         'self._digest(b"file", self._bound, data)',
         (f"{KEPT}::test_what_is_not_what_was_written_is_named_and_made_again",),
@@ -61,7 +61,7 @@ OUTLIVING = (
     Mutant(
         "one file for both profiles",
         "in the deterministic profile bits would be read that depend on what an earlier run did beside",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         'b"exact" if exact else b"fast"',
         'b"exact"',
         (f"{KEPT}::test_another_call_profile_or_machine_has_another_file",),
@@ -69,7 +69,7 @@ OUTLIVING = (
     Mutant(
         "one file for all machines",
         "bits would be read that other threads, or another version of torch, computed",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         '"beside": fingerprint.beside',
         '"beside": {}',
         (f"{KEPT}::test_another_call_profile_or_machine_has_another_file",),
@@ -77,7 +77,7 @@ OUTLIVING = (
     Mutant(
         "kept files that others may read",
         "other users of the machine would have what was said",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         "os.open(fresh, MADE, 0o600, dir_fd=self._at)",
         "os.open(fresh, MADE, 0o644, dir_fd=self._at)",
         (f"{KEPT}::test_it_is_its_owners_alone_whatever_the_umask",),
@@ -85,7 +85,7 @@ OUTLIVING = (
     Mutant(
         "a kept folder that others may write to",
         "they could remove files, or see when each is used",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         "if found.st_uid != os.getuid() or found.st_mode & 0o077:",
         "if found.st_uid != os.getuid():",
         (f"{KEPT}::test_a_folder_that_is_not_as_it_was_made_is_refused_early_and_late",),
@@ -93,7 +93,7 @@ OUTLIVING = (
     Mutant(
         "the key lies in the folder that it is for",
         "who has the folder could write files that are taken for true",
-        "agentcho/engine/kept_key.py",
+        "agentcho/engine/persistent_key.py",
         "if folder.resolve() in file.resolve().parents:",
         "if folder.resolve() == file.resolve():",
         (f"{KEPT}::test_a_key_in_the_folder_itself_or_nowhere_is_refused",),
@@ -101,7 +101,7 @@ OUTLIVING = (
     Mutant(
         "a key that others may read",
         "every user of the machine could write files that are taken for true",
-        "agentcho/engine/kept_key.py",
+        "agentcho/engine/persistent_key.py",
         "if found.st_mode & 0o077:",
         "if found.st_mode & 0o007:",
         (f"{KEPT}::test_a_key_that_others_may_use_or_that_is_none_is_refused",),
@@ -109,7 +109,7 @@ OUTLIVING = (
     Mutant(
         "remove what another process is writing",
         "two that keep in one folder would take each other's files away",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         "                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "",
         (f"{KEPT}::test_a_killed_process_leaves_nothing_half_and_a_living_one_is_left_alone",),
@@ -117,7 +117,7 @@ OUTLIVING = (
     Mutant(
         "begin from the folder of another model",
         "encodings of other weights would be looked for, and kept beside these",
-        "agentcho/engine/kept.py",
+        "agentcho/engine/persistent_files.py",
         "if model.get(name) != theirs.get(name)",
         'if name == "model" and model.get(name) != theirs.get(name)',
         (f"{KEPT}::test_a_folder_of_another_model_or_user_is_refused",),

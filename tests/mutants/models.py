@@ -18,7 +18,7 @@ SEVERAL = (
     Mutant(
         "keys of another adapter",
         "a call would read keys that another adapter made as if they were its own's, or the base's",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "if entry.recipe.context.origin not in (rules.origin, base):",
         "if entry.recipe.context.origin not in (rules.origin, base, entry.recipe.context.origin):",
         (f"{MIXED}::test_keys_of_another_adapter_are_refused",),
@@ -34,7 +34,7 @@ SEVERAL = (
     Mutant(
         "an audience's encoding through one's own adapter",
         "what everyone reads would depend on who asked for it first",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)",
         "return self._prefill(draft, draft.metadata.audience, public)",
         (f"{ADAPTERS}::test_nobody_reads_keys_of_another_adapter",),
@@ -50,7 +50,7 @@ SEVERAL = (
     Mutant(
         "a message is read on every engine as its author has it",
         "under audit what an author had read would get to engines where it never was",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'return "audience" if self.enforcing or not self._said_here(self.drafts[read.id]) else "author"',
         'return "audience" if self.enforcing else "author"',
         (f"{RECORDS}::test_under_audit_a_leak_stays_on_its_engine",),
@@ -66,7 +66,7 @@ SEVERAL = (
     Mutant(
         "ids of one tokenizer for another",
         "a message would be other words on another engine",
-        "agentcho/flow/lengths.py",
+        "agentcho/provenance/message_lengths.py",
         "return self._spelling is None or draft.tokenizer == self._spelling.tokenizer",
         "return True",
         (f"{RECORDS}::test_lines_say_on_which_engine_an_encoding_is_and_read_back",),
@@ -74,7 +74,7 @@ SEVERAL = (
     Mutant(
         "the length of one tokenizer for another's",
         "what is placed after a message would overlap it, or tell of another engine",
-        "agentcho/flow/lengths.py",
+        "agentcho/provenance/message_lengths.py",
         "if self._spelling is None or self.spells(draft):",
         "if self._spelling is not None or self.spells(draft):",
         (f"{RECORDS}::test_places_are_counted_in_the_words_of_the_engine_that_reads",),
@@ -82,7 +82,7 @@ SEVERAL = (
     Mutant(
         "a game goes on through another model",
         "the words of one tokenizer would be forced as those of another",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         '("model", draft.engine == entry.engine),',
         '("model", True),',
         (f"{RECORDS}::test_a_game_that_goes_on_through_another_model_departs_from_its_record",),

@@ -14,7 +14,7 @@ PEOPLE = (
     Mutant(
         "what comes out meanwhile is heard by whoever is asked",
         "what a person says would be recorded as said over less than the person had seen",
-        "agentcho/games/human.py",
+        "agentcho/games/play/people.py",
         "[agent for agent, open_ in self._asked.items() if not open_]",
         "list(self._asked)",
         (HUMAN,),
@@ -22,7 +22,7 @@ PEOPLE = (
     Mutant(
         "words of people are on no record before they are encoded",
         "a run that dies meanwhile would ask twice",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "words = recorded.typed.get(id)",
         "words = None",
         (HUMAN,),
@@ -30,7 +30,7 @@ PEOPLE = (
     Mutant(
         "the next person finds the screen of the last",
         "what is secret between two people at one keyboard would be seen as it is passed on",
-        "agentcho/people/desk.py",
+        "agentcho/display/people/session.py",
         "return isinstance(self.current, Question) and self.current.agent != self.at",
         "return False",
         (DESK,),
@@ -38,7 +38,7 @@ PEOPLE = (
     Mutant(
         "what is cut stays in the clipboard",
         "the next person at the keyboard could paste what the last one typed",
-        "agentcho/people/terminal.py",
+        "agentcho/display/people/terminal.py",
         "self._app.clipboard, self._app.emacs_state = InMemoryClipboard(), EmacsState()",
         "pass",
         (DESK,),
@@ -46,7 +46,7 @@ PEOPLE = (
     Mutant(
         "what a scenario prints is shown at once",
         "a secret that is printed would stand on the screen of who must not read it",
-        "agentcho/people/held.py",
+        "agentcho/display/people/output_capture.py",
         "sys.stdout, sys.stderr = kept",
         "pass",
         (DESK,),

@@ -88,7 +88,7 @@ PRIVATE = (
     Mutant(
         "encodings carry what their message says alone",
         "reuse of what authors encoded would look clean",
-        "agentcho/games/game.py",
+        "agentcho/games/play/game.py",
         "return {id: frozenset(cone) for id, cone in cones if cone is not None}",
         "return {id: frozenset((id, *self._messages.drafts[id].metadata.parents)) for id, _ in cones}",
         (

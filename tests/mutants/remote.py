@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-ROOM = "agentcho/backends/remote"
+ROOM = "agentcho/integrations/endpoints"
 FAULTS = "tests/remote/test_faults.py"
 REPAIR = "tests/remote/test_repair.py"
 ANSWER = "tests/remote/test_answer.py"

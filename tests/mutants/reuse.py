@@ -32,7 +32,7 @@ REUSING = (
     Mutant(
         "make a blended message again without its filter",
         "what was dropped and made again would have other keys under the same name",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "narrowing=narrowing(self.choose),",
         "narrowing=None,",
         (f"{BLEND}::test_it_is_kept_apart_from_the_choice_alone_and_made_again_the_same",),
@@ -64,7 +64,7 @@ REUSING = (
     Mutant(
         "a shared prefix that is weighed",
         "what contexts were encoded over is no part of them",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "if not after or before[place] != set(here[:place]):",
         "if piece.id is not None:",
         (f"{APE}::test_a_decode_weighs_as_the_definition_has_it[llama]",),
@@ -72,7 +72,7 @@ REUSING = (
     Mutant(
         "a first context that is a prefix",
         "of contexts beside each other, the one that comes first would be read as if the others went on from it",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "if not after or before[place] != set(here[:place]):",
         "if before[place] != set(here[:place]):",
         (f"{APE}::test_a_decode_weighs_as_the_definition_has_it[llama]",),
@@ -88,7 +88,7 @@ REUSING = (
     Mutant(
         "one key for what is weighed and what is not",
         "an encoding of one way of reading would be taken for that of another",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "if self.parallel is not None:  # which pieces it is about follows from their keys",
         "if self.parallel is None and self.pieces == ():",
         (f"{APE}::test_what_was_read_otherwise_is_another_encoding_and_is_made_again_the_same",),

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
-from agentcho.records.environment import machine, tree_digest, unit, versions, written
+from agentcho.records.environment import digest_list, digest_unit, machine_info, tree_digest, versions
 
 from .mutant import Mutant
 from .table import MUTANTS
@@ -126,7 +126,7 @@ def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
     """The results as they are kept; `where` they were found is asked before, for it names the commit."""
     rows, broken = [], set[str]()
     for fate in fates:
-        broken.add(unit(Path(fate.mutant.file)))
+        broken.add(digest_unit(Path(fate.mutant.file)))
         rows.append(
             {
                 "name": fate.mutant.name,
@@ -137,7 +137,7 @@ def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
                 "seconds": round(fate.seconds, 1),
             }
         )
-    trees = written((name, tree_digest(ROOT, name)) for name in sorted(broken))
+    trees = digest_list((name, tree_digest(ROOT, name)) for name in sorted(broken))
     return {"format": "agentcho-mutants/1", **where, "versions": versions(), "trees": trees, "mutants": rows}
 
 
@@ -146,7 +146,7 @@ def main(names: list[str]) -> int:
     if unknown := set(names) - {mutant.name for mutant in MUTANTS}:
         print(f"no mutant is called {', '.join(sorted(unknown))}; see tests/mutants/table.py", file=sys.stderr)
         return 2
-    fates, where = [], machine()
+    fates, where = [], machine_info()
     for each in run_all(names):
         fates.append(each)
         print(

@@ -30,7 +30,7 @@ SERVE = (
     Mutant(
         "log-probabilities are computed over what the fast profile has encoded for audiences",
         "its keys and values depend on what was computed beside them, and so would the numbers",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "spelling=own.spelling, drafts=own.drafts, frames",
         "spelling=own.spelling, drafts=own.drafts, kin=own, frames",
         (SHOWN,),
@@ -38,7 +38,7 @@ SERVE = (
     Mutant(
         "log-probabilities are computed over equal beginnings that the fast profile has encoded",
         "their keys and values depend on what was computed beside them, and so would the numbers",
-        "agentcho/serve/sharing/plain.py",
+        "agentcho/serve/sharing/stateless_prompts.py",
         "True: PrefixTree(EXACT + salt)",
         "True: PrefixTree(salt)",
         (SHOWN,),
@@ -46,7 +46,7 @@ SERVE = (
     Mutant(
         "a private message is found by whoever guesses it",
         "counts and times would tell that somebody had been told just this",
-        "agentcho/serve/sharing/index.py",
+        "agentcho/serve/sharing/message_index.py",
         "if known.audience.members is None:\n            self._everyone.add(known)\n            return\n",
         "self._everyone.add(known)\n        if known.audience.members is None:\n            return\n",
         (SOCIETY, REWRITTEN),
@@ -54,7 +54,7 @@ SERVE = (
     Mutant(
         "who is known by a hash has its private messages everywhere",
         "two conversations with equal prompts would find each other's private messages",
-        "agentcho/serve/sharing/index.py",
+        "agentcho/serve/sharing/message_index.py",
         "return reader.proven or known.audience.members is None or known.before == before.key",
         "return True",
         (SOCIETY,),
@@ -62,7 +62,7 @@ SERVE = (
     Mutant(
         "an id is believed whatever the words are",
         "a client that has changed a message would have the old one read in its place",
-        "agentcho/serve/sharing/index.py",
+        "agentcho/serve/sharing/message_index.py",
         "return _fits(quoted, known, reader) and self._heard(known, reader, before) and _same_words(quoted, known)",
         "named, heard = known.public_id == quoted.id, self._heard(known, reader, before)\n"
         "        return _fits(quoted, known, reader) and heard and (named or _same_words(quoted, known))",
@@ -71,7 +71,7 @@ SERVE = (
     Mutant(
         "an id says nothing",
         "of equal words the latest would be read, and not the ones that were quoted",
-        "agentcho/serve/sharing/index.py",
+        "agentcho/serve/sharing/message_index.py",
         "yield from (shelf.ids[quoted.id] for shelf in shelves if quoted.id in shelf.ids)",
         "yield from ()",
         (SOCIETY,),
@@ -79,7 +79,7 @@ SERVE = (
     Mutant(
         "what is private of others takes a place among the latest",
         "a message that is missed would tell that others have the same text in private",
-        "agentcho/serve/sharing/index.py",
+        "agentcho/serve/sharing/message_index.py",
         "if known.audience.includes(reader.agent):\n                    shelf.add(known)",
         "shelf.add(known)",
         ("tests/serve/test_index.py",),
@@ -87,7 +87,7 @@ SERVE = (
     Mutant(
         "whoever has the hash is the author",
         "two conversations with equal prompts would read each other's encodings, and what stood before them",
-        "agentcho/serve/sharing/index.py",
+        "agentcho/serve/sharing/message_index.py",
         "return not reader.proven and known.before != before",
         "return False",
         (SOCIETY,),
@@ -95,7 +95,7 @@ SERVE = (
     Mutant(
         "results of functions are the society's",
         "what one agent's function returned would be found by others",
-        "agentcho/serve/sharing/talk.py",
+        "agentcho/serve/sharing/conversation.py",
         'if (role == "user" and not self.private) or',
         'if (role in ("user", "tool") and not self.private) or',
         (SOCIETY,),
@@ -103,7 +103,7 @@ SERVE = (
     Mutant(
         "a private answer is everyone's in the next game",
         "what was narrowed once would be open to all when the society has become long",
-        "agentcho/serve/sharing/talk.py",
+        "agentcho/serve/sharing/conversation.py",
         "owner = carried.author, carried.audience",
         "owner = carried.author, Audience(None)",
         (SOCIETY,),
@@ -111,15 +111,15 @@ SERVE = (
     Mutant(
         "an answer that is sent in other words is everyone's",
         "what was whispered would be found by all once its reader has quoted it",
-        "agentcho/serve/sharing/talk.py",
-        'return [New(framed, own, (like.author, like.audience), "restyled")]',
-        'return [New(framed, own, (like.author, Audience(None)), "restyled")]',
+        "agentcho/serve/sharing/conversation.py",
+        'return [NewMessage(framed, own, (like.author, like.audience), "restyled")]',
+        'return [NewMessage(framed, own, (like.author, Audience(None)), "restyled")]',
         (REWRITTEN,),
     ),
     Mutant(
         "an answer within a message is whose the message is",
         "what was whispered would be everyone's where a user message has it",
-        "agentcho/serve/sharing/talk.py",
+        "agentcho/serve/sharing/conversation.py",
         '(known.author, known.audience), "inside"',
         'owner, "inside"',
         (REWRITTEN,),
@@ -127,7 +127,7 @@ SERVE = (
     Mutant(
         "a declared history opens answers that were for a few",
         "what a model said in private could be declared to be no secret",
-        "agentcho/serve/sharing/talk.py",
+        "agentcho/serve/sharing/conversation.py",
         'own = known.role == "assistant" and not known.said and known.author == brings.reader.agent',
         'own = known.role == "assistant" and known.author == brings.reader.agent',
         (WIDENING,),
@@ -135,7 +135,7 @@ SERVE = (
     Mutant(
         "user messages are never private",
         "a brief in one would be found by whoever guesses it, whatever the server was told",
-        "agentcho/serve/sharing/talk.py",
+        "agentcho/serve/sharing/conversation.py",
         'if (role == "user" and not self.private) or',
         'if role == "user" or',
         (WIDENING,),
@@ -143,7 +143,7 @@ SERVE = (
     Mutant(
         "why a message is new goes by what others keep to themselves",
         "a reason would confirm a guess",
-        "agentcho/serve/sharing/index.py",
+        "agentcho/serve/sharing/message_index.py",
         'if same:\n            return "other_role"',
         'if same or any(known.text == quoted.text for known in self._narrow):\n            return "other_role"',
         (REWRITTEN,),
@@ -167,7 +167,7 @@ SERVE = (
     Mutant(
         "what another request attends to is given up",
         "its receipt would name an encoding of which nothing is known",
-        "agentcho/serve/sharing/talk.py",
+        "agentcho/serve/sharing/conversation.py",
         "if not self._in_use[id]:",
         "if True:",
         (SOCIETY,),
@@ -191,7 +191,7 @@ SERVE = (
     Mutant(
         "a prompt in use is given up",
         "its calls would name encodings that are gone",
-        "agentcho/serve/sharing/prefixes.py",
+        "agentcho/serve/sharing/prefix_tree.py",
         "return (node for node in self._used if not node.users)",
         "return iter(list(self._used))",
         (PLAIN,),
@@ -199,7 +199,7 @@ SERVE = (
     Mutant(
         "an answer whose text is not all of it is reused",
         "what is quoted would be read as other tokens than its text has",
-        "agentcho/serve/sharing/plain.py",
+        "agentcho/serve/sharing/stateless_prompts.py",
         "quotable = words.canonical if",
         "quotable = True if",
         (PLAIN,),
@@ -207,7 +207,7 @@ SERVE = (
     Mutant(
         "all answers of a request have one seed",
         "they would say the same",
-        "agentcho/serve/sharing/prompt.py",
+        "agentcho/serve/sharing/request_prompt.py",
         "if choice == 0:",
         "if True:",
         (PLAIN,),
@@ -319,7 +319,7 @@ SERVE = (
     Mutant(
         "more is reused than was read",
         "clients that subtract would count negative tokens",
-        "agentcho/serve/api/shape.py",
+        "agentcho/serve/api/answer_shape.py",
         "min(usage.reused, usage.prompt - cached)",
         "usage.reused",
         (f"{CHAT}::test_usage_adds_up_whatever_was_counted",),
@@ -327,7 +327,7 @@ SERVE = (
     Mutant(
         "events are not in ASCII",
         "a separator of lines in an answer would cut an event in two",
-        "agentcho/serve/api/shape.py",
+        "agentcho/serve/api/answer_shape.py",
         "json.dumps(data, allow_nan=False,",
         "json.dumps(data, ensure_ascii=False, allow_nan=False,",
         (f"{CHAT}::test_no_character_of_an_answer_ends_an_event",),
@@ -335,7 +335,7 @@ SERVE = (
     Mutant(
         "the beginning of a call is shown",
         "a client would be told half of an opening as text, and then the call",
-        "agentcho/serve/api/held.py",
+        "agentcho/serve/api/tool_call_buffer.py",
         "len(waiting) - next(begun, 0)",
         "len(waiting)",
         (f"{BODIES}::test_as_much_is_shown_as_cannot_become_a_call",),
@@ -367,7 +367,7 @@ SERVE = (
     Mutant(
         "a priority is taken as it is",
         "who asks to be served later would be served first",
-        "agentcho/serve/api/asked.py",
+        "agentcho/serve/api/request_checks.py",
         "-given.priority",
         "given.priority",
         (f"{CHAT}::test_what_is_sampled_is_as_the_client_says",),

@@ -9,7 +9,7 @@ from .mutant import Mutant
 
 RULES, CALLS, TOOLS = "tests/leaks/test_sinks.py", "tests/leaks/test_calls.py", "tests/toolsets/test_sinks.py"
 AUDIT, RUNS = "tests/audit/test_calls.py", "tests/audit/test_runs.py"
-SINKS, FOUND = "agentcho/flow/sinks.py", "agentcho/audit/calls.py"
+SINKS, FOUND = "agentcho/provenance/tool_sinks.py", "agentcho/audit/calls.py"
 
 PEOPLE = "tests/toolsets/test_people.py"
 
@@ -42,8 +42,8 @@ TOLD = (
         "whoever learns of a call is as good as its readers",
         "the world would be told what a named agent may know",
         SINKS,
-        "secret = in_the_way(behind, use.audience, self.known_to)",
-        "secret = in_the_way(behind, self._said[call].metadata.audience, self.known_to)",
+        "secret = undisclosed(behind, use.audience, self.known_to)",
+        "secret = undisclosed(behind, self._said[call].metadata.audience, self.known_to)",
         (f"{RULES}::test_a_call_over_what_the_world_may_not_know_is_refused_and_tells_no_words", TOOLS),
     ),
     Mutant(
@@ -108,12 +108,12 @@ TOLD = (
     Mutant(
         "a call runs before it is judged",
         "the refusal would come when the money is sent",
-        "agentcho/games/tool_turn.py",
+        "agentcho/games/play/tool_turn.py",
         "        self._game.messages.check_call(said.id, use, self._speech.asked.release)\n"
         "        self._follow(said.id)\n"
-        "        self._follow(await self._result(tool, call, Come(said.id, use, to, charge)))\n",
+        "        self._follow(await self._result(tool, call, PendingResult(said.id, use, to, charge)))\n",
         "        self._follow(said.id)\n"
-        "        self._follow(await self._result(tool, call, Come(said.id, use, to, charge)))\n"
+        "        self._follow(await self._result(tool, call, PendingResult(said.id, use, to, charge)))\n"
         "        self._game.messages.check_call(said.id, use, self._speech.asked.release)\n",
         (CALLS, TOOLS),
     ),

@@ -47,7 +47,7 @@ ENFORCEMENT = (
     Mutant(
         "a salt of the last message alone",
         "two requests with the same new audience would share a cache, whatever stands before it",
-        "agentcho/flow/salts.py",
+        "agentcho/provenance/prefix_cache_salts.py",
         "for readers in accumulate(audiences, Audience.both)",
         "for readers in audiences",
         (f"{SALTS}::test_a_reader_observes_the_same_whatever_it_may_not_read",),
@@ -55,7 +55,7 @@ ENFORCEMENT = (
     Mutant(
         "a direct leak is salted as its readers are",
         "who reads what is not for it would ask the cache of those who may",
-        "agentcho/flow/salts.py",
+        "agentcho/provenance/prefix_cache_salts.py",
         "alone = None if readers.includes(reader) else reader",
         "alone = None",
         (f"{SALTS}::test_who_reads_what_is_not_for_him_shares_with_nobody",),
@@ -63,15 +63,16 @@ ENFORCEMENT = (
     Mutant(
         "drop the transitive step",
         "a cone would end at what was attended to, and not reach what that had attended to",
-        "agentcho/flow/labels.py",
-        "cone = self._roll.cone(message, (self._cones[over] for over in attended(receipt)), also)",
-        "cone = self._roll.cone(message, (self._roll.cone(self[o].message, ()) for o in attended(receipt)), also)",
+        "agentcho/provenance/labels.py",
+        "cone = self._roll.cone(message, (self._cones[over] for over in attended_encodings(receipt)), also)",
+        "cone = self._roll.cone("
+        "message, (self._roll.cone(self[o].message, ()) for o in attended_encodings(receipt)), also)",
         (GAPS, "tests/audit/test_cones.py"),
     ),
     Mutant(
         "skip one re-encoding",
         "an audience encoding would stand on an author's encoding of its first parent",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'return tuple(self._encoding("audience", id, missing) for id in self._public_parents(draft))',
         'recipes: list[Recipe] = ["author", *["audience"] * len(draft.reads.reads)]  # type: ignore[list-item]\n'
         "        pairs = zip(recipes, self._public_parents(draft), strict=False)\n"
@@ -81,7 +82,7 @@ ENFORCEMENT = (
     Mutant(
         "the author's encoding where it happens to be clean",
         "rule 1: whether it is clean depends on what its author had read; only the absence of a secret shows it",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return self._encoding(self._recipe(reader, read), read.id, missing)",
         """made = self._known.get(("author", (read.id,)), -1)
         label, wanted = self._monitor._labels.get(made, ()), self.drafts[read.id].metadata.audience
@@ -93,7 +94,7 @@ ENFORCEMENT = (
     Mutant(
         "judge by what others have repaired",
         "rule 11: what is repaired for one judge stands over what that judge reads, and would be read by another",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'how = JUDGED if reads.reuse == "judge" else',
         'reads = reads._replace(caller="judge")\n            how = JUDGED if reads.reuse == "judge" else',
         ("tests/choreography/test_judged.py",),
@@ -101,7 +102,7 @@ ENFORCEMENT = (
     Mutant(
         "a view that judges is read as any other",
         "the run's own repair would be taken for what the judge asked for, under one name",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'return self._judge if reads.reuse == "judge" else self._repair',
         "return self._repair",
         ("tests/choreography/test_judged.py",),
@@ -109,7 +110,7 @@ ENFORCEMENT = (
     Mutant(
         "what was repaired to be judged is read by every call of its caller",
         "a key that does not say how would take the one for the other, and their cones",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "path = (*path, f\"{read.id}@{places[place]}{' as said' * own}{how}\")",
         "path = (*path, f\"{read.id}@{places[place]}{' as said' * own}{how.replace(JUDGED, '')}\")",
         ("tests/choreography/test_judged.py",),
@@ -117,7 +118,7 @@ ENFORCEMENT = (
     Mutant(
         "repair by what is hidden",
         "whether what stands first is repaired would tell whether its author had read anything in secret",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return self._public_parents(draft) if public else [read.id for read in draft.reads.reads]",
         "return [read.id for read in draft.reads.reads]",
         (f"{NUMERIC}::test_what_stands_first_is_repaired_or_not_by_what_is_public_of_it",),
@@ -125,7 +126,7 @@ ENFORCEMENT = (
     Mutant(
         "share prompts with their authors",
         "a baseline prompt that begins as its author's did would be read in the author's own bits",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'return f"{part.name} as said" if said else part.name',
         "return part.name",
         ("tests/choreography/test_baseline.py::test_no_beginning_of_a_prompt_is_encoded_twice",),
@@ -133,7 +134,7 @@ ENFORCEMENT = (
     Mutant(
         "tell what there is",
         "the text of an error would name messages that the reader may not read",
-        "agentcho/flow/views.py",
+        "agentcho/provenance/views.py",
         "return (m.id for m in said if m.audience.includes(caller) and sees(m))",
         "return (m.id for m in said)",
         (f"{INTERFERENCE}::test_an_error_about_what_was_not_said_names_nothing_hidden",),
@@ -141,7 +142,7 @@ ENFORCEMENT = (
     Mutant(
         "one generator for all agents' coins",
         "how often others speak in private would change what is drawn",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         '{"seed": coin_seed(self._seed, self._index, author, turn)}',
         '{"seed": coin_seed(self._seed, self._index, "", sum(self._taken.values()) + len(self._taken))}',
         (f"{NUMERIC}::test_hidden_words_change_no_bit_for_a_reader",),
@@ -158,16 +159,16 @@ ENFORCEMENT = (
     Mutant(
         "roster instead of everyone",
         "rule 4: everyone would be those who are there already",
-        "agentcho/games/game.py",
-        "told = Telling(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)",
+        "agentcho/games/play/game.py",
+        "told = KnownTextMessage(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)",
         'roster = Audience(frozenset(self.agents)) if to == "everyone" else audience(to, self.agents)\n'
-        "        told = Telling(SCENARIO, role, roster, text, UNREAD, self._models.own)",
+        "        told = KnownTextMessage(SCENARIO, role, roster, text, UNREAD, self._models.own)",
         (GAPS,),
     ),
     Mutant(
         "build on a dirty parent",
         "an audience encoding would attend to what not all of its audience may read",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]",
         "return [id for id in parents if audience is not None]",
         (NUMERIC,),
@@ -175,7 +176,7 @@ ENFORCEMENT = (
     Mutant(
         "build on a dirty parent, with no monitor",
         "the same, where nothing refuses it: numbers must show it",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]",
         "self._monitor.guard = lambda *_: None  # type: ignore[method-assign, assignment, return-value]\n"
         "        return [id for id in parents if audience is not None]",
@@ -184,7 +185,7 @@ ENFORCEMENT = (
     Mutant(
         "key without parents",
         "the same words over other parents would be taken for the same encoding",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "hasher.update(piece.entry.key + piece.offset.to_bytes(8))",
         "hasher.update(piece.entry.length.to_bytes(8) + piece.offset.to_bytes(8))",
         (CACHE,),
@@ -192,7 +193,7 @@ ENFORCEMENT = (
     Mutant(
         "key without offset",
         "the same words over the same parents elsewhere would be taken for the same encoding",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "hasher.update(piece.entry.key + piece.offset.to_bytes(8))",
         "hasher.update(piece.entry.key)",
         (CACHE,),
@@ -200,7 +201,7 @@ ENFORCEMENT = (
     Mutant(
         "key without feeds",
         "in the deterministic profile bits would depend on how another game was fed the same words",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "for numbers in (tokens, feeds):",
         "for numbers in (tokens,):",
         (PROFILE, CACHE),
@@ -208,7 +209,7 @@ ENFORCEMENT = (
     Mutant(
         "key without what its tokens were chosen over",
         "a repaired encoding would be shared with one whose tokens were judged over other keys",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "parts = fresh + base + judged + choose.tag.encode()",
         "parts = fresh + base + choose.tag.encode()",
         (PROFILE,),
@@ -216,7 +217,7 @@ ENFORCEMENT = (
     Mutant(
         "one class for both profiles",
         "games of the deterministic profile would read what was made in forwards with others",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'outer = self._class + (EXACT if self.reuse.deterministic else "")',
         "outer = self._class",
         ("tests/leaks/test_classes.py",),
@@ -224,7 +225,7 @@ ENFORCEMENT = (
     Mutant(
         "keep the author's offsets",
         "rule 7: an audience encoding would stand where its author put it, by the length of what it had read",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)",
         "new = self._positions(draft.reads)[1]\n"
         "        public = public._replace(new_offset=new)\n"
@@ -267,7 +268,7 @@ ENFORCEMENT = (
     Mutant(
         "take any word for a kind",
         "a record could call a spoken message something else, and nobody would be judged as its reader",
-        "agentcho/records/lines.py",
+        "agentcho/records/line_models.py",
         "    kind: Kind\n",
         "    kind: str\n",
         ("tests/cli/test_foreign.py",),
@@ -283,7 +284,7 @@ ENFORCEMENT = (
     Mutant(
         "share labels between runs",
         "rule 12: what another game knows of an id would vouch for it here",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         """    def __init__(self) -> None:
         self._labels: dict[EncodingId, frozenset[Label]] = {}
 """,
@@ -296,7 +297,7 @@ ENFORCEMENT = (
     Mutant(
         "cone from what was asked",
         "cones would be of the messages in the prompt, and not of what was attended to",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "            opened=own.opened,\n        )\n",
         "            opened=own.opened,\n"
         "        )._replace(cone=frozenset({of.message, *self.resolver.drafts[of.message].metadata.parents}))\n",
@@ -305,7 +306,7 @@ ENFORCEMENT = (
     Mutant(
         "re-encode from text",
         "rule 5: an audience encoding would hold the ids that the text encodes to, and not those that were said",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "as_said, own = self.spells(draft), ",
         "as_said, own = False, ",
         (f"{FUNCTIONAL}::test_a_reader_reads_the_ids_that_were_said_and_not_those_of_their_text",),
@@ -313,7 +314,7 @@ ENFORCEMENT = (
     Mutant(
         "salts that run together",
         "one tenant's salt and class would spell another's, and their games would share what is stored",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         'self._class = f"{len(salt)}/{salt}/" if salt else ""',
         "self._class = salt",
         (f"{SALT}::test_games_share_nothing_that_is_stored_where_their_salts_differ",),
@@ -321,7 +322,7 @@ ENFORCEMENT = (
     Mutant(
         "an author by name alone",
         "who only claims to be a message's author would read what its author had read",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return author is not None and author == reader and not read.public",
         "return author is not None and author == reader",
         (f"{SALT}::test_an_author_reads_its_own_message_as_it_was_made_or_as_others_read_it",),
@@ -329,7 +330,7 @@ ENFORCEMENT = (
     Mutant(
         "forget labels of what is under way",
         "a call would be refused, for what it reads has no label any more",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "if id not in held and id not in self._guards]",
         "if id not in held]",
         (f"{FORGET}::test_labels_of_what_is_held_or_under_way_stay",),
@@ -337,7 +338,7 @@ ENFORCEMENT = (
     Mutant(
         "swap two classes",
         "the author's encoding would be kept in its audience's class, and the other way round",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "return outer + json.dumps(clearance.to_json())",
         'return outer + json.dumps("everyone" if clearance.members else ["alice"])',
         (CACHE, NUMERIC),
@@ -345,7 +346,7 @@ ENFORCEMENT = (
     Mutant(
         "forget what a repair keeps",
         "rule 11: the cone of a repaired encoding would lack that of its base",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "return over if receipt.base is None else (*over, receipt.base, *receipt.anchors)",
         "return over",
         ("tests/choreography/test_repair.py",),
@@ -370,7 +371,7 @@ ENFORCEMENT = (
     Mutant(
         "make a postponed shadow for a score with nobody asked",
         "what is made at once, for scores and looks at the cache, would be gathered without its guard's word",
-        "agentcho/engine/waiting.py",
+        "agentcho/engine/queue.py",
         "            call.ask()\n",
         "            pass\n",
         ("tests/engine/test_postponed.py",),
@@ -386,7 +387,7 @@ ENFORCEMENT = (
     Mutant(
         "an agent is who it says it is",
         "an agent that takes another's name would read what is private to that one",
-        "agentcho/games/roster.py",
+        "agentcho/games/play/roster.py",
         "return self._names.get(id(agent))",
         'return agent.__dict__.get("_name") if id(agent) in self._names else None',
         ("tests/choreography/test_identity.py",),
@@ -410,7 +411,7 @@ ENFORCEMENT = (
     Mutant(
         "two owners of one engine",
         "a second choreographer, or a direct call beside one, would take the first one's calls for its own",
-        "agentcho/calls/owner.py",
+        "agentcho/protocol/ownership.py",
         "if not self._hold.over:",
         "if self._hold is None:",
         ("tests/choreography/test_owner.py",),
@@ -450,7 +451,7 @@ ENFORCEMENT = (
     Mutant(
         "what does not fit is found out by its readers",
         "whether a message fits over what its author had read in secret would be told to whoever reads it",
-        "agentcho/games/messages.py",
+        "agentcho/games/play/messages.py",
         "        if end > model.frames.context:\n",
         "        if end > model.frames.context and not reads.reads:\n",
         ("tests/leaks/test_known.py",),
@@ -458,7 +459,7 @@ ENFORCEMENT = (
     Mutant(
         "frame ids that no message can have",
         "whoever reads such a message would be refused for what its author did, and learn of it",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "own = content.encode(said) if tokens is None else content.check(tokens)",
         "own = content.encode(said) if tokens is None else list(tokens)",
         ("tests/engine/test_framing.py",),
@@ -482,9 +483,9 @@ ENFORCEMENT = (
     Mutant(
         "a schema of any depth",
         "one call would end the process: a compiler's stack ends where it ends",
-        "agentcho/calls/values.py",
-        "if wrong := uncompilable(read):",
-        "if wrong := uncompilable({}):",
+        "agentcho/protocol/value_checks.py",
+        "if wrong := why_not_compilable(read):",
+        "if wrong := why_not_compilable({}):",
         ("tests/test_compilable.py",),
     ),
     Mutant(
@@ -498,7 +499,7 @@ ENFORCEMENT = (
     Mutant(
         "a call is refused by what the whole game has left",
         "how much others have said in secret would be told to whoever asks for more than there is room for",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it\n",
         "        most = self._meter.all_left()\n"
         '        bound = {"max_tokens": min(most or 1 << 40, sampling.max_tokens)}\n'
@@ -508,7 +509,7 @@ ENFORCEMENT = (
     Mutant(
         "what does not fit in place is found out later",
         "a message that can never be encoded where it would be made would be out, and fail whoever reads it",
-        "agentcho/flow/resolver.py",
+        "agentcho/provenance/resolver.py",
         "            return max([self.bos, *map(self._end, over)]) + length\n",
         "            return alone\n",
         (REFUSALS,),
@@ -516,15 +517,15 @@ ENFORCEMENT = (
     Mutant(
         "what would stand before the beginning is found out later",
         "a message that can never be encoded where its author placed it would be out",
-        "agentcho/flow/resolver.py",
-        "starts = [None if place is None else position(place) for place in places]",
+        "agentcho/provenance/resolver.py",
+        "starts = [None if place is None else checked_position(place) for place in places]",
         "starts = places",
         (REFUSALS,),
     ),
     Mutant(
         "a turn's seed of other letters",
         "a run's seed would no longer give the words that it gave",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         'framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()',
         'framed = f"{seed}/{game}/{author}/{turn}".encode()',
         (f"{GOLDEN}::test_each_call_has_its_seed_its_class_and_its_key",),
@@ -540,7 +541,7 @@ ENFORCEMENT = (
     Mutant(
         "a key that does not say how it was fed",
         "what was fed at once and what was fed token by token, whose last bits differ, would stand for each other",
-        "agentcho/engine/layout.py",
+        "agentcho/engine/call_layout.py",
         "hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())",
         "hasher = hashlib.blake2b(digest_size=32)",
         (f"{GOLDEN}::test_the_embedded_model_says_the_same_words_by_the_same_keys",),

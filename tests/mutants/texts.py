@@ -10,7 +10,7 @@ from .mutant import Mutant
 AUDIT = "tests/audit/test_texts.py"
 TURN = "tests/choreography/test_endpoint.py"
 BESIDE = "tests/models/test_endpoints.py"
-ENDPOINTS, TEXT_TURN = "agentcho/games/endpoints.py", "agentcho/games/text_turn.py"
+ENDPOINTS, TEXT_TURN = "agentcho/games/play/endpoints.py", "agentcho/games/play/remote_turn.py"
 CONES, MODELS = "agentcho/audit/cones.py", "agentcho/records/models.py"
 
 TEXTS = (
@@ -84,7 +84,7 @@ TEXTS = (
     Mutant(
         "what no server reports costs nothing",
         "a limit of tokens would never end a game on a server that reports none",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "return said or len(words.text.encode())",
         "return said or 0",
         (f"{TURN}::test_limits_count_what_the_server_reports_and_else_the_bytes_of_the_text",),
@@ -92,7 +92,7 @@ TEXTS = (
     Mutant(
         "a run that goes on asks again",
         "what was said already would be said otherwise, and paid twice",
-        "agentcho/games/journal.py",
+        "agentcho/games/play/journal.py",
         "return KnownText(entry.message.text, entry.message.stopped, entry.usage)",
         "return None",
         (f"{TURN}::test_a_run_goes_on_with_the_words_that_were_said_and_asks_for_none_of_them",),

@@ -11,7 +11,7 @@ THINKING = (
     Mutant(
         "a thought is for whoever may read what is said",
         "others would be shown what a model thought before it spoke",
-        "agentcho/games/messages.py",
+        "agentcho/games/play/messages.py",
         "to = draft.metadata.audience if shared else Audience(frozenset({author} if author else ()))",
         "to = draft.metadata.audience",
         (f"{TESTS}::test_nobody_else_reads_a_thought",),
@@ -19,7 +19,7 @@ THINKING = (
     Mutant(
         "views show thoughts",
         "code would count thoughts as messages, and agents would read their own where the template cuts them",
-        "agentcho/games/messages.py",
+        "agentcho/games/play/messages.py",
         "self.roster.hide(draft.metadata.id)",
         "pass",
         (f"{TESTS}::test_no_view_shows_a_thought", f"{TESTS}::test_nobody_else_reads_a_thought"),
@@ -35,7 +35,7 @@ THINKING = (
     Mutant(
         "an encoding with a thought has the label of what is said",
         "under deny an encoding made over a thought would be let through to who may read the words alone",
-        "agentcho/flow/labels.py",
+        "agentcho/provenance/labels.py",
         "self._labels[id] |= {label}",
         "pass",
         (f"{TESTS}::test_an_encoding_with_a_thought_in_it_is_no_reading_for_others",),

@@ -15,7 +15,7 @@ VIEWER = (
     Mutant(
         "eyes that see what never ended",
         "a page for one agent would have what was cancelled, which nobody reads",
-        "agentcho/viewer/eyes.py",
+        "agentcho/viewer/reader_view.py",
         "if each.ended is None or each.message.author == reader]",
         "]",
         (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),
@@ -31,7 +31,7 @@ VIEWER = (
     Mutant(
         "eyes that see roles",
         "a page for one agent would tell what the others are",
-        "agentcho/viewer/eyes.py",
+        "agentcho/viewer/reader_view.py",
         'cast.get(name, "") if name == reader else ""',
         'cast.get(name, "")',
         (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),
@@ -39,7 +39,7 @@ VIEWER = (
     Mutant(
         "groups that are called what they are",
         "a page for one agent would tell which options each of its games had",
-        "agentcho/viewer/shown.py",
+        "agentcho/viewer/page_content.py",
         'return [f"part {numbers[folder]}" for folder in inside]',
         "return [names.get(folder, folder.name) for folder in inside]",
         (f"{FIGURES}::test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns",),
@@ -47,7 +47,7 @@ VIEWER = (
     Mutant(
         "figures for whoever reads",
         "a page for one agent would have the scores of all, and how far apart what they computed is",
-        "agentcho/viewer/shown.py",
+        "agentcho/viewer/page_content.py",
         'return head | {"status": "done" if run.status == "done" else "", "started": ""}',
         'return head | {"status": "", "started": "", "figures": figures and figures.json()}',
         (f"{FIGURES}::test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns",),
@@ -55,7 +55,7 @@ VIEWER = (
     Mutant(
         "eyes that see how a message was asked for",
         "a page for one agent would name tools, their audiences, and secrets that words are charged for",
-        "agentcho/viewer/eyes.py",
+        "agentcho/viewer/reader_view.py",
         'line = said(message, seat) | ({"header"',
         'line = said(message, seat) | {"use": repr(entry.act)} | ({"header"',
         (f"{PAGE}::test_what_bob_may_read_is_all_that_his_page_has",),

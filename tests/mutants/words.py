@@ -17,7 +17,7 @@ WORDS = (
     Mutant(
         "what alternatives share is counted twice",
         "a union would be charged more than it tells, and its bound would be no count",
-        "agentcho/calls/admitted.py",
+        "agentcho/protocol/schema_cardinality.py",
         "total += each.count() - (self.count(shared) if shared else 0)",
         "total += each.count()",
         (ADMITTED,),
@@ -25,7 +25,7 @@ WORDS = (
     Mutant(
         "that a field is left out is no value",
         "whether an optional field is there would tell something for nothing",
-        "agentcho/calls/admitted.py",
+        "agentcho/protocol/schema_cardinality.py",
         "total = _bounded(total * (count(values) + (not needed)))",
         "total = _bounded(total * count(values))",
         (ADMITTED,),
@@ -33,7 +33,7 @@ WORDS = (
     Mutant(
         "a secret ends at who repeats it",
         "what was told of a secret would be its owner's no longer once it is told on",
-        "agentcho/flow/words.py",
+        "agentcho/provenance/declassification.py",
         "over = [] if (here, reader) in known else [*self._hidden(self._sources(here), reader)]",
         "over = list[str]()",
         (RULE, OWED),
@@ -41,7 +41,7 @@ WORDS = (
     Mutant(
         "an answer is told as it was sampled",
         "its spelling and its token ids would tell more than the values that are charged",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "heard = Audience(frozenset({author})) if retold else spoken_to",
         "heard = spoken_to",
         (RULE,),
@@ -49,23 +49,23 @@ WORDS = (
     Mutant(
         "an answer keeps its spelling",
         "spaces and the order of keys would tell more than the values that are charged",
-        "agentcho/flow/words.py",
-        "return canonical(value) if contains(admitted(schema), value) else None",
-        "return text if contains(admitted(schema), value) else None",
+        "agentcho/provenance/declassification.py",
+        "return canonical(value) if contains(admitted_values(schema), value) else None",
+        "return text if contains(admitted_values(schema), value) else None",
         (RULE,),
     ),
     Mutant(
         "an answer that was not charged is told",
         "what a schema does not admit would be told all the same",
-        "agentcho/flow/words.py",
-        "return canonical(value) if contains(admitted(schema), value) else None",
+        "agentcho/provenance/declassification.py",
+        "return canonical(value) if contains(admitted_values(schema), value) else None",
         "return canonical(value)",
         (RULE,),
     ),
     Mutant(
         "the result of a tool is nobody's words",
         "what an agent may not say it would have a tool say to those who read its results",
-        "agentcho/games/tool_turn.py",
+        "agentcho/games/play/tool_turn.py",
         "charge = self._game.turns.charge_result(self._speech._replace(to=to))",
         "charge = None",
         (RESULTS,),
@@ -81,7 +81,7 @@ WORDS = (
     Mutant(
         "a budget that is never used up",
         "charges would be listed, and bound nothing",
-        "agentcho/flow/words.py",
+        "agentcho/provenance/declassification.py",
         "charge.bits > left + LEAST:",
         "charge.bits > left + 1000:",
         (RULE,),
@@ -89,7 +89,7 @@ WORDS = (
     Mutant(
         "charges do not add up",
         "a secret could be told bit by bit",
-        "agentcho/flow/words.py",
+        "agentcho/provenance/declassification.py",
         "self._bits[owner, reader] = self._bits.get((owner, reader), 0.0) + (charge.bits or 0.0)",
         "self._bits[owner, reader] = charge.bits or 0.0",
         (RULE,),
@@ -97,7 +97,7 @@ WORDS = (
     Mutant(
         "who comes late has heard nothing",
         "an agent that joins would have a budget of its own beside that of everyone",
-        "agentcho/flow/words.py",
+        "agentcho/provenance/declassification.py",
         "            self._bits |= {(owner, reader): bits for owner, bits in public.items()}\n",
         "",
         (RULE,),
@@ -105,7 +105,7 @@ WORDS = (
     Mutant(
         "a private prompt is in nobody's way",
         "what the code puts before an agent in private would be free to tell",
-        "agentcho/flow/words.py",
+        "agentcho/provenance/declassification.py",
         "private = saying.prompt is not None and others != NOBODY",
         "private = False",
         (RULE,),
@@ -113,7 +113,7 @@ WORDS = (
     Mutant(
         "a refused turn takes its coins",
         "what an agent says next would depend on how much others had told",
-        "agentcho/games/turn.py",
+        "agentcho/games/play/turn.py",
         "            self._taken[speech.author] -= 1\n",
         "",
         (RULE,),
@@ -121,7 +121,7 @@ WORDS = (
     Mutant(
         "a refusal names what the speaker may not read",
         "an error would tell of messages that are hidden",
-        "agentcho/flow/words.py",
+        "agentcho/provenance/declassification.py",
         "if id == prompt or self._audience(id).includes(author)]",
         "]",
         (RULE,),
@@ -129,7 +129,7 @@ WORDS = (
     Mutant(
         "a refusal names an owner whom the speaker does not know of",
         "an error would tell whose secrets others had passed on",
-        "agentcho/flow/words.py",
+        "agentcho/provenance/declassification.py",
         'whose = owner if self._sees(saying, owner) else "others"',
         "whose = owner",
         (RULE,),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentcho.games.human import Asked, Person, left
+from agentcho.games.play.people import Person, PersonPrompt, person_left
 from agentcho.message import Message
-from agentcho.records.record import Over
+from agentcho.records.record import GameOver
 
 
 class Scripted(Person):
@@ -14,10 +14,10 @@ class Scripted(Person):
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self.words = list(words)
-        self.asked: list[Asked] = []
+        self.asked: list[PersonPrompt] = []
         self.heard: list[tuple[int, str, Message]] = []
         self.notes: list[str] = []
-        self.ends: list[Over] = []
+        self.ends: list[GameOver] = []
 
     def joined(self, game: int, agent: str) -> None:
         self.notes.append(f"{agent} joined {game}")
@@ -26,14 +26,14 @@ class Scripted(Person):
         self.heard.append((game, agent, message))
         self.notes.append(message.id)
 
-    async def ask(self, asked: Asked) -> str:
+    async def ask(self, asked: PersonPrompt) -> str:
         self.asked.append(asked)
         self.notes.append(f"asked {asked.id}")
         if not self.words:
-            raise left(asked.agent)
+            raise person_left(asked.agent)
         return self.words.pop(0)
 
-    def over(self, game: int, agent: str, over: Over) -> None:
+    def over(self, game: int, agent: str, over: GameOver) -> None:
         self.ends.append(over)
         self.notes.append(f"{agent} over {game}")
 

@@ -16,21 +16,21 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentcho import Agent, Game, Limits, RunConfig, Scenario
+from agentcho.display.people.lines import LineByLine
+from agentcho.display.people.session import Question, Session
+from agentcho.display.people.terminal import Terminal
 from agentcho.errors import PersonLeft
-from agentcho.games.library import cast_names
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult
-from agentcho.games.runtime import play as play_run
-from agentcho.people.desk import Desk, Question
-from agentcho.people.lines import LineByLine
-from agentcho.people.terminal import Terminal
+from agentcho.games.runs.library import cast_names
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult
+from agentcho.games.runs.runtime import play as play_run
 from agentcho.testing import FakeEngine
 
 from .canaries import Canaries
 from .consoles import SHOWN_AFTER
 from .emulator import Emulator
 
-Keys = Callable[[Desk], str]
+Keys = Callable[[Session], str]
 
 
 class Secrets(Scenario):
@@ -110,7 +110,7 @@ def plays(emulator: Emulator) -> Iterator[Plays]:
 def test_the_keyboard_is_passed_on_and_nothing_of_one_is_left_for_the_other(plays: Plays, emulator: Emulator) -> None:
     marks: list[tuple[str | None, str]] = []
 
-    def keys(desk: Desk) -> str:
+    def keys(desk: Session) -> str:
         marks.append((None if desk.handing else desk.at, emulator.text))
         if desk.handing or not isinstance(desk.current, Question):
             return "\r"
@@ -135,7 +135,7 @@ def test_the_keyboard_is_passed_on_and_nothing_of_one_is_left_for_the_other(play
 def test_who_is_in_which_game_can_be_seen_and_the_first_games_come_first(plays: Plays, emulator: Emulator) -> None:
     order: list[int] = []
 
-    def keys(desk: Desk) -> str:
+    def keys(desk: Session) -> str:
         assert desk.current is not None
         if not order and desk.others < 2:
             return ""

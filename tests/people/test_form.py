@@ -9,11 +9,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
-from agentcho.calls.call import Sampling
-from agentcho.calls.schema import closed
-from agentcho.games.human import Asked
+from agentcho.display.people.form import Form, form_of
+from agentcho.games.play.people import PersonPrompt
 from agentcho.message import EVERYONE
-from agentcho.people.form import Form, form_of
+from agentcho.protocol.call import Sampling
+from agentcho.protocol.json_schema import closed
 
 
 class Place(BaseModel):
@@ -42,13 +42,13 @@ class Plan(BaseModel):
         return what
 
 
-def asked(model: type[BaseModel] | None = None, **options: Any) -> Asked:
+def asked(model: type[BaseModel] | None = None, **options: Any) -> PersonPrompt:
     if model is not None:
         options["json_schema"] = closed(model.model_json_schema())
     split = lambda words: [ord(letter) for letter in words]  # noqa: E731
     join = lambda ids: "".join(map(chr, ids))  # noqa: E731
     told = EVERYONE, "", None, Sampling(**options), ("a", "b") if "choices" in options else ()
-    return Asked(0, "bob", "bob.0", *told, model, inf, 500, split, join)
+    return PersonPrompt(0, "bob", "bob.0", *told, model, inf, 500, split, join)
 
 
 def fill(form: Form, *typed: str) -> Any:

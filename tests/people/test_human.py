@@ -14,9 +14,9 @@ from agentcho import Agent, Game, Limits, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.audit.wording import headline
 from agentcho.errors import AudienceError, CallFailed, ConfigError, ContextOverflow, PersonLeft, RequestError
-from agentcho.games.human import Asked, Person
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play as play_run
+from agentcho.games.play.people import Person, PersonPrompt
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play as play_run
 from agentcho.message import Message
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEndpoint, FakeEngine, play
@@ -106,7 +106,7 @@ def test_in_a_round_it_hears_nothing_of_the_others_before_the_end() -> None:
 
 def test_what_comes_out_while_it_is_asked_is_heard_when_it_has_answered() -> None:
     class Slow(Scripted):
-        async def ask(self, asked: Asked) -> str:
+        async def ask(self, asked: PersonPrompt) -> str:
             words = await super().ask(asked)
             await spoken.wait()
             self.notes.append("answers")
@@ -165,7 +165,7 @@ def faults(words: list[str], **options: Any) -> list[str | None]:
     found: list[str | None] = []
 
     class Tries(Person):
-        async def ask(self, asked: Asked) -> str:
+        async def ask(self, asked: PersonPrompt) -> str:
             found.extend(asked.fault(each) for each in words)
             return words[-1]
 
@@ -190,7 +190,7 @@ def test_what_fits_no_schema_or_no_model_is_told_by_the_field() -> None:
     found: list[str | None] = []
 
     class Tries(Person):
-        async def ask(self, asked: Asked) -> str:
+        async def ask(self, asked: PersonPrompt) -> str:
             tries = ["north", '{"to": "west", "steps": 1}', '{"to": "north", "steps": 9}', '{"to": "north"}']
             tries += ['{"to": "north", "steps": 1, "more": 2}']
             found.extend(asked.fault(each) for each in tries)
@@ -211,7 +211,7 @@ def test_what_does_not_fit_the_context_is_told_to_the_token(mode: Any) -> None:
     told: list[tuple[int, str | None, str | None]] = []
 
     class Tries(Person):
-        async def ask(self, asked: Asked) -> str:
+        async def ask(self, asked: PersonPrompt) -> str:
             fits = " a" * asked.most
             told.append((asked.most, asked.fault(fits), asked.fault(fits + " a")))
             return fits
@@ -293,7 +293,7 @@ class Half(Person):
         if game == 0:
             self.other.hear(game, agent, message)
 
-    async def ask(self, asked: Asked) -> str:
+    async def ask(self, asked: PersonPrompt) -> str:
         return await self.other.ask(asked) if asked.game == 0 else asked.choices[0] if asked.choices else "hello"
 
 
@@ -332,7 +332,7 @@ def test_words_are_on_record_before_they_are_encoded(tmp_path: Path) -> None:
 
 
 def test_a_game_that_is_played_again_asks_nobody_twice() -> None:
-    from agentcho.games.request import OnFailure
+    from agentcho.games.runs.request import OnFailure
 
     class Once(FakeEngine):
         failed_once = False
@@ -357,7 +357,7 @@ def test_its_time_is_a_limit_as_anybodys() -> None:
             return self.Outcome(bob=(await game.cast(Agent, "bob", audience="everyone").say()).text)
 
     class Asleep(Scripted):
-        async def ask(self, asked: Asked) -> str:
+        async def ask(self, asked: PersonPrompt) -> str:
             self.asked.append(asked)
             await anyio.sleep_forever()
             raise AssertionError
@@ -375,7 +375,7 @@ def test_others_go_on_while_it_is_asked() -> None:
     held: list[anyio.Event] = []
 
     class Last(Person):
-        async def ask(self, asked: Asked) -> str:
+        async def ask(self, asked: PersonPrompt) -> str:
             if asked.game == 0 and not held:
                 held.append(anyio.Event())
                 await held[0].wait()

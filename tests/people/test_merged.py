@@ -10,9 +10,9 @@ import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.errors import CallFailed
-from agentcho.games.parts import merge
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.run_shards import merge
+from agentcho.games.runs.runtime import play
 from agentcho.records.names import INFO, LINES
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine

@@ -19,9 +19,9 @@ from agentcho.errors import AgentchoError, ConfigError
 from agentcho.lab.probe import Plan, ProbeReport, endpoint, judged, measure
 from agentcho.lab.probe.endpoint import Bounds, Endpoint, Identity, ServerRefused, checked_url
 from agentcho.lab.probe.sarif import sarif
-from agentcho.serve.sharing.plain import PlainPrompts
 from agentcho.serve.sharing.served import Place, ServedModel, Serving
-from agentcho.serve.web.keys import Key
+from agentcho.serve.sharing.stateless_prompts import StatelessPrompts
+from agentcho.serve.web.keys import ApiKey
 from agentcho.testing import FakeEngine
 from tests.audit.sarif_schema import LOG
 from tests.serve.door import opened, play
@@ -34,14 +34,14 @@ ASKED = [{"role": "user", "content": "hello"}]
 class Leaky(ServedModel):
     """A build in which all tenants, under all salts, have one tree of prompts."""
 
-    def _plain(self, place: Place) -> PlainPrompts:
+    def _plain(self, place: Place) -> StatelessPrompts:
         return super()._plain(("", "", ""))
 
 
 def probed(kind: type[ServedModel]) -> ProbeReport:
     """A probe of it with the keys of two tenants. Its engine computes nothing, so that its counts alone can tell."""
     hashes = [sha256(secret.encode()).hexdigest() for secret in SECRETS]
-    keys = [Key(sha256=each, tenant=name) for each, name in zip(hashes, ("ann", "bob"), strict=True)]
+    keys = [ApiKey(sha256=each, tenant=name) for each, name in zip(hashes, ("ann", "bob"), strict=True)]
     found: list[ProbeReport] = []
 
     def ask(url: str) -> None:

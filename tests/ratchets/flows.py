@@ -24,10 +24,10 @@ import torch
 
 import agentcho
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
-from agentcho.calls.call import StepResult
 from agentcho.events import Event, Token
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.protocol.call import StepResult
 from tests.around import Around
 from tests.engine.families import llama_family
 from tests.engine.templates import tokenizer

@@ -15,7 +15,8 @@ When = Literal["loading", "calling", "typing"]
 """When an import is made: while the module loads, while a function of it runs, or never, because it stands under
 `TYPE_CHECKING`."""
 Layers = Sequence[Sequence[str]]
-"""Modules and packages right under the top package, those first that import nothing of the others."""
+"""Rooms: modules and packages under the top package, by their dotted names in it, those first that import nothing of
+the others. A package may be a room, and packages in it rooms of their own."""
 
 
 class Arrow(NamedTuple):
@@ -134,34 +135,50 @@ def _components(graph: Mapping[str, set[str]]) -> Iterator[set[str]]:
                     yield group
 
 
+def levels(layers: Layers) -> dict[str, int]:
+    """The layer of each room."""
+    return {name: level for level, names in enumerate(layers) for name in names}
+
+
+def room(module: str, known: Mapping[str, int]) -> str:
+    """The room of a module: the innermost of these that it is in, else the module or package right under the top
+    package. Of the top package itself: nothing."""
+    parts = module.split(".")[1:]
+    names = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    return next((name for name in names if name in known), ".".join(parts[:1]))
+
+
 def upward(found: Iterable[Arrow], layers: Layers) -> list[Arrow]:
     """Imports of what is not in a layer below that of the importer. The top package itself is above all."""
-    levels = {name: level for level, names in enumerate(layers) for name in names}
+    known = levels(layers)
     result = []
     for arrow in found:
-        mine, other = (module.split(".")[1:2] for module in arrow[:2])
-        if mine != other and mine and levels.get("".join(other), len(layers)) >= levels["".join(mine)]:
+        mine, other = (room(module, known) for module in arrow[:2])
+        if mine != other and mine and known.get(other, len(layers)) >= known[mine]:
             result.append(arrow)
     return result
 
 
 def drawn(found: Iterable[Arrow], wrong: Iterable[Arrow], layers: Layers) -> Iterator[str]:
-    """The folders and files right under the top package, layer by layer, and their arrows, for Graphviz."""
+    """The rooms, layer by layer, and their arrows, for Graphviz."""
+    known = levels(layers)
     styles = dict[tuple[str, str], str]()
     for arrow in found:
-        mine, other = (".".join(module.split(".")[1:2]) for module in arrow[:2])
+        mine, other = (room(module, known) for module in arrow[:2])
         if mine and other and mine != other:
             plain = arrow.when != "typing" or styles.get((mine, other)) == ""
             styles[mine, other] = "" if plain else " [style=dashed]"
     for arrow in wrong:
-        styles[arrow.importer.split(".")[1], ".".join(arrow.imported.split(".")[1:2]) or arrow.imported] = (
-            " [color=red]"
-        )
+        styles[room(arrow.importer, known), room(arrow.imported, known) or arrow.imported] = " [color=red]"
     yield "digraph imports {"
     for names in reversed(layers):
-        yield f"  {{ rank=same; {' '.join(names)} }}"
-    yield from (f"  {mine} -> {other}{style}" for (mine, other), style in sorted(styles.items()))
+        yield f"  {{ rank=same; {'; '.join(map(_quoted, names))} }}"
+    yield from (f"  {_quoted(mine)} -> {_quoted(other)}{style}" for (mine, other), style in sorted(styles.items()))
     yield "}"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if "." in name else name
 
 
 def twice(files: Mapping[str, Path]) -> list[str]:

@@ -14,7 +14,7 @@ from agentcho.config import ModelConfig, RunConfig
 
 from . import Counts, graph, named, packing
 
-BESIDE = ("lab", "integrations", "arena", "cluster", "export", "telemetry", "backends/remote")
+BESIDE = ("lab", "integrations")
 """What is left out where the package is counted without measurements and without integrations of others."""
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "an attention backend (flex)": ("flex",),

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from tokenize import COMMENT
 
-from . import Counts
+from . import Counts, graph
 
 KEPT = re.compile(r"#\s*(fmt:\s*(skip|off)|yapf:\s*disable)\b")
 """Every way to keep lines from `ruff format`."""
@@ -46,11 +46,17 @@ def kept_lines(source: str) -> int:
 def upward(source: str, parts: tuple[str, ...], layers: Layers) -> list[str]:
     """What a file imports of its top package that is not in a layer below its own; `parts` is its path. The top package
     itself is above all, and may import all."""
-    top, mine = parts[0], parts[1].removesuffix(".py")
-    levels = {name: level for level, names in enumerate((*layers, ["__init__"])) for name in names}
-    names = [name.split(".") for name in imports(source, parts[:-1])]
-    others = [name for name in names if name[0] == top and name[1:2] != [mine]]
-    return [".".join(name) for name in others if levels.get("".join(name[1:2]), len(layers)) >= levels[mine]]
+    known = graph.levels((*layers, ["__init__"]))
+    mine = graph.room(".".join(parts).removesuffix(".py").removesuffix(".__init__"), known)
+    top = parts[0]
+    if parts[1:] == ("__init__.py",):
+        mine = "__init__"
+    others = [name for name in imports(source, parts[:-1]) if name.split(".")[0] == top]
+    return [
+        name
+        for name in others
+        if (other := graph.room(name, known)) != mine and known.get(other, len(layers)) >= known[mine]
+    ]
 
 
 @cache

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-from agentcho.backends.remote.client import Endpoint
-from agentcho.backends.remote.endpoint import open_endpoint
-from agentcho.backends.remote.faults import Backoff
 from agentcho.config import ModelConfig
+from agentcho.integrations.endpoints.client import Endpoint
+from agentcho.integrations.endpoints.endpoint import open_endpoint
+from agentcho.integrations.endpoints.faults import Backoff
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 

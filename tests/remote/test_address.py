@@ -11,11 +11,11 @@ import anyio
 import pytest
 
 from agentcho import Sampling
-from agentcho.backends.remote.address import address_of, key_of
-from agentcho.backends.remote.endpoint import open_endpoint
-from agentcho.calls.texts import Quoted, TextCall
 from agentcho.config import ModelConfig, served
 from agentcho.errors import ConfigError, ExtraMissing
+from agentcho.integrations.endpoints.address import address_of, key_of
+from agentcho.integrations.endpoints.endpoint import open_endpoint
+from agentcho.protocol.text_calls import PromptMessage, TextCall
 
 from .faulty import faulty, says
 
@@ -169,7 +169,7 @@ def test_a_request_has_the_key_and_nothing_else_of_the_environment(monkeypatch: 
 
     async def headers(**more: Any) -> dict[str, str]:
         async with faulty(says("good day")) as server, server.asked(**more) as port:
-            await port.ask(TextCall((Quoted("user", None, "hello"),), sampling=Sampling(max_tokens=4)))
+            await port.ask(TextCall((PromptMessage("user", None, "hello"),), sampling=Sampling(max_tokens=4)))
             return server.requests[0].headers
 
     sent = anyio.run(lambda: headers(key_env="FAR_KEY"))

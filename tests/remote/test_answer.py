@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agentcho import Sampling
-from agentcho.backends.remote.answer import check_schema, checked
 from agentcho.errors import RequestError
+from agentcho.integrations.endpoints.answer import check_schema, checked
 
 CHOICES = ("yes", "no", "no way")
 SCHEMA = {

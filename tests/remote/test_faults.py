@@ -10,15 +10,15 @@ import anyio
 import pytest
 
 from agentcho import Sampling
-from agentcho.calls.texts import Quoted, TextCall, TextReply
 from agentcho.errors import AgentchoError, EndpointFailed
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply
 
 from .faulty import USAGE, Answer, event, faulty, head, holds, piece, refuses, repeats, says, sends, told
 
 # The client leaves its own generators to the collector, of which trio warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 SECRET = "swordfish"
-CALL = TextCall((Quoted("user", "bob", f"The word is {SECRET}."),), sampling=Sampling(max_tokens=8))
+CALL = TextCall((PromptMessage("user", "bob", f"The word is {SECRET}."),), sampling=Sampling(max_tokens=8))
 LIMITED = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
 OVERFLOW = {"error": {"message": "too long", "code": "context_length_exceeded"}}
 
@@ -149,7 +149,7 @@ def test_a_stream_that_does_not_end_ends_after_the_timeout(both: Run) -> None:
 
 
 def test_a_stream_that_is_not_closed_after_its_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.backends.remote.wire.LINGERING", 0.02)
+    monkeypatch.setattr("agentcho.integrations.endpoints.wire.LINGERING", 0.02)
     reply, requests = run(lambda: asked(holds(head(), piece("go"), piece(finish="stop"))))
     assert (reply.text, reply.stopped, reply.spent.completion, requests) == ("go", "stop", None, 1)
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from agentcho.backends.remote.pacing import MINUTE, Pace
+from agentcho.integrations.endpoints.pacing import MINUTE, RequestPacer
 from tests.choreography.stage import Clock
 
 
@@ -21,7 +21,7 @@ def clock(request: pytest.FixtureRequest) -> Clock:
 class Line:
     """Requests in front of a server: `begun` are the names of those that were sent, in order."""
 
-    def __init__(self, pace: Pace, group: anyio.abc.TaskGroup) -> None:
+    def __init__(self, pace: RequestPacer, group: anyio.abc.TaskGroup) -> None:
         self._pace, self._group, self._ends = pace, group, dict[str, anyio.Event]()
         self.begun = list[str]()
 
@@ -56,7 +56,7 @@ def lined(clock: Clock, pace: tuple[Any, Any, Any], work: Any) -> None:
 
     async def run() -> None:
         async with anyio.create_task_group() as group:
-            await work(Line(Pace(*pace), group))
+            await work(Line(RequestPacer(*pace), group))
             group.cancel_scope.cancel()
 
     clock.run(run)
@@ -162,7 +162,7 @@ def test_what_is_more_than_a_minute_has_waits_for_an_empty_one(clock: Clock) -> 
 def test_nobody_asks_a_server_that_wants_to_be_left_alone(clock: Clock) -> None:
     async def run() -> None:
         async with anyio.create_task_group() as group:
-            pace = Pace(9, None, None)
+            pace = RequestPacer(9, None, None)
             line = Line(pace, group)
             pace.close_for(30)
             pace.close_for(10)

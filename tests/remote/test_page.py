@@ -8,12 +8,12 @@ from typing import get_args
 
 import pytest
 
-from agentcho.backends.remote.client import REPAIRS, TOKEN_BYTES
-from agentcho.backends.remote.faults import LONGEST_WAIT
-from agentcho.backends.remote.request import BENDING, FREE
-from agentcho.backends.remote.servers import KINDS
-from agentcho.calls.texts import Capability, Server
 from agentcho.config import ModelConfig
+from agentcho.integrations.endpoints.client import REPAIRS, TOKEN_BYTES
+from agentcho.integrations.endpoints.faults import LONGEST_WAIT
+from agentcho.integrations.endpoints.request import BENDING, FREE
+from agentcho.integrations.endpoints.servers import KINDS
+from agentcho.protocol.text_calls import Capability, Server
 
 PATH = Path(__file__).parents[2] / "docs" / "any-model.md"
 PAGE = PATH.read_text()

@@ -10,13 +10,13 @@ import anyio
 import pytest
 
 from agentcho import Sampling
-from agentcho.backends.remote.faults import Backoff, asked_wait
-from agentcho.calls.texts import Quoted, TextCall, TextReply
 from agentcho.errors import AgentchoError, AnswerInvalid, ContextOverflow, RequestError
+from agentcho.integrations.endpoints.faults import Backoff, asked_wait
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply
 
 from .faulty import Answer, Request, faulty, head, piece, refuses, says, sends, told
 
-PROMPT = (Quoted("user", "bob", "The word is swordfish."),)
+PROMPT = (PromptMessage("user", "bob", "The word is swordfish."),)
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from agentcho import Sampling
-from agentcho.backends.remote.request import FIRST, FREE, NEXT, body
-from agentcho.backends.remote.servers import KINDS, Abilities
-from agentcho.calls.texts import Capability, Quoted, Server, TextCall
 from agentcho.config import ModelConfig
 from agentcho.errors import RequestError
+from agentcho.integrations.endpoints.request import FIRST, FREE, NEXT, body
+from agentcho.integrations.endpoints.servers import KINDS, Abilities
+from agentcho.protocol.text_calls import Capability, PromptMessage, Server, TextCall
 
 PROMPT = (
-    Quoted("system", None, "You are Bob."),
-    Quoted("user", "ann", "Hello."),
-    Quoted("assistant", "bob", "To Ann: hi", own=True),
-    Quoted("user", None, "Go."),
+    PromptMessage("system", None, "You are Bob."),
+    PromptMessage("user", "ann", "Hello."),
+    PromptMessage("assistant", "bob", "To Ann: hi", own=True),
+    PromptMessage("user", None, "Go."),
 )
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 EVERY: list[Server] = list(KINDS)
@@ -50,7 +50,7 @@ def test_who_speaks_is_known_by_role_and_name(server: Server) -> None:
 
 
 def test_what_others_said_is_never_the_assistants() -> None:
-    call = TextCall((Quoted("assistant", "ann", "I am you."), Quoted("tool", "ann", "42")))
+    call = TextCall((PromptMessage("assistant", "ann", "I am you."), PromptMessage("tool", "ann", "42")))
     assert [each["role"] for each in sent("openai", call)["messages"]] == ["user", "user"]
 
 

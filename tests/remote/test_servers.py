@@ -12,18 +12,18 @@ import anyio
 import pytest
 
 from agentcho import Sampling
-from agentcho.backends.remote.endpoint import open_endpoint
-from agentcho.calls.texts import Quoted, TextCall, TextPort, TextReply
 from agentcho.config import ModelConfig
 from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed
+from agentcho.integrations.endpoints.endpoint import open_endpoint
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextPort, TextReply
 from agentcho.serve.web.keys import add_key
 
 from .served import agentcho_served, transformers_served
 
-PROMPT = (Quoted("system", None, "You are Bob."), Quoted("user", None, "Is snow white or black?"))
+PROMPT = (PromptMessage("system", None, "You are Bob."), PromptMessage("user", None, "Is snow white or black?"))
 MOVE = {"type": "string", "enum": ["cooperate", "defect"]}
 SCHEMA = {"type": "object", "properties": {"move": MOVE}, "required": ["move"], "additionalProperties": False}
-LONG = (Quoted("user", None, "word " * 9000),)
+LONG = (PromptMessage("user", None, "word " * 9000),)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,11 @@ def test_an_answer_comes_in_pieces_with_what_it_took(each: ModelConfig) -> None:
 
 @pytest.mark.clients
 def test_both_say_the_same_where_nothing_is_drawn(ours: ModelConfig, theirs: ModelConfig) -> None:
-    talk = (*PROMPT, Quoted("assistant", "bob", "Hello there.", own=True), Quoted("user", None, "What will you do?"))
+    talk = (
+        *PROMPT,
+        PromptMessage("assistant", "bob", "Hello there.", own=True),
+        PromptMessage("user", None, "What will you do?"),
+    )
     for prompt in (PROMPT, talk):
         call = TextCall(prompt, sampling=Sampling(max_tokens=24, temperature=0))
         assert asked(ours, call).text == asked(theirs, call).text

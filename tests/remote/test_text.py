@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcho.backends.remote.text import Growing
+from agentcho.integrations.endpoints.text import Growing
 
 LETTERS = st.text("ab: ", max_size=12)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentcho.backends.remote.thoughts import Habit, Parted
-from agentcho.calls.texts import Quoted, TextCall, TextReply
+from agentcho.integrations.endpoints.thoughts import Habit, Parted
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply
 from agentcho.testing.endpoint import cut
 
 from .faulty import event, faulty, head, piece, says, sends, told
@@ -65,7 +65,7 @@ def test_nobody_who_hears_an_answer_hears_its_thought(pieces: list[str]) -> None
     shown = list[str]()
 
     async def body() -> list[TextReply]:
-        call = TextCall((Quoted("user", "bob", "Is it?"),), on_text=shown.append)
+        call = TextCall((PromptMessage("user", "bob", "Is it?"),), on_text=shown.append)
         how: dict[str, Any] = {"fresh": True, "server": "vllm", "chat_template_kwargs": {"a": 1}}
         async with faulty(says(*pieces)) as server, server.asked(**how) as port:
             found = [await port.ask(call), await port.ask(call)]
@@ -82,7 +82,7 @@ def test_a_server_that_parts_thoughts_itself_is_taken_at_its_word() -> None:
         apart = event({"choices": [{"index": 0, "delta": {"reasoning": "hm"}}]})
         answer = sends(head(), apart, piece("The mark </think> ends it."), piece(finish="stop"), told())
         async with faulty(answer) as server, server.asked(True) as port:
-            return await port.ask(TextCall((Quoted("user", "bob", "Is it?"),)))
+            return await port.ask(TextCall((PromptMessage("user", "bob", "Is it?"),)))
 
     reply = anyio.run(body)
     assert (reply.thought, reply.text) == ("hm", "The mark </think> ends it.")

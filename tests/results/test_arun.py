@@ -15,7 +15,7 @@ import pytest
 
 import agentcho
 from agentcho.errors import AudienceError, EngineBusy
-from agentcho.games import hosting
+from agentcho.games.runs import hosting
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
@@ -197,7 +197,7 @@ def test_models_are_loaded_beside_the_event_loop(loop: Callable[..., Any], monke
             anyio.from_thread.run_sync(loading.set, token=home)
             return FakeEngine()
 
-        monkeypatch.setattr("agentcho.games.runtime.load_engine", load)
+        monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", load)
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: agentcho.arun(Waits()))
             await loading.wait()

@@ -106,7 +106,7 @@ def test_it_finds_what_the_command_finds(tmp_path: Path, capsys: pytest.CaptureF
 def test_what_cannot_be_is_an_error_before_a_model_is_loaded(
     how: dict[str, Any], error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcho.games.runtime.load_engine", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda *_: pytest.fail("loaded"))
     with pytest.raises(error, match=told):
         compare(**{"engine": None, **how})
 

@@ -15,7 +15,6 @@ import polars
 import pytest
 
 import agentcho
-from agentcho.calls.call import Decode
 from agentcho.errors import (
     AudienceError,
     ConfigError,
@@ -25,10 +24,11 @@ from agentcho.errors import (
     RecordNotFound,
 )
 from agentcho.events import Ended, Event
-from agentcho.games import library, runtime
-from agentcho.games.request import RunRequest
-from agentcho.results.said import Kept
-from agentcho.results.shown import MOST_ROWS
+from agentcho.games.results.messages import LiveMessages
+from agentcho.games.results.rendering import MOST_ROWS
+from agentcho.games.runs import library, runtime
+from agentcho.games.runs.request import RunRequest
+from agentcho.protocol.call import Decode
 from agentcho.testing import FakeEngine
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e&amp;\r\n</td>"
@@ -228,7 +228,7 @@ def test_a_run_shows_itself_in_words(tmp_path: Path) -> None:
 
 
 def test_more_messages_than_are_kept_are_not_passed_over_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentcho.api.Kept", lambda: Kept(most=6))
+    monkeypatch.setattr("agentcho.api.LiveMessages", lambda: LiveMessages(most=6))
     played = play()
     assert played.games[0].scores
     with pytest.raises(RecordError, match="15 messages and no record, and only the first 6 are kept: give out="):

@@ -15,9 +15,9 @@ import polars
 import pyarrow
 import pytest
 
-from agentcho.results import arrow
-from agentcho.results.arrow import Column
-from agentcho.results.table import Table, column
+from agentcho.games.results import arrow
+from agentcho.games.results.arrow import Column
+from agentcho.games.results.table import Table, column
 
 ODD = ["plain", None, "", "naïve 😀 漢字", "\0 and \u202e", "half \ud83d a pair", "\ud83d\ude00"]
 WRITTEN = [*ODD[:5], "half \ufffd a pair", "😀"]
@@ -142,7 +142,7 @@ def test_threads_read_and_give_up_side_by_side() -> None:
 @pytest.mark.slow
 def test_a_process_ends_well_with_tables_in_every_hand() -> None:
     code = (
-        "import polars, pyarrow; from agentcho.results.table import Table, column;"
+        "import polars, pyarrow; from agentcho.games.results.table import Table, column;"
         "t = Table([column('a', ['x', None]), column('n', [1, 2])]);"
         "kept = polars.DataFrame(t), pyarrow.table(t), t.__arrow_c_stream__(), t.__arrow_c_schema__();"
         "loop = [kept]; loop.append(loop)"

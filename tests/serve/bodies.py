@@ -12,20 +12,22 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from agentcho.serve.api import chat, responses
-from agentcho.serve.api.limits import Limits
-from agentcho.serve.api.models import Target
-from agentcho.serve.api.shape import Shape
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Tools, Usage
+from agentcho.serve.api.answer_shape import Shape
+from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api.models import RequestTarget
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Answer, AnswerDelta, Answers, ChatRequest, TokenLogprob, TokenUsage, Tools
 
-LIMITS = Limits()
+LIMITS = RequestLimits()
 EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
-USAGE = Usage(prompt=20, completion=3, exact=8, reused=5)
+USAGE = TokenUsage(prompt=20, completion=3, exact=8, reused=5)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CHAT_TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 RESPONSES_TOOL = {"type": "function", "name": "weather", "parameters": SCHEMA}
-LIKELY = Likely(7, "hé".encode(), -0.25, (Likely(7, "hé".encode(), -0.25), Likely(9, b"ho", float("-inf"))))
-Read = tuple[Target, ChatRequest, Shape]
+LIKELY = TokenLogprob(
+    7, "hé".encode(), -0.25, (TokenLogprob(7, "hé".encode(), -0.25), TokenLogprob(9, b"ho", float("-inf")))
+)
+Read = tuple[RequestTarget, ChatRequest, Shape]
 
 
 def user(text: str) -> dict[str, Any]:
@@ -42,11 +44,11 @@ def sent(**more: Any) -> dict[str, Any]:
     return {"model": "m", "input": "hello"} | more
 
 
-def of_chat(limits: Limits = LIMITS, **more: Any) -> Read:
+def of_chat(limits: RequestLimits = LIMITS, **more: Any) -> Read:
     return chat.parsed(json.dumps(said(**more)).encode(), limits)
 
 
-def of_responses(limits: Limits = LIMITS, **more: Any) -> Read:
+def of_responses(limits: RequestLimits = LIMITS, **more: Any) -> Read:
     return responses.parsed(json.dumps(sent(**more)).encode(), limits)
 
 
@@ -55,7 +57,7 @@ def tools(request: ChatRequest) -> Tools:
     return request.tools
 
 
-def refused(param: str | None, limits: Limits = LIMITS, api: Any = chat, **more: Any) -> ApiError:
+def refused(param: str | None, limits: RequestLimits = LIMITS, api: Any = chat, **more: Any) -> ApiError:
     """The 400 for a body with these parameters."""
     body = said(**more) if api is chat else sent(**more)
     with pytest.raises(ApiError) as caught:
@@ -64,7 +66,7 @@ def refused(param: str | None, limits: Limits = LIMITS, api: Any = chat, **more:
     return caught.value
 
 
-def answered(shape: Shape, *answers: Answer, usage: Usage = USAGE) -> Answers:
+def answered(shape: Shape, *answers: Answer, usage: TokenUsage = USAGE) -> Answers:
     """The answers, with the ids that they were to get."""
     return Answers(tuple(each._replace(id=id) for each, id in zip(answers, shape.ids, strict=True)), usage)
 
@@ -84,17 +86,17 @@ def data(sent: Iterable[bytes]) -> list[dict[str, Any]]:
     return found
 
 
-def chunks(shape: Shape, deltas: Iterable[Delta], answers: Answers, opening: str | None = None) -> list[Any]:
+def chunks(shape: Shape, deltas: Iterable[AnswerDelta], answers: Answers, opening: str | None = None) -> list[Any]:
     """The chunks of a chat, from the first to the last."""
-    stream = chat.Stream(shape, opening)
+    stream = chat.ChatStream(shape, opening)
     sent = [*stream.begin(), *(event for delta in deltas for event in stream.delta(delta)), *stream.end(answers)]
     assert sent[-1] == b"data: [DONE]\n\n"
     return [ChatCompletionChunk.model_validate(each) for each in data(sent)]
 
 
-def events(shape: Shape, deltas: Iterable[Delta], answers: Answers, opening: str | None = None) -> list[Any]:
+def events(shape: Shape, deltas: Iterable[AnswerDelta], answers: Answers, opening: str | None = None) -> list[Any]:
     """The events of a response, from the first to the last."""
-    stream = responses.Stream(shape, opening)
+    stream = responses.ResponsesStream(shape, opening)
     sent = [*stream.begin(), *(event for delta in deltas for event in stream.delta(delta)), *stream.end(answers)]
     found = [EVENTS.validate_python(each) for each in data(sent)]
     assert [each.sequence_number for each in found] == list(range(len(found)))

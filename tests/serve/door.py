@@ -11,9 +11,9 @@ import anyio
 import httpx
 
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.request import Answer, Answers, Caller, ChatRequest, Delta, Hear, ServedMode, Usage
+from agentcho.serve.request import Answer, AnswerDelta, Answers, Caller, ChatRequest, Hear, ServedMode, TokenUsage
 from agentcho.serve.web.app import Model, Site, application
-from agentcho.serve.web.keys import Key, Keys
+from agentcho.serve.web.keys import ApiKey, ApiKeys
 from agentcho.serve.web.server import Server, bound
 from agentcho.testing import FakeEngine
 
@@ -57,7 +57,7 @@ class Scripted:
         if self.fault is not None and not self.late:
             raise self.fault
         for index, word in enumerate(self.words.split()):
-            hear(Delta(0, f"{word} "))
+            hear(AnswerDelta(0, f"{word} "))
             if not index:
                 self.begun.set()
                 if self.held is not None:
@@ -65,7 +65,7 @@ class Scripted:
                 if self.fault is not None:
                     raise self.fault
         answer = Answer(request.ids[0], f"{self.words} ", "stop")
-        return Answers((answer,), Usage(10, len(self.words.split()), 4, 3))
+        return Answers((answer,), TokenUsage(10, len(self.words.split()), 4, 3))
 
     def society_info(self, caller: Caller) -> dict[str, Any] | None:
         mode = self.societies.get((caller.tenant, caller.society))
@@ -107,9 +107,9 @@ class Door:
 
 
 @asynccontextmanager
-async def opened(*served: Model, keys: Iterable[Key] = (), late: float = LATE, **limits: Any) -> AsyncIterator[Door]:
+async def opened(*served: Model, keys: Iterable[ApiKey] = (), late: float = LATE, **limits: Any) -> AsyncIterator[Door]:
     """A server of these models as long as the context lasts, at most `late` seconds. After it nothing of it is left."""
-    site = Site(served, Keys(keys), ServeLimits(**limits))
+    site = Site(served, ApiKeys(keys), ServeLimits(**limits))
     server, address = Server(application(site), site), list[str]()
     listening = bound("127.0.0.1", 0, False)
     ready = anyio.Event()

@@ -12,7 +12,7 @@ import anyio
 from agentcho import RunConfig
 from agentcho.audit.audit import audit_run
 from agentcho.records.record import SavedRun, runs
-from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Quoted
+from agentcho.serve.request import AnswerDelta, Answers, Caller, ChatRequest, QuotedMessage
 from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
 
@@ -22,9 +22,9 @@ class Asked:
 
     def __init__(self, model: ServedModel, folder: Path | None) -> None:
         self.model, self.folder = model, folder
-        self.heard: list[Delta] = []
+        self.heard: list[AnswerDelta] = []
 
-    async def ask(self, *messages: Quoted, who: Caller | None = None, **options: Any) -> Answers:
+    async def ask(self, *messages: QuotedMessage, who: Caller | None = None, **options: Any) -> Answers:
         """One request of a caller: a society's agent where `who` says, else nobody's."""
         self.heard.clear()
         return await self.model.answer(who or Caller(), ChatRequest(messages, **options), self.heard.append)
@@ -64,20 +64,20 @@ def conclusion(folder: Path) -> str:
     return audit_run(saved(folder)).conclusion
 
 
-def system(text: str) -> Quoted:
-    return Quoted("system", text)
+def system(text: str) -> QuotedMessage:
+    return QuotedMessage("system", text)
 
 
-def user(text: str, name: str | None = None, id: str | None = None) -> Quoted:
-    return Quoted("user", text, name, id)
+def user(text: str, name: str | None = None, id: str | None = None) -> QuotedMessage:
+    return QuotedMessage("user", text, name, id)
 
 
-def assistant(text: str, name: str | None = None, id: str | None = None) -> Quoted:
-    return Quoted("assistant", text, name, id)
+def assistant(text: str, name: str | None = None, id: str | None = None) -> QuotedMessage:
+    return QuotedMessage("assistant", text, name, id)
 
 
-def tool(text: str) -> Quoted:
-    return Quoted("tool", text)
+def tool(text: str) -> QuotedMessage:
+    return QuotedMessage("tool", text)
 
 
 def agent(name: str | None, society: str = "town", tenant: str = "", **more: Any) -> Caller:

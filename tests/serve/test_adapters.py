@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentcho import Engine
-from agentcho.serve.request import Quoted
+from agentcho.serve.request import QuotedMessage
 from tests.engine.families import llama_family
 from tests.serve.stage import system, user
 from tests.serve.test_process import CHAT, server
@@ -33,7 +33,7 @@ def test_an_adapter_says_what_the_engine_says_with_it_and_the_model_what_it_said
             assert answer.status_code == 200, answer.text
             assert answer.json()["model"] == name
             said.setdefault(name.partition("@")[0], []).append(tuple(answer.json()["choices"][0]["token_ids"]))
-    asked: tuple[Quoted, ...] = (system(BRIEF), user(ASKED))
+    asked: tuple[QuotedMessage, ...] = (system(BRIEF), user(ASKED))
     for name, given in (("tiny", None), ("tiny+mild", adapter)):
         with Engine.load(tmp_path / "tiny", device="cpu", dtype="float32", adapter=given) as engine:
             assert said[name] == [by_the_engine(engine, asked, 12)] * 2

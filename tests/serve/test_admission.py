@@ -6,11 +6,11 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.faults import ApiError
-from agentcho.serve.web.admission import Admission, Bounds
+from agentcho.serve.web.admission import Admission, KeyLimits
 
-FREE = Bounds()
+FREE = KeyLimits()
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
         return self.now
 
 
-def refused(admission: Admission, tenant: str = "red", key: str = "k", bounds: Bounds = FREE) -> ApiError:
+def refused(admission: Admission, tenant: str = "red", key: str = "k", bounds: KeyLimits = FREE) -> ApiError:
     with pytest.raises(ApiError) as error, admission.admitted(tenant, key, bounds):
         pass
     return error.value
@@ -39,9 +39,9 @@ def test_a_full_server_says_503_and_takes_more_when_one_ends() -> None:
 
 def test_a_tenant_and_a_key_have_bounds_of_their_own_and_no_neighbour_notices() -> None:
     admission = Admission(ServeLimits(tenant_requests=2))
-    with admission.admitted("red", "a", Bounds(1)):
-        assert refused(admission, key="a", bounds=Bounds(1)).status == 429
-        with admission.admitted("red", "b", Bounds(1)):
+    with admission.admitted("red", "a", KeyLimits(1)):
+        assert refused(admission, key="a", bounds=KeyLimits(1)).status == 429
+        with admission.admitted("red", "b", KeyLimits(1)):
             assert refused(admission, key="c").status == 429
             with admission.admitted("blue", "d", FREE):
                 assert admission.running == 3
@@ -73,7 +73,7 @@ def test_a_rate_is_filled_evenly_and_says_when_there_is_one_more() -> None:
 
 def test_a_key_with_a_rate_leaves_its_tenant_s_other_keys_alone_and_nobody_waits_longer_than_a_minute() -> None:
     admission = Admission(ServeLimits(), Clock())
-    slow = Bounds(per_minute=1)
+    slow = KeyLimits(per_minute=1)
     with admission.admitted("red", "a", slow):
         pass
     assert refused(admission, key="a", bounds=slow).retry_after == 60

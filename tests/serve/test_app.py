@@ -15,15 +15,15 @@ import pytest
 
 from agentcho.errors import CallFailed, ContextOverflow, EngineClosed, EngineFailed, Overloaded, RequestError, StoreFull
 from agentcho.serve.request import Caller
-from agentcho.serve.web.keys import Key
+from agentcho.serve.web.keys import ApiKey
 from tests.serve.door import ASKED, CHAT, Door, Scripted, opened, play
 
 CANARY = "wolverine-7731"
 RESPONSES = {"model": "m", "input": "hello"}
 
 
-def key(word: str, tenant: str = "red", **fields: object) -> Key:
-    return Key.model_validate({"sha256": sha256(word.encode()).hexdigest(), "tenant": tenant, **fields})
+def key(word: str, tenant: str = "red", **fields: object) -> ApiKey:
+    return ApiKey.model_validate({"sha256": sha256(word.encode()).hexdigest(), "tenant": tenant, **fields})
 
 
 async def events(door: Door, path: str = CHAT, asked: dict[str, Any] = ASKED) -> list[str]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.api import chat, responses
-from agentcho.serve.api.held import WHOLE, Held
-from agentcho.serve.faults import ApiError
+from agentcho.serve.api.tool_call_buffer import WHOLE, ToolCallBuffer
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Answer, ChatRequest
 
 from .bodies import CHAT_TOOL, LIMITS, RESPONSES_TOOL, said, sent, user
@@ -208,7 +208,7 @@ def visible(text: str, opening: str) -> str:
 )
 def test_as_much_is_shown_as_cannot_become_a_call(text: str, cuts: list[int], opening: str) -> None:
     assert FORMATS[opening].opening == opening
-    held, places = Held(opening), sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
+    held, places = ToolCallBuffer(opening), sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     shown = "".join(held.add(text[start:end]) for start, end in pairwise(places))
     assert shown == visible(text, opening)
     assert shown + held.rest(Answer("", text, "stop")) == text
@@ -221,7 +221,7 @@ def test_as_much_is_shown_as_cannot_become_a_call(text: str, cuts: list[int], op
 
 @given(st.lists(st.text(max_size=3)))
 def test_without_calls_all_is_shown_and_with_calls_alone_nothing(texts: list[str]) -> None:
-    free, forced = Held(None), Held("")
+    free, forced = ToolCallBuffer(None), ToolCallBuffer("")
     assert [free.add(each) for each in texts] == texts
     assert [forced.add(each) for each in texts] == [""] * len(texts)
     assert free.empty

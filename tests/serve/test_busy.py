@@ -11,12 +11,12 @@ import anyio
 import pytest
 
 from agentcho.errors import CallbackFailed
-from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted, ServedMode
-from agentcho.serve.sharing.society import Keeping
+from agentcho.serve.request import AnswerDelta, Caller, ChatRequest, QuotedMessage, ServedMode
+from agentcho.serve.sharing.society import RetentionLimits
 from tests.serve.stage import Asked, agent, assistant, conclusion, play, served, system, tool, user
 
 NAMES = ("ann", "bob", "cem", None)
-KEPT = (Keeping(tokens=20), Keeping(tokens=100, messages=40), Keeping(tokens=400))
+KEPT = (RetentionLimits(tokens=20), RetentionLimits(tokens=100, messages=40), RetentionLimits(tokens=400))
 AUDIENCES = (None, None, ("ann",), ("ann", "bob"), ("cem",))
 
 
@@ -56,17 +56,17 @@ class Crowd:
         readers = None if asked.audience is None else frozenset({*asked.audience, caller.agent or ""})
         self._said += [(readers, answer.text, answer.id) for answer in answers.answers]
 
-    def _listener(self, patience: int) -> Callable[[Delta], None]:
-        heard = list[Delta]()
+    def _listener(self, patience: int) -> Callable[[AnswerDelta], None]:
+        heard = list[AnswerDelta]()
 
-        def hear(delta: Delta) -> None:
+        def hear(delta: AnswerDelta) -> None:
             heard.append(delta)
             if len(heard) > patience:
                 raise Gone
 
         return hear
 
-    def _prompt(self, name: str | None) -> list[Quoted]:
+    def _prompt(self, name: str | None) -> list[QuotedMessage]:
         dice = self._dice
         known = [said for said in self._said if said[0] is None or name in said[0] or dice.random() < 0.15]
         quoted = [dice.choice((assistant, user))(text, None, dice.choice((id, None))) for _, text, id in known[-9:]]
@@ -78,10 +78,12 @@ class Crowd:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["enforce", "baseline"])
 @pytest.mark.parametrize(
-    "keeping", [Keeping(tokens=20), Keeping(tokens=100, messages=40), Keeping(tokens=400)], ids=str
+    "keeping",
+    [RetentionLimits(tokens=20), RetentionLimits(tokens=100, messages=40), RetentionLimits(tokens=400)],
+    ids=str,
 )
 def test_a_crowd_leaves_a_record_that_knows_what_everybody_read(
-    tmp_path: Path, mode: ServedMode, keeping: Keeping
+    tmp_path: Path, mode: ServedMode, keeping: RetentionLimits
 ) -> None:
     async def body() -> None:
         async with served(tmp_path, keeping=keeping, mode=mode) as at:
@@ -92,7 +94,7 @@ def test_a_crowd_leaves_a_record_that_knows_what_everybody_read(
 
 
 def test_who_stops_listening_at_the_first_word_leaves_a_record_that_knows_what_it_read(tmp_path: Path) -> None:
-    def gone(delta: Delta) -> None:
+    def gone(delta: AnswerDelta) -> None:
         raise Gone
 
     async def body() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agentcho.serve.api import chat, ids, responses
-from agentcho.serve.api.limits import Limits
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answer, Delta, Quoted, Tool, ToolCall, Usage
+from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Answer, AnswerDelta, QuotedMessage, TokenUsage, ToolCall, ToolDefinition
 
 from .bodies import (
     CHAT_TOOL,
@@ -42,7 +42,7 @@ def _deep(levels: int) -> dict[str, Any]:
 def test_a_plain_request_is_all_defaults() -> None:
     target, request, shape = of_chat()
     assert target == ("m", None, None, None)
-    assert request.messages == (Quoted("user", "hello"),)
+    assert request.messages == (QuotedMessage("user", "hello"),)
     assert (request.options, request.max_tokens, request.seed, request.choices) == ({}, None, None, 1)
     assert (request.logprobs, request.tools, request.audience) == (None, None, None)
     assert (request.priority, request.cache_salt) == (0, "")
@@ -236,21 +236,23 @@ def test_messages_are_read_in_all_their_forms() -> None:
     ]
     weather, other = ToolCall("weather", "{}", "call_abc_0"), ToolCall("weather", "{}", "call_0p")
     assert of_chat(messages=messages)[1].messages == (
-        Quoted("system", "be\nbrief"),
-        Quoted("user", "hi", "Ann"),
-        Quoted("assistant", "yes", id="abc"),
-        Quoted("assistant", "kept", id="abc"),
-        Quoted("system", ""),
-        Quoted("assistant", "", id="abc", calls=(weather,)),
-        Quoted("tool", "3", call_id="call_abc_0"),
-        Quoted("assistant", "no"),
-        Quoted("assistant", "", calls=(other,)),
-        Quoted("assistant", "", calls=(weather, other)),
+        QuotedMessage("system", "be\nbrief"),
+        QuotedMessage("user", "hi", "Ann"),
+        QuotedMessage("assistant", "yes", id="abc"),
+        QuotedMessage("assistant", "kept", id="abc"),
+        QuotedMessage("system", ""),
+        QuotedMessage("assistant", "", id="abc", calls=(weather,)),
+        QuotedMessage("tool", "3", call_id="call_abc_0"),
+        QuotedMessage("assistant", "no"),
+        QuotedMessage("assistant", "", calls=(other,)),
+        QuotedMessage("assistant", "", calls=(weather, other)),
     )
 
 
 def test_a_request_has_bounds() -> None:
-    few = Limits(choices=2, tokens=9, messages=2, letters=10, stops=1, listed=2, tools=1, logprobs=1, schema_bytes=30)
+    few = RequestLimits(
+        choices=2, tokens=9, messages=2, letters=10, stops=1, listed=2, tools=1, logprobs=1, schema_bytes=30
+    )
     assert of_chat(few, messages=[user("12345")] * 2)[1].messages
     refused("messages", few, messages=[user("1")] * 3)
     refused("messages", few, messages=[user("123456")] * 2)
@@ -283,7 +285,7 @@ def test_an_answer_may_be_held_to_texts_or_to_json() -> None:
 
 def test_functions_and_which_must_be_called() -> None:
     _, request, shape = of_chat(tools=[CHAT_TOOL])
-    assert tools(request) == ((Tool("weather", "", SCHEMA),), "auto", None)
+    assert tools(request) == ((ToolDefinition("weather", "", SCHEMA),), "auto", None)
     assert shape.calling == "auto"
     named: dict[str, Any] = {"type": "function", "function": {"name": "weather"}}
     _, request, shape = of_chat(tools=[CHAT_TOOL], tool_choice=named)
@@ -315,7 +317,7 @@ NONE_FITS = {"type": "integer", "minimum": 3, "maximum": 2}
 def test_one_odd_function_takes_no_other_down_and_is_told_by_its_name_and_place() -> None:
     named: dict[str, Any] = {"type": "function", "function": {"name": "odd"}}
     given = [CHAT_TOOL, function("odd", **NONE_FITS)]
-    assert of_chat(tools=given, tool_choice="required")[1].held == (Tool("weather", "", SCHEMA),)
+    assert of_chat(tools=given, tool_choice="required")[1].held == (ToolDefinition("weather", "", SCHEMA),)
     assert len(tools(of_chat(tools=given, tool_choice="required")[1]).tools) == 2
     assert len(of_chat(tools=given)[1].held) == 2
     for more in ({"tools": given, "tool_choice": named}, {"tools": given[1:], "tool_choice": "required"}):
@@ -439,9 +441,9 @@ def test_usage_adds_up_whatever_was_counted() -> None:
         "cached_tokens": 8,
         "message_reused_tokens": 5,
     }
-    more = chat.whole(shape, answered(shape, PLAIN, usage=Usage(10, 1, 8, 8)))["usage"]["prompt_tokens_details"]
+    more = chat.whole(shape, answered(shape, PLAIN, usage=TokenUsage(10, 1, 8, 8)))["usage"]["prompt_tokens_details"]
     assert more == {"cached_tokens": 8, "message_reused_tokens": 2}
-    new = Usage(10, 1, 8, 0, (("first_sent", 2),))
+    new = TokenUsage(10, 1, 8, 0, (("first_sent", 2),))
     told = chat.whole(shape, answered(shape, PLAIN, usage=new))["usage"]["prompt_tokens_details"]
     assert told == {"cached_tokens": 8, "message_reused_tokens": 0, "unmatched_first_sent_tokens": 2}
 
@@ -457,7 +459,7 @@ def test_calls_lead_back_to_their_answer() -> None:
     assert len({each["id"] for each in message["tool_calls"]}) == 2
     again = of_chat(messages=[user("x"), message])[1].messages[1]
     calls = tuple(CALL._replace(id=ids.call(shape.ids[0], number)) for number in range(2))
-    assert again == Quoted("assistant", "Let me see.", id=shape.ids[0], calls=calls)
+    assert again == QuotedMessage("assistant", "Let me see.", id=shape.ids[0], calls=calls)
     del message["id"]
     assert of_chat(messages=[user("x"), message])[1].messages[1].id == shape.ids[0]
     silent = answered(shape, CALLED._replace(before=""))
@@ -468,7 +470,13 @@ def test_a_stream_says_the_same_as_the_whole() -> None:
     _, _, shape = of_chat(
         n=2, stream=True, logprobs=True, return_token_ids=True, stream_options={"include_usage": True}
     )
-    deltas = [Delta(0, "hé", (LIKELY,)), Delta(1, "so"), Delta(0, ""), Delta(0, "", (LIKELY,)), Delta(0, " there")]
+    deltas = [
+        AnswerDelta(0, "hé", (LIKELY,)),
+        AnswerDelta(1, "so"),
+        AnswerDelta(0, ""),
+        AnswerDelta(0, "", (LIKELY,)),
+        AnswerDelta(0, " there"),
+    ]
     answers = answered(shape, PLAIN, Answer("", "so", "max_tokens"))
     found = chunks(shape, deltas, answers)
     assert {each.object for each in found} == {"chat.completion.chunk"}
@@ -488,7 +496,9 @@ def test_a_stream_says_the_same_as_the_whole() -> None:
 
 def test_the_last_tokens_have_logarithms_too_where_they_have_no_text() -> None:
     _, _, shape = of_chat(stream=True, logprobs=True)
-    found = chunks(shape, [Delta(0, "hé", (LIKELY,))], answered(shape, PLAIN._replace(text="hé", likely=(LIKELY,) * 3)))
+    found = chunks(
+        shape, [AnswerDelta(0, "hé", (LIKELY,))], answered(shape, PLAIN._replace(text="hé", likely=(LIKELY,) * 3))
+    )
     assert [len(each.choices[0].logprobs.content) for each in found if each.choices[0].logprobs] == [1, 2]
 
 
@@ -507,20 +517,20 @@ def test_what_ended_an_answer_is_its_stop_reason() -> None:
         _, _, shape = of_chat(stream=True)
         answers = answered(shape, PLAIN._replace(reason=reason))
         assert chat.whole(shape, answers)["choices"][0]["stop_reason"] == reason
-        last = chunks(shape, [Delta(0, PLAIN.text)], answers)[-1].choices[0]
+        last = chunks(shape, [AnswerDelta(0, PLAIN.text)], answers)[-1].choices[0]
         assert (last.finish_reason, last.stop_reason) == ("stop", reason)
 
 
 def test_a_stream_has_usage_only_where_it_is_asked_for() -> None:
     _, _, shape = of_chat(stream=True)
-    found = chunks(shape, [Delta(0, "hé there")], answered(shape, PLAIN))
+    found = chunks(shape, [AnswerDelta(0, "hé there")], answered(shape, PLAIN))
     assert all(each.choices for each in found)
     assert not any("usage" in each.model_fields_set for each in found)
 
 
 def _heard(shape: Any, deltas: list[str], answer: Answer, opening: str | None) -> tuple[list[str], list[Any]]:
     """The pieces of text of a stream, and its last chunk's reason with the calls that it had."""
-    found = chunks(shape, [Delta(0, text) for text in deltas], answered(shape, answer), opening)
+    found = chunks(shape, [AnswerDelta(0, text) for text in deltas], answered(shape, answer), opening)
     pieces = [each.choices[0].delta.content for each in found if each.choices[0].delta.content]
     calls = [call for each in found for call in each.choices[0].delta.tool_calls or ()]
     return pieces, [*calls, found[-1].choices[0].finish_reason]
@@ -563,13 +573,13 @@ def test_nothing_of_a_call_that_must_be_is_text() -> None:
 
 def test_an_error_in_mid_stream_is_an_error_to_clients() -> None:
     _, _, shape = of_chat(stream=True)
-    (told,) = data([chat.Stream(shape).fault(ApiError(500, "it failed"))])
+    (told,) = data([chat.ChatStream(shape).fault(ApiError(500, "it failed"))])
     assert told["error"]["message"] == "it failed"
 
 
 def test_no_character_of_an_answer_ends_an_event() -> None:
     _, _, shape = of_chat(stream=True)
     text = "a\u2028b\x85c\r\nd\x0be\x1cf"
-    found = chunks(shape, [Delta(0, text)], answered(shape, Answer("", text, "stop")))
+    found = chunks(shape, [AnswerDelta(0, text)], answered(shape, Answer("", text, "stop")))
     assert found[1].choices[0].delta.content == text
     assert json.loads(json.dumps(text)) == text

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agentcho.serve.api import responses
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Caller, Quoted
-from agentcho.serve.web.conversations import Conversations
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Caller, QuotedMessage
+from agentcho.serve.web.conversations import ResponseStore
 
 from .bodies import LIMITS, of_responses, refused
 from .door import Scripted, opened, play
@@ -21,10 +21,10 @@ OTHERS = {
     "society": ANN._replace(society="walk"),
     "agent": ANN._replace(agent="bob"),
 }
-SAID = (Quoted("user", "hello"), Quoted("assistant", "good day"))
+SAID = (QuotedMessage("user", "hello"), QuotedMessage("assistant", "good day"))
 
 
-def absent(kept: Conversations, caller: Caller, id: str) -> str:
+def absent(kept: ResponseStore, caller: Caller, id: str) -> str:
     with pytest.raises(ApiError) as caught:
         kept.get(caller, id)
     assert (caught.value.status, caught.value.param) == (404, "previous_response_id")
@@ -33,7 +33,7 @@ def absent(kept: Conversations, caller: Caller, id: str) -> str:
 
 @pytest.mark.parametrize("differs", OTHERS)
 def test_somebody_elses_response_is_as_absent_as_one_that_is_not_there(differs: str) -> None:
-    kept = Conversations(9, 999, 60)
+    kept = ResponseStore(9, 999, 60)
     kept.keep(ANN, "r1", SAID)
     assert kept.get(ANN, "r1") == SAID
     assert absent(kept, OTHERS[differs], "r1") == absent(kept, ANN, "r9")
@@ -41,18 +41,18 @@ def test_somebody_elses_response_is_as_absent_as_one_that_is_not_there(differs: 
 
 def test_what_is_kept_is_bounded_in_number_size_and_time() -> None:
     now = [0.0]
-    kept = Conversations(2, 30, 60, lambda: now[0])
+    kept = ResponseStore(2, 30, 60, lambda: now[0])
     for id in ("r1", "r2"):
         kept.keep(ANN, id, SAID)
     kept.get(ANN, "r1")
-    kept.keep(ANN, "r3", (Quoted("user", "x"),))
+    kept.keep(ANN, "r3", (QuotedMessage("user", "x"),))
     absent(kept, ANN, "r2")
     assert kept.get(ANN, "r1") == SAID
-    kept.keep(ANN, "r4", (Quoted("user", "x" * 25),))
+    kept.keep(ANN, "r4", (QuotedMessage("user", "x" * 25),))
     absent(kept, ANN, "r1")
     now[0] = 60.0
     absent(kept, ANN, "r4")
-    kept.keep(ANN, "r5", (Quoted("user", "x" * 31),))
+    kept.keep(ANN, "r5", (QuotedMessage("user", "x" * 31),))
     absent(kept, ANN, "r5")
 
 

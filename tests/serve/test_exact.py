@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agentcho import Engine, RunConfig
-from agentcho.calls.call import Decode
-from agentcho.serve.request import Caller, ChatRequest, Quoted, Tool, ToolCall, Tools
+from agentcho.protocol.call import Decode
+from agentcho.serve.request import Caller, ChatRequest, QuotedMessage, ToolCall, ToolDefinition, Tools
 from agentcho.serve.sharing.served import ServedModel, Serving
 from tests.engine.families import Family
 from tests.engines import Engines
@@ -49,13 +49,13 @@ class Fed:
 )
 def test_a_prompt_is_the_stock_one_to_the_id(style: str, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engines(Family("llama", "Llama", style=style))
-    fed, reused, talks = Fed(engine, monkeypatch), list[int](), list[tuple[Quoted, ...]]()
+    fed, reused, talks = Fed(engine, monkeypatch), list[int](), list[tuple[QuotedMessage, ...]]()
 
     async def body() -> None:
         model = ServedModel("small", engine, RunConfig(), Serving())
         async with model.serving():
 
-            async def ask(*talk: Quoted) -> str:
+            async def ask(*talk: QuotedMessage) -> str:
                 talks.append(talk)
                 answers = await model.answer(Caller(), ChatRequest(talk, {"temperature": 0.0}, 3), lambda delta: None)
                 reused.append(answers.usage.exact)
@@ -95,9 +95,13 @@ def test_a_chat_with_functions_is_the_stock_one_to_the_id(engines: Engines, monk
     engine = engines(Family("llama", "Llama", style="hermes"))
     fed = Fed(engine, monkeypatch)
     parameters = {"type": "object", "properties": {"place": {"type": "string"}}}
-    tools = Tools((Tool("weather", "How is the weather?", parameters),))
+    tools = Tools((ToolDefinition("weather", "How is the weather?", parameters),))
     call = ToolCall("weather", '{"place": "Bern"}', "a1b2c3d4e")
-    talk = (user("Well?"), Quoted("assistant", "", calls=(call,)), Quoted("tool", "rain", call_id=call.id))
+    talk = (
+        user("Well?"),
+        QuotedMessage("assistant", "", calls=(call,)),
+        QuotedMessage("tool", "rain", call_id=call.id),
+    )
 
     async def body() -> None:
         model = ServedModel("small", engine, RunConfig(), Serving())

@@ -14,8 +14,8 @@ from agentcho.audit.audit import audit_run
 from agentcho.cli.serve_run import FILES
 from agentcho.errors import CannotWrite
 from agentcho.records.record import RunRecord, runs
-from agentcho.records.transcript import Entry
-from agentcho.serve.faults import ApiError
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import ChatRequest
 from tests.serve.stage import agent, play, served, user
 
@@ -100,13 +100,13 @@ def test_a_disk_that_was_full_for_one_answer_ends_no_society_for_good(
     """The answer's encodings were in the books when its line could not be written; the next line can be."""
     said = RunRecord.said
 
-    def once(record: RunRecord, entry: Entry) -> None:
+    def once(record: RunRecord, entry: TranscriptEntry) -> None:
         if entry.message.kind == "decode" and entry.message.author == "bob" and not failed:
             failed.append(entry)
             raise CannotWrite(Path("somewhere"), "no space is left")
         said(record, entry)
 
-    failed = list[Entry]()
+    failed = list[TranscriptEntry]()
     monkeypatch.setattr(RunRecord, "said", once)
 
     async def body() -> None:

@@ -7,46 +7,46 @@ from collections.abc import Callable
 import pytest
 
 from agentcho.message import Audience
-from agentcho.serve.sharing import index
-from agentcho.serve.sharing.index import Known, MessageIndex, Reader, Standing
-from agentcho.serve.sharing.prompt import Framed
+from agentcho.serve.sharing import message_index
+from agentcho.serve.sharing.message_index import MessageIndex, PromptPosition, QuotableMessage, Reader
+from agentcho.serve.sharing.request_prompt import FramedMessage
 
 BOB = Reader("bob", True)
 SECRET = "the key lies under the mat by the door"
 EVERYBODY, ANN = Audience(None), Audience(frozenset({"ann"}))
 
 
-def known(number: int, audience: Audience = EVERYBODY, before: bytes = b"") -> Known:
-    return Known(f"s.{number}", f"msg_{number}", "user", "yes", None, None, audience, before)
+def known(number: int, audience: Audience = EVERYBODY, before: bytes = b"") -> QuotableMessage:
+    return QuotableMessage(f"s.{number}", f"msg_{number}", "user", "yes", None, None, audience, before)
 
 
 def test_what_is_private_of_others_takes_nobody_s_place() -> None:
     """Otherwise a miss would tell bob that others have a text in private, and how often."""
     texts = MessageIndex()
     texts.add(public := known(0))
-    for number in range(1, index.MOST + 2):
+    for number in range(1, message_index.MOST + 2):
         texts.add(known(number, ANN))
-    assert texts.find(Framed("user", "yes"), BOB, Standing(["s.other"])) is public
+    assert texts.find(FramedMessage("user", "yes"), BOB, PromptPosition(["s.other"])) is public
 
 
 def test_a_long_prompt_of_equal_texts_is_matched_with_a_few_looks_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts, looks, most = MessageIndex(), list[Known](), 200
-    same = index._same_words
+    texts, looks, most = MessageIndex(), list[QuotableMessage](), 200
+    same = message_index._same_words
 
-    def counted(quoted: Framed, one: Known) -> bool:
+    def counted(quoted: FramedMessage, one: QuotableMessage) -> bool:
         looks.append(one)
         return same(quoted, one)
 
-    monkeypatch.setattr(index, "_same_words", counted)
-    before = Standing()
+    monkeypatch.setattr(message_index, "_same_words", counted)
+    before = PromptPosition()
     for number in range(most):
         texts.add(one := known(number, before=before.key))
         before.add(one.id)
         assert len(one.before) <= 16, "it grows with the prompt"
     for first in ([], ["s.other"]):
-        here, found = Standing(first), list[Known | None]()
+        here, found = PromptPosition(first), list[QuotableMessage | None]()
         for _ in range(most):
-            found.append(texts.find(Framed("user", "yes"), BOB, here))
+            found.append(texts.find(FramedMessage("user", "yes"), BOB, here))
             assert found[-1] is not None
             here.add(found[-1].id)
         assert len(set(found)) == most
@@ -54,16 +54,21 @@ def test_a_long_prompt_of_equal_texts_is_matched_with_a_few_looks_at_each(monkey
 
 
 @pytest.mark.parametrize(
-    "quoted", [Framed("assistant", SECRET), Framed("user", f"ann: {SECRET}"), Framed("user", f"so: {SECRET}!")]
+    "quoted",
+    [
+        FramedMessage("assistant", SECRET),
+        FramedMessage("user", f"ann: {SECRET}"),
+        FramedMessage("user", f"so: {SECRET}!"),
+    ],
 )
 def test_a_guess_at_hidden_words_takes_no_look_more_than_any_other(
-    quoted: Framed, monkeypatch: pytest.MonkeyPatch
+    quoted: FramedMessage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is asked of the index, no message is looked at that the reader may not read."""
     looks, ids = list[str](), tuple(range(20))
 
     def counted(name: str) -> Callable[..., object]:
-        same = getattr(index, name)
+        same = getattr(message_index, name)
 
         def looked(*given: object) -> object:
             looks.append(name)
@@ -73,11 +78,13 @@ def test_a_guess_at_hidden_words_takes_no_look_more_than_any_other(
         return looked
 
     for name in ("_same_words", "_same_until", "_fits"):
-        monkeypatch.setattr(index, name, counted(name))
+        monkeypatch.setattr(message_index, name, counted(name))
     found = list[list[str]]()
     for audience in (ANN, EVERYBODY):
-        texts, before = MessageIndex(), Standing()
-        hidden = Known("ann.0", "msg_0", "assistant", SECRET, None, "ann", audience, b"", True, quotable=(ids,))
+        texts, before = MessageIndex(), PromptPosition()
+        hidden = QuotableMessage(
+            "ann.0", "msg_0", "assistant", SECRET, None, "ann", audience, b"", True, quotable=(ids,)
+        )
         texts.add(hidden)
         looks.clear()
         told = [texts.find(quoted, BOB, before), texts.restyled(quoted, BOB), texts.part("part", None, ids, BOB)]

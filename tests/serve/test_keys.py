@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from agentcho.errors import ConfigError
-from agentcho.serve.faults import ApiError
-from agentcho.serve.web.keys import Claim, Key, Keys, add_key
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.web.keys import ApiKey, ApiKeys, RequestClaim, add_key
 
 
-def key(word: str, tenant: str = "red", **fields: object) -> Key:
-    return Key.model_validate({"sha256": sha256(word.encode()).hexdigest(), "tenant": tenant, **fields})
+def key(word: str, tenant: str = "red", **fields: object) -> ApiKey:
+    return ApiKey.model_validate({"sha256": sha256(word.encode()).hexdigest(), "tenant": tenant, **fields})
 
 
-def refused(keys: Keys, of: Key, claim: Claim) -> tuple[int, str]:
+def refused(keys: ApiKeys, of: ApiKey, claim: RequestClaim) -> tuple[int, str]:
     with pytest.raises(ApiError) as error:
         keys.allowed(of, claim)
     return error.value.status, error.value.message
@@ -28,7 +28,7 @@ def written(path: Path, text: str) -> str:
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(ConfigError) as error:
-        Keys.read(path)
+        ApiKeys.read(path)
     return str(error.value)
 
 
@@ -36,7 +36,7 @@ def test_a_key_that_was_made_is_found_and_its_file_is_for_the_owner_alone(tmp_pa
     path = tmp_path / "keys.toml"
     first = add_key(path, tenant="red", society="talk", agent="bob", concurrent=2, metrics=True)
     second = add_key(path, tenant="blue")
-    keys = Keys.read(path)
+    keys = ApiKeys.read(path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert first not in path.read_text()
     found, other = keys.find(first), keys.find(second)
@@ -63,7 +63,7 @@ def test_every_entry_is_compared_whichever_is_meant(monkeypatch: pytest.MonkeyPa
         return left == right
 
     monkeypatch.setattr("agentcho.serve.web.keys.hmac.compare_digest", compared)
-    keys = Keys([key("a"), key("b"), key("c")])
+    keys = ApiKeys([key("a"), key("b"), key("c")])
     assert keys.find("a") is not None
     assert len(seen) == 3
 
@@ -97,11 +97,11 @@ def test_a_file_that_is_wrong_is_named_with_the_entry(text: str, told: str, tmp_
 def test_a_file_that_others_can_read_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     with pytest.raises(ConfigError, match="No such file"):
-        Keys.read(path)
+        ApiKeys.read(path)
     add_key(path, tenant="red")
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
-        Keys.read(path)
+        ApiKeys.read(path)
     with pytest.raises(ConfigError, match="chmod 600"):
         add_key(path, tenant="blue")
     path.unlink()
@@ -119,31 +119,31 @@ def test_a_wrong_entry_is_not_written(tmp_path: Path) -> None:
 
 def test_a_key_of_a_society_reaches_no_other_and_the_refusal_is_that_of_an_absent_one() -> None:
     mine = key("a", society="talk")
-    keys = Keys([mine])
-    assert keys.allowed(mine, Claim()) == Claim("talk", None)
-    assert keys.allowed(mine, Claim("talk", "bob")) == Claim("talk", "bob")
-    assert refused(keys, mine, Claim("other")) == (404, "there is no such society")
+    keys = ApiKeys([mine])
+    assert keys.allowed(mine, RequestClaim()) == RequestClaim("talk", None)
+    assert keys.allowed(mine, RequestClaim("talk", "bob")) == RequestClaim("talk", "bob")
+    assert refused(keys, mine, RequestClaim("other")) == (404, "there is no such society")
 
 
 def test_a_key_of_an_agent_speaks_for_no_other() -> None:
     bob = key("b", society="talk", agent="bob")
-    keys = Keys([bob])
-    assert keys.allowed(bob, Claim("talk")) == Claim("talk", "bob")
-    assert refused(keys, bob, Claim("talk", "alice"))[0] == 403
+    keys = ApiKeys([bob])
+    assert keys.allowed(bob, RequestClaim("talk")) == RequestClaim("talk", "bob")
+    assert refused(keys, bob, RequestClaim("talk", "alice"))[0] == 403
 
 
 def test_who_has_a_key_of_its_own_is_spoken_for_by_no_other_of_its_tenant() -> None:
     bob, anybody = key("b", society="talk", agent="bob"), key("a")
     carol, stranger = key("c", agent="carol"), key("s", tenant="blue")
-    keys = Keys([bob, anybody, carol, stranger])
-    assert refused(keys, anybody, Claim("talk", "bob"))[0] == 403
-    assert refused(keys, anybody, Claim("any", "carol"))[0] == 403
-    assert keys.allowed(anybody, Claim("other", "bob")) == Claim("other", "bob")
-    assert keys.allowed(anybody, Claim("talk", "alice")) == Claim("talk", "alice")
-    assert keys.allowed(stranger, Claim("talk", "bob")) == Claim("talk", "bob")
+    keys = ApiKeys([bob, anybody, carol, stranger])
+    assert refused(keys, anybody, RequestClaim("talk", "bob"))[0] == 403
+    assert refused(keys, anybody, RequestClaim("any", "carol"))[0] == 403
+    assert keys.allowed(anybody, RequestClaim("other", "bob")) == RequestClaim("other", "bob")
+    assert keys.allowed(anybody, RequestClaim("talk", "alice")) == RequestClaim("talk", "alice")
+    assert keys.allowed(stranger, RequestClaim("talk", "bob")) == RequestClaim("talk", "bob")
 
 
 def test_the_tokens_of_a_tenant_are_the_most_that_its_keys_say() -> None:
-    keys = Keys([key("a", tokens=10), key("b", tokens=30), key("c"), key("d", tenant="blue")])
+    keys = ApiKeys([key("a", tokens=10), key("b", tokens=30), key("c"), key("d", tenant="blue")])
     assert keys.tokens("red") == 30
     assert keys.tokens("blue") is None

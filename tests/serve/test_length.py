@@ -9,9 +9,9 @@ import anyio.to_thread
 import pytest
 
 from agentcho.errors import ContextOverflow
-from agentcho.serve.beside import beside
-from agentcho.serve.request import ChatRequest, Quoted, ToolCall
+from agentcho.serve.request import ChatRequest, QuotedMessage, ToolCall
 from agentcho.serve.web.length import check_length
+from agentcho.serve.worker_thread import beside
 from agentcho.testing import FakeEngine
 
 
@@ -19,7 +19,7 @@ from agentcho.testing import FakeEngine
 def test_a_text_of_many_letters_is_too_long_wherever_it_stands(where: str) -> None:
     long = "word " * 50_000
     call = (ToolCall("write", f'{{"it": "{long}"}}'),) if where == "arguments" else ()
-    quoted = Quoted("assistant", long if where == "text" else "", calls=call)
+    quoted = QuotedMessage("assistant", long if where == "text" else "", calls=call)
     with pytest.raises(ContextOverflow):
         anyio.run(check_length, ChatRequest((quoted,)), FakeEngine(context=64))
 

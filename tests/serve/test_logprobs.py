@@ -17,9 +17,9 @@ import pytest
 from pydantic import ValidationError
 
 from agentcho import Engine, RunConfig
-from agentcho.calls.call import ANY_TURN, Call, Decode, EnginePort, StepResult, Turn
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, Decode, EnginePort, SchedulingPriority, StepResult
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeConfig
-from agentcho.serve.faults import ApiError
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, LogprobsRule, ServedMode
 from agentcho.serve.sharing.served import ServedModel, Serving
 from agentcho.testing import FakeEngine
@@ -208,7 +208,7 @@ class Watched(FakeEngine):
         self.over: dict[int, list[int]] = {}
         self.fast, self.asked, self.salts = set[int](), set[int](), dict[int, str]()
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[int, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[int, ...]:
         """Note what is asked for."""
         ids = super().submit(calls, turn)
         of = {id(call): number for call, number in zip(calls, ids, strict=True)}

@@ -13,7 +13,7 @@ import pytest
 
 from agentcho import RunConfig
 from agentcho.serve.sharing.served import ServedModel, Serving
-from agentcho.serve.sharing.society import Keeping
+from agentcho.serve.sharing.society import RetentionLimits
 from agentcho.testing import FakeEngine
 from tests.serve.door import CHAT, Door, opened, play
 
@@ -88,7 +88,7 @@ def test_ten_thousand_turns_of_a_society_take_no_more_memory_than_two_thousand(t
     engine = FakeEngine()
 
     async def body() -> None:
-        serving = Serving(record=tmp_path, keeping=Keeping(tokens=2000, messages=GAME))
+        serving = Serving(record=tmp_path, keeping=RetentionLimits(tokens=2000, messages=GAME))
         async with (
             ServedModel("m", engine, RunConfig(model="fake"), serving).serving() as model,
             opened(model, late=LONG) as door,

@@ -6,26 +6,26 @@ import pytest
 from openai.types import Model
 
 from agentcho.serve.api import models
-from agentcho.serve.api.models import Place, Target
-from agentcho.serve.faults import ApiError
+from agentcho.serve.api.models import NamedTarget, RequestTarget
+from agentcho.serve.api_errors import ApiError
 
 SERVED = ("org/m", "org/m+poet")
-PATH = Place("the path", "town", "ann")
+PATH = NamedTarget("the path", "town", "ann")
 
 
 @pytest.mark.parametrize(
     ("name", "target"),
     [
-        ("m", Target("m")),
-        ("org/m@baseline", Target("org/m", "baseline")),
-        ("m+poet@audit", Target("m+poet", "audit")),
-        ("m#town", Target("m", None, "town")),
-        ("m@enforce#town/Ann Lee", Target("m", "enforce", "town", "Ann Lee")),
-        ("m@home", Target("m@home")),
-        ("@audit", Target("@audit")),
+        ("m", RequestTarget("m")),
+        ("org/m@baseline", RequestTarget("org/m", "baseline")),
+        ("m+poet@audit", RequestTarget("m+poet", "audit")),
+        ("m#town", RequestTarget("m", None, "town")),
+        ("m@enforce#town/Ann Lee", RequestTarget("m", "enforce", "town", "Ann Lee")),
+        ("m@home", RequestTarget("m@home")),
+        ("@audit", RequestTarget("@audit")),
     ],
 )
-def test_a_name_says_model_mode_society_and_agent(name: str, target: Target) -> None:
+def test_a_name_says_model_mode_society_and_agent(name: str, target: RequestTarget) -> None:
     assert models.read(name) == target
 
 
@@ -57,12 +57,16 @@ def test_a_name_that_cannot_be_is_refused(name: str) -> None:
 
 
 def test_places_fill_each_other_up_and_may_not_contradict() -> None:
-    header = Place("header x-agentcho-agent", None, "ann")
-    assert models.agreed(Target("m"), Place("the path", "town"), header) == Target("m", None, "town", "ann")
-    assert models.agreed(Target("m", "audit", "town"), PATH, header) == Target("m", "audit", "town", "ann")
-    for place in (Place("the key", "city"), Place("the key", "town", "bob")):
+    header = NamedTarget("header x-agentcho-agent", None, "ann")
+    assert models.agreed(RequestTarget("m"), NamedTarget("the path", "town"), header) == RequestTarget(
+        "m", None, "town", "ann"
+    )
+    assert models.agreed(RequestTarget("m", "audit", "town"), PATH, header) == RequestTarget(
+        "m", "audit", "town", "ann"
+    )
+    for place in (NamedTarget("the key", "city"), NamedTarget("the key", "town", "bob")):
         with pytest.raises(ApiError, match=r"the key: it names another (society|agent)") as caught:
-            models.agreed(Target("m", None, "town", "ann"), place)
+            models.agreed(RequestTarget("m", None, "town", "ann"), place)
         assert (caught.value.status, caught.value.param) == (400, None)
 
 
@@ -77,16 +81,20 @@ def test_a_model_that_is_not_served_is_not_found() -> None:
 
 
 def test_a_mode_of_societies_needs_one() -> None:
-    assert models.settled(Target("org/m", "baseline"), SERVED).mode == "baseline"
-    assert models.settled(Target("org/m", "audit", "town"), SERVED).mode == "audit"
-    for target in (Target("org/m", "audit"), Target("org/m", "enforce"), Target("org/m", None, None, "ann")):
+    assert models.settled(RequestTarget("org/m", "baseline"), SERVED).mode == "baseline"
+    assert models.settled(RequestTarget("org/m", "audit", "town"), SERVED).mode == "audit"
+    for target in (
+        RequestTarget("org/m", "audit"),
+        RequestTarget("org/m", "enforce"),
+        RequestTarget("org/m", None, None, "ann"),
+    ):
         with pytest.raises(ApiError, match="needs a society; name one by the path") as caught:
             models.settled(target, SERVED)
         assert caught.value.status == 400
 
 
 def test_an_audience_is_names_or_everyone() -> None:
-    header = Place("header x-agentcho-audience")
+    header = NamedTarget("header x-agentcho-audience")
     assert models.audience("ann, bob,ann", header) == ("ann", "bob")
     assert models.audience(" everyone ", header) is models.audience(None, header) is None
     assert models.audience([], header) == ()

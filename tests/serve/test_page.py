@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcho.serve.api import chat, fields, responses
+from agentcho.serve.api import chat, request_fields, responses
 from agentcho.serve.api.body import Body
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
@@ -43,7 +43,10 @@ structured_outputs.choice structured_outputs.grammar structured_outputs.json_obj
 structured_outputs.disable_fallback structured_outputs.disable_any_whitespace structured_outputs.whitespace_pattern
 structured_outputs.disable_additional_properties"""
 """The fields of requests in vLLM 0.26 (its chat API, and of /v1/responses those that are its own), and older ones."""
-INSIDE: dict[str, type[Body]] = {"stream_options": chat.StreamOptions, "structured_outputs": fields.Structured}
+INSIDE: dict[str, type[Body]] = {
+    "stream_options": chat.ChatStreamOptions,
+    "structured_outputs": request_fields.StructuredOutputs,
+}
 
 
 def verdict(parameter: str) -> str:

@@ -8,12 +8,12 @@ from functools import partial
 import anyio
 import pytest
 
-from agentcho.calls.call import Call, Decode, Prefill, SamplingOptions, Turn
 from agentcho.errors import ContextOverflow, RequestError
-from agentcho.serve.request import Caller, ChatRequest, Quoted, Tool, Tools, Usage
-from agentcho.serve.sharing.prefixes import PrefixTree
-from agentcho.serve.sharing.prompt import Framed
-from agentcho.serve.sharing.society import Keeping
+from agentcho.protocol.call import Call, Decode, Prefill, SamplingOptions, SchedulingPriority
+from agentcho.serve.request import Caller, ChatRequest, QuotedMessage, TokenUsage, ToolDefinition, Tools
+from agentcho.serve.sharing.prefix_tree import PrefixTree
+from agentcho.serve.sharing.request_prompt import FramedMessage
+from agentcho.serve.sharing.society import RetentionLimits
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, assistant, play, served, system, user
 
@@ -89,9 +89,9 @@ def test_nothing_is_reused_between_tenants_or_salts(tenant: str, salt: str) -> N
 def test_who_is_served_first_and_who_shares_turns_is_said_to_the_engine(
     society: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns, submit = list[Turn](), FakeEngine.submit
+    turns, submit = list[SchedulingPriority](), FakeEngine.submit
 
-    def heard(engine: FakeEngine, calls: Sequence[Call], turn: Turn) -> tuple[int, ...]:
+    def heard(engine: FakeEngine, calls: Sequence[Call], turn: SchedulingPriority) -> tuple[int, ...]:
         turns.append(turn)
         return submit(engine, calls, turn)
 
@@ -119,7 +119,7 @@ def test_two_servers_have_no_salt_in_common() -> None:
 
 def test_what_is_kept_stays_within_its_quota_and_the_oldest_goes_first() -> None:
     async def body() -> None:
-        async with served(keeping=Keeping(tokens=200)) as at:
+        async with served(keeping=RetentionLimits(tokens=200)) as at:
             await at.ask(BRIEF, QUESTION, max_tokens=8)
             for n in range(40):
                 await at.ask(BRIEF, user(f"question number {n} is this"), max_tokens=8)
@@ -134,7 +134,10 @@ def test_what_is_kept_stays_within_its_quota_and_the_oldest_goes_first() -> None
 
 def test_a_prompt_that_a_request_uses_is_not_given_up() -> None:
     frames, tree = FakeEngine(), PrefixTree("salt")
-    prompt = [(framed, framed.words(frames)) for framed in (Framed("system", "be short"), Framed("user", "well"))]
+    prompt = [
+        (framed, framed.words(frames))
+        for framed in (FramedMessage("system", "be short"), FramedMessage("user", "well"))
+    ]
     path = tree.find(prompt)
     tree.hold(path)
     for id, node in enumerate(path, 1):
@@ -204,7 +207,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_done() -> None
 
 def test_an_answer_of_many_tokens_has_room_for_them_or_is_refused() -> None:
     async def body() -> None:
-        async with served(engine=FakeEngine(context=400), keeping=Keeping(most=9)) as at:
+        async with served(engine=FakeEngine(context=400), keeping=RetentionLimits(most=9)) as at:
             assert (await at.ask(QUESTION, options={"min_tokens": 300})).usage.completion >= 300
             with pytest.raises(ContextOverflow) as caught:
                 await at.ask(QUESTION, options={"min_tokens": 396}, max_tokens=500)
@@ -214,7 +217,7 @@ def test_an_answer_of_many_tokens_has_room_for_them_or_is_refused() -> None:
 
 
 def test_an_answer_is_one_of_some_texts_where_it_is_no_call() -> None:
-    offered = Tools((Tool("look"),))
+    offered = Tools((ToolDefinition("look"),))
 
     async def body() -> None:
         for text in ("tin", '{"name": "look", "arguments": {}}'):
@@ -243,9 +246,9 @@ def test_cache_salts_are_as_few_as_societies() -> None:
 def test_what_is_said_to_be_new_is_what_the_model_was_fed_also_of_requests_that_come_together() -> None:
     async def body() -> None:
         async with served() as at:
-            told = list[Usage]()
+            told = list[TokenUsage]()
 
-            async def one(*messages: Quoted) -> None:
+            async def one(*messages: QuotedMessage) -> None:
                 told.append((await at.ask(*messages, max_tokens=8)).usage)
 
             async with anyio.create_task_group() as group:
@@ -262,7 +265,7 @@ def test_what_is_said_to_be_new_is_what_the_model_was_fed_also_of_requests_that_
 
 def test_a_salt_under_which_nothing_is_kept_takes_no_place() -> None:
     async def body() -> None:
-        async with served(keeping=Keeping(tokens=0)) as at:
+        async with served(keeping=RetentionLimits(tokens=0)) as at:
             for n in range(3):
                 await at.ask(BRIEF, QUESTION, max_tokens=4, cache_salt=f"salt {n}")
             assert not at.model._prompts

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentcho.backends.words import FakeFraming
+from agentcho.engine.fake.toy_tokenizer import FakeFraming
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
-from agentcho.serve.request import ChatRequest, Quoted, Tool, Tools
-from agentcho.serve.sharing.prompt import calls_in, cut_off, forms_of, prompt_of, samplings, speaker
+from agentcho.serve.request import ChatRequest, QuotedMessage, ToolDefinition, Tools
+from agentcho.serve.sharing.request_prompt import calls_in, cut_off, forms_of, prompt_of, samplings, speaker
 from agentcho.testing import FakeEngine
 from tests.engine.templates import calling, tokenizer
 
@@ -24,7 +24,9 @@ CALL, OTHER, SAID = {"name": "f", "arguments": {}}, {"name": "g", "arguments": {
 
 def taken(form: ToolFormat, choice: Any, answer: dict[str, Any] | None) -> list[bool] | None:
     """Which of the three an answer may be; None: all that there is."""
-    request = ChatRequest((), tools=Tools((Tool("f"), Tool("g")), choice, "f" if choice == "named" else None))
+    request = ChatRequest(
+        (), tools=Tools((ToolDefinition("f"), ToolDefinition("g")), choice, "f" if choice == "named" else None)
+    )
     if answer is not None:
         request.options["json_schema"] = answer
     frames = SimpleNamespace(framing=SimpleNamespace(tools=form))
@@ -49,12 +51,12 @@ def test_a_call_that_must_be_or_may_be_is_json_that_is_read(form: ToolFormat) ->
 def test_an_answer_that_may_be_a_call_or_one_of_some_texts_is_no_other(form: ToolFormat) -> None:
     content = FakeFraming().content
     frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=form, content=content)))
-    request = ChatRequest((), {"choices": ["yes", "no"]}, tools=Tools((Tool("f"),)))
+    request = ChatRequest((), {"choices": ["yes", "no"]}, tools=Tools((ToolDefinition("f"),)))
     assert [each.choices for each in samplings(request, 9, frames)] == [None]
     *calls, yes, no = forms_of(request, frames)
     assert [(content.decode(each.lead), each.schema) for each in (yes, no)] == [("yes", None), ("no", None)]
-    assert calls == [*form.forms((Tool("f"),))]
-    assert forms_of(ChatRequest((), request.options, tools=Tools((Tool("f"),), "none")), frames) == ()
+    assert calls == [*form.forms((ToolDefinition("f"),))]
+    assert forms_of(ChatRequest((), request.options, tools=Tools((ToolDefinition("f"),), "none")), frames) == ()
 
 
 @pytest.mark.parametrize("form", [PLAIN, OWN])
@@ -63,13 +65,13 @@ def test_a_call_is_left_to_the_model_whether_or_not_its_template_has_a_format(fo
 
 
 GOOD = '{"name": "weather", "arguments": {"city": "Bern"}}'
-WEATHER = Tool("weather", "", ANSWER)
+WEATHER = ToolDefinition("weather", "", ANSWER)
 
 
-def found(text: str, form: ToolFormat = PLAIN, tool: Tool = WEATHER) -> tuple[str, list[str]]:
+def found(text: str, form: ToolFormat = PLAIN, tool: ToolDefinition = WEATHER) -> tuple[str, list[str]]:
     """The text that is left of an answer, and the arguments of its calls."""
     frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=form)))
-    before, calls = calls_in(text, Tools((tool, Tool("time")), "auto"), frames)
+    before, calls = calls_in(text, Tools((tool, ToolDefinition("time")), "auto"), frames)
     return before, [call.arguments for call in calls]
 
 
@@ -167,9 +169,9 @@ def test_a_schema_is_evaluated_in_bounds_and_what_cannot_be_excludes_nothing(cit
 @pytest.mark.parametrize("brief", ["", "Be kind."])
 def test_functions_are_listed_where_the_template_has_them(style: str, brief: str) -> None:
     framing = derive(tokenizer(style), style)
-    tools = (Tool("weather", "How is it?", {"type": "object", "properties": {}}),)
-    system = (Quoted("system", brief),) if brief else ()
-    request = ChatRequest((*system, Quoted("user", "And now?")), tools=Tools(tools, "required"))
+    tools = (ToolDefinition("weather", "How is it?", {"type": "object", "properties": {}}),)
+    system = (QuotedMessage("system", brief),) if brief else ()
+    request = ChatRequest((*system, QuotedMessage("user", "And now?")), tools=Tools(tools, "required"))
     prompt = prompt_of(request, cast(Any, SimpleNamespace(framing=framing)))
     assert [framed.role for framed in prompt] == ["system", "user"]
     assert prompt[0].text.count("weather") >= 1
@@ -188,12 +190,12 @@ def test_functions_are_listed_where_the_template_has_them(style: str, brief: str
 
 def test_functions_that_none_may_call_are_not_listed_and_what_looks_like_a_call_of_another_is_text() -> None:
     frames = FakeEngine()
-    said, tools = (Quoted("user", "And now?"),), (Tool("weather"),)
+    said, tools = (QuotedMessage("user", "And now?"),), (ToolDefinition("weather"),)
     assert prompt_of(ChatRequest(said, tools=Tools(tools, "none")), frames) == prompt_of(ChatRequest(said), frames)
     assert prompt_of(ChatRequest(said, tools=Tools(tools, "required")), frames) != prompt_of(ChatRequest(said), frames)
     text = frames.framing.tools.called("weather", "{}")[0]
     assert [call.name for call in calls_in(text, Tools(tools, "auto"), frames)[1]] == ["weather"]
-    for other in (Tools((Tool("time"),), "auto"), Tools(tools, "none"), None):
+    for other in (Tools((ToolDefinition("time"),), "auto"), Tools(tools, "none"), None):
         assert calls_in(text, other, frames) == (text, ())
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from agentcho import Decode, Engine, Prefill, RunConfig, Sampling
 from agentcho.audit.audit import audit_run
-from agentcho.engine.content import LONG
-from agentcho.serve.request import Caller, ChatRequest, Delta, Quoted, Tool, Tools
+from agentcho.engine.content_tokenizer import LONG
+from agentcho.serve.request import AnswerDelta, Caller, ChatRequest, QuotedMessage, ToolDefinition, Tools
 from agentcho.serve.sharing.served import ServedModel, Serving
 from tests.engine.families import Family
 from tests.engines import Engines
@@ -23,7 +23,9 @@ from tests.serve.stage import agent, assistant, conclusion, play, saved, system,
 TALK = (system("You are Ann. Answer in one sentence."), user("What shall we build?"), user("Say why."))
 
 
-def by_the_engine(engine: Engine, talk: tuple[Quoted, ...], tokens: int, name: str | None = None) -> tuple[int, ...]:
+def by_the_engine(
+    engine: Engine, talk: tuple[QuotedMessage, ...], tokens: int, name: str | None = None
+) -> tuple[int, ...]:
     """What the engine says when it reads the messages in order, each encoded over all before it."""
     parents: list[Prefill] = []
     for each in talk:
@@ -65,7 +67,7 @@ def test_how_likely_each_token_was_comes_with_the_text_that_it_is_of(caller: Cal
         model = ServedModel("understudy", engines.understudy(), RunConfig(), Serving())
         async with model.serving():
             request = ChatRequest(TALK, {"temperature": 0.0}, max_tokens=12, logprobs=3)
-            heard = list[Delta]()
+            heard = list[AnswerDelta]()
             [answer] = (await model.answer(caller, request, heard.append)).answers
             assert [likely.token for likely in answer.likely] == list(answer.tokens)
             told = [likely for delta in heard for likely in delta.likely]
@@ -87,7 +89,7 @@ def test_a_stop_string_cuts_no_call_that_must_be_and_no_json(caller: Caller, eng
     async def body() -> None:
         model = ServedModel("understudy", engines.understudy(), RunConfig(), Serving())
         async with model.serving():
-            look = Tools((Tool("look", "", schema),), "required")
+            look = Tools((ToolDefinition("look", "", schema),), "required")
             stops = ('"', ".", "\n")
             called = ChatRequest(TALK, {"stop": stops}, max_tokens=90, tools=look)
             [answer] = (await model.answer(caller, called, lambda delta: None)).answers
@@ -107,7 +109,7 @@ def test_a_tight_store_changes_no_word(engines: Engines, tmp_path: Path) -> None
         engine = engines.understudy(store_tokens=tokens)
         model = ServedModel("understudy", engine, RunConfig(), Serving(record=tmp_path / str(tokens)))
         async with model.serving():
-            talk: list[Quoted] = [system("You are kind."), user("Tell me of the sea.")]
+            talk: list[QuotedMessage] = [system("You are kind."), user("Tell me of the sea.")]
             for n in range(6):
                 request = ChatRequest(tuple(talk), {"temperature": 0.0}, max_tokens=12)
                 answers = await model.answer(agent(("ann", "bob")[n % 2]), request, lambda delta: None)
@@ -156,7 +158,9 @@ def test_others_go_on_while_a_long_text_is_tokenised(engines: Engines) -> None:
 @pytest.mark.parametrize("caller", [Caller(), agent("ann")], ids=["no society", "society"])
 def test_a_call_that_must_be_stands_in_the_talk_as_the_template_writes_it(caller: Caller, engines: Engines) -> None:
     engine = engines(Family("llama", "Llama", style="hermes"))
-    offered = Tools((Tool("weather", "", {"type": "object", "properties": {"day": {"type": "integer"}}}),), "required")
+    offered = Tools(
+        (ToolDefinition("weather", "", {"type": "object", "properties": {"day": {"type": "integer"}}}),), "required"
+    )
 
     async def body() -> None:
         async with ServedModel("m", engine, RunConfig(), Serving()).serving() as model:
@@ -166,8 +170,8 @@ def test_a_call_that_must_be_stands_in_the_talk_as_the_template_writes_it(caller
             [call] = answer.calls
             assert answer.tokens == engine.framing.tools.called(*call[:2])[1]
             assert answer.text.startswith("<tool_call>")
-            said = Quoted("assistant", "", None, answer.id, (call._replace(id="c"),))
-            more = (*asked.messages, said, Quoted("tool", "minus nine", call_id="c"))
+            said = QuotedMessage("assistant", "", None, answer.id, (call._replace(id="c"),))
+            more = (*asked.messages, said, QuotedMessage("tool", "minus nine", call_id="c"))
             usage = (await model.answer(caller, replace(asked, messages=more), lambda delta: None)).usage
             assert usage.exact + usage.reused >= first.usage.prompt + len(answer.tokens) - int(engine.bos)
 

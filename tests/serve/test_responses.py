@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agentcho.serve.api import ids, responses
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answer, Delta, Quoted, Tool, ToolCall
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Answer, AnswerDelta, QuotedMessage, ToolCall, ToolDefinition
 
 from .bodies import (
     EVENTS,
@@ -52,7 +52,7 @@ CALLING = [
 def test_a_text_is_one_message_after_the_instructions() -> None:
     target, request, shape = of_responses(instructions="be brief", max_output_tokens=9, temperature=0.5, stop="END")
     assert target.model == "m"
-    assert request.messages == (Quoted("system", "be brief"), Quoted("user", "hello"))
+    assert request.messages == (QuotedMessage("system", "be brief"), QuotedMessage("user", "hello"))
     assert (request.options, request.max_tokens, request.choices) == ({"temperature": 0.5, "stop": ("END",)}, 9, 1)
     assert (shape.ids, shape.ignored) == (request.ids, ())
 
@@ -154,16 +154,16 @@ def test_items_are_the_messages_that_they_are_parts_of() -> None:
         each._replace(calls=tuple(call._replace(id="") for call in each.calls)) for each in request.messages
     )
     assert without == (
-        Quoted("system", "be brief"),
-        Quoted("user", "hi"),
-        Quoted("assistant", "see", id="abc", calls=(weather, weather)),
-        Quoted("tool", "3", call_id="call_abc_0"),
-        Quoted("tool", "4", call_id="call_abc_1"),
-        Quoted("assistant", "", calls=(weather, weather)),
-        Quoted("assistant", "another's words", id="def"),
-        Quoted("assistant", "", id="xyz", calls=(weather,)),
-        Quoted("assistant", "words"),
-        Quoted("assistant", "", calls=(weather,)),
+        QuotedMessage("system", "be brief"),
+        QuotedMessage("user", "hi"),
+        QuotedMessage("assistant", "see", id="abc", calls=(weather, weather)),
+        QuotedMessage("tool", "3", call_id="call_abc_0"),
+        QuotedMessage("tool", "4", call_id="call_abc_1"),
+        QuotedMessage("assistant", "", calls=(weather, weather)),
+        QuotedMessage("assistant", "another's words", id="def"),
+        QuotedMessage("assistant", "", id="xyz", calls=(weather,)),
+        QuotedMessage("assistant", "words"),
+        QuotedMessage("assistant", "", calls=(weather,)),
     )
     assert shape.ignored == ("input.phase", "input.reasoning")
 
@@ -176,7 +176,7 @@ def test_formats_and_functions() -> None:
     assert of_responses(text={"format": {"type": "json_object"}})[1].options == {"json_schema": {"type": "object"}}
     choice: dict[str, Any] = {"type": "function", "name": "weather"}
     _, request, shape = of_responses(tools=[RESPONSES_TOOL], tool_choice=choice)
-    assert tools(request) == ((Tool("weather", "", SCHEMA),), "named", "weather")
+    assert tools(request) == ((ToolDefinition("weather", "", SCHEMA),), "named", "weather")
     assert shape.echo["tool_choice"] == choice
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
     assert of_responses(tools=[RESPONSES_TOOL], tool_choice=allowed)[2].echo["tool_choice"] == allowed
@@ -222,7 +222,7 @@ def test_an_answer_that_was_cut_is_incomplete() -> None:
     found = response(shape, answers)
     assert found.incomplete_details is not None
     assert (found.status, found.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    last = events(shape, [Delta(0, "hé there")], answers)[-1]
+    last = events(shape, [AnswerDelta(0, "hé there")], answers)[-1]
     assert (last.type, last.response.status) == ("response.incomplete", "incomplete")
 
 
@@ -233,17 +233,17 @@ def test_items_lead_back_to_their_answer() -> None:
     output = responses.whole(shape, answers)["output"]
     again = of_responses(input=[user("x"), *output])[1].messages
     calls = tuple(CALL._replace(id=ids.call(shape.ids[0], number)) for number in range(2))
-    assert again[1:] == (Quoted("assistant", "Let me see.", id=shape.ids[0], calls=calls),)
+    assert again[1:] == (QuotedMessage("assistant", "Let me see.", id=shape.ids[0], calls=calls),)
     in_chat = {"role": "assistant", "content": "hé there", "id": output[0]["id"]}
     assert of_chat(messages=[in_chat])[1].messages[0].id == shape.ids[0]
     alone = [{name: value for name, value in each.items() if name != "id"} for each in output[1:]]
-    assert of_responses(input=alone)[1].messages == (Quoted("assistant", "", id=shape.ids[0], calls=calls),)
+    assert of_responses(input=alone)[1].messages == (QuotedMessage("assistant", "", id=shape.ids[0], calls=calls),)
 
 
 def test_a_stream_says_the_same_as_the_whole() -> None:
     _, _, shape = of_responses(stream=True, top_logprobs=1, return_token_ids=True)
     answers = answered(shape, PLAIN)
-    found = events(shape, [Delta(0, "hé", (LIKELY,)), Delta(0, ""), Delta(0, " there")], answers)
+    found = events(shape, [AnswerDelta(0, "hé", (LIKELY,)), AnswerDelta(0, ""), AnswerDelta(0, " there")], answers)
     assert [each.type for each in found] == [*TOLD[:4], TOLD[4], *TOLD[4:]]
     assert found[0].response.status == "in_progress"
     assert found[0].response.output == []
@@ -259,7 +259,7 @@ def test_a_stream_says_the_same_as_the_whole() -> None:
 def test_the_last_tokens_have_logarithms_too_where_they_have_no_text() -> None:
     _, _, shape = of_responses(stream=True, top_logprobs=1)
     answers = answered(shape, PLAIN._replace(text="hé", likely=(LIKELY,) * 3))
-    found = events(shape, [Delta(0, "hé", (LIKELY,))], answers)
+    found = events(shape, [AnswerDelta(0, "hé", (LIKELY,))], answers)
     assert [len(each.logprobs) for each in found if each.type == TOLD[4]] == [1, 2]
     assert found[-1].response == response(shape, answers)
 
@@ -267,7 +267,7 @@ def test_the_last_tokens_have_logarithms_too_where_they_have_no_text() -> None:
 def test_a_stream_tells_calls_when_the_answer_has_ended() -> None:
     _, _, shape = of_responses(stream=True, tools=[RESPONSES_TOOL])
     answers = answered(shape, CALLED)
-    deltas = [Delta(0, "Let me see"), Delta(0, ". <ca"), Delta(0, "ll>{}</call>")]
+    deltas = [AnswerDelta(0, "Let me see"), AnswerDelta(0, ". <ca"), AnswerDelta(0, "ll>{}</call>")]
     found = events(shape, deltas, answers, "<call>")
     assert [each.type for each in found] == [*TOLD[:4], TOLD[4], *TOLD[4:8], *CALLING, TOLD[-1]]
     assert "".join(each.delta for each in found if each.type == TOLD[4]) == "Let me see."
@@ -282,7 +282,7 @@ def test_a_stream_tells_calls_when_the_answer_has_ended() -> None:
 def test_a_call_alone_has_no_message() -> None:
     _, _, shape = of_responses(stream=True, tools=[RESPONSES_TOOL], tool_choice="required")
     answers = answered(shape, Answer("", '{"name": …}', "stop", calls=(CALL,)))
-    found = events(shape, [Delta(0, '{"name"'), Delta(0, ": …}")], answers)
+    found = events(shape, [AnswerDelta(0, '{"name"'), AnswerDelta(0, ": …}")], answers)
     assert [each.type for each in found] == [*TOLD[:2], *CALLING, TOLD[-1]]
     assert found[2].output_index == 0
     assert len(found[-1].response.output) == 1
@@ -297,7 +297,7 @@ def test_an_answer_without_words_is_a_message() -> None:
 
 def test_an_error_in_mid_stream_is_an_error_to_clients() -> None:
     _, _, shape = of_responses(stream=True)
-    stream = responses.Stream(shape)
+    stream = responses.ResponsesStream(shape)
     begun = len(stream.begin())
     failed, told = data(
         part + b"\n\n" for part in stream.fault(ApiError(429, "too much", code="x")).split(b"\n\n")[:-1]

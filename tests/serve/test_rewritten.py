@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.calls.call import Call, Decode, Prefill
-from agentcho.engine.layout import encoded
+from agentcho.engine.call_layout import encoded
 from agentcho.message import Audience
-from agentcho.records.transcript import Entry
-from agentcho.serve.request import Answers, Quoted
-from agentcho.serve.sharing import index, talk
-from agentcho.serve.sharing.index import EDGE
-from agentcho.serve.sharing.prompt import Framed
-from agentcho.serve.sharing.society import Keeping
+from agentcho.protocol.call import Call, Decode, Prefill
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.serve.request import Answers, QuotedMessage
+from agentcho.serve.sharing import conversation, message_index
+from agentcho.serve.sharing.message_index import EDGE
+from agentcho.serve.sharing.request_prompt import FramedMessage
+from agentcho.serve.sharing.society import RetentionLimits
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, user
 
@@ -45,14 +45,14 @@ def engine() -> FakeEngine:
     return FakeEngine(reply=saying)
 
 
-async def both_have_spoken(at: Asked, **ann: object) -> tuple[Quoted, ...]:
+async def both_have_spoken(at: Asked, **ann: object) -> tuple[QuotedMessage, ...]:
     """Ann has said `LONG`, and Ben `OTHER`."""
     await at.ask(system("you are ann"), TASK, who=ANN, **ann)
     await at.ask(system("you are ben"), TASK, who=BEN)
     return (TASK,)
 
 
-REWRITTEN: dict[str, Quoted] = {
+REWRITTEN: dict[str, QuotedMessage] = {
     "stripped": assistant(f"\n{LONG}\n\n"),
     "behind a name": user(f"ann: {LONG}"),
     "behind a name in bold": user(f"**Ann**: {LONG}"),
@@ -93,7 +93,7 @@ def _around(at: Asked, name: str) -> int:
         ("its string alone", user(f"ann says this: {LONG} -- and what do you say?")),
     ],
 )
-def test_an_answer_in_json_is_found_in_another_form_and_by_its_strings(as_json: str, quoted: Quoted) -> None:
+def test_an_answer_in_json_is_found_in_another_form_and_by_its_strings(as_json: str, quoted: QuotedMessage) -> None:
     said = f'{{"reply": "{LONG}"}}'
 
     async def body() -> None:
@@ -154,7 +154,7 @@ def test_what_was_cut_once_stays_cut_so(tmp_path: Path) -> None:
 
 def test_how_messages_were_cut_is_remembered_of_the_latest_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts that are put together from the same few parts bring no new message, and no end of prompts."""
-    monkeypatch.setattr(talk, "MOST_CUT", 100)
+    monkeypatch.setattr(conversation, "MOST_CUT", 100)
 
     async def body() -> None:
         async with served(engine=engine()) as at:
@@ -167,7 +167,7 @@ def test_how_messages_were_cut_is_remembered_of_the_latest_alone(monkeypatch: py
     play(body)
 
 
-HIDDEN: dict[str, Quoted] = {
+HIDDEN: dict[str, QuotedMessage] = {
     "as it is": assistant(LONG),
     "stripped": assistant(f" {LONG} "),
     "behind a name": user(f"ann: {LONG}"),
@@ -183,7 +183,7 @@ def test_a_guess_at_a_hidden_answer_is_a_miss_like_any_other(guess: str, tmp_pat
     told = list[object]()
     wrong = HIDDEN[guess]._replace(text=HIDDEN[guess].text.replace("nine", "four").replace("bridge", "tower"))
 
-    async def body(quoted: Quoted, hidden: bool) -> None:
+    async def body(quoted: QuotedMessage, hidden: bool) -> None:
         calls = list[tuple[object, ...]]()
         asked = engine()
         asked.guilty = lambda call: calls.append(_shape(call))
@@ -211,7 +211,7 @@ def _shape(call: Call) -> tuple[object, ...]:
     ("quoting", "role"),
     [(user(f"This is the context: {LONG} and that is all there is to it."), "part"), (user(f"ann: {LONG}"), "user")],
 )
-def test_a_rewritten_hidden_answer_is_for_its_readers_alone(quoting: Quoted, role: str, tmp_path: Path) -> None:
+def test_a_rewritten_hidden_answer_is_for_its_readers_alone(quoting: QuotedMessage, role: str, tmp_path: Path) -> None:
     """Ann and Ben share what she whispered to him; Eve, who sends the same prompt, has it all encoded for herself."""
 
     async def body() -> None:
@@ -230,7 +230,7 @@ def test_a_rewritten_hidden_answer_is_for_its_readers_alone(quoting: Quoted, rol
     assert rewritten == [(role, "ann")]
 
 
-def _entries(folder: Path) -> Iterator[Entry]:
+def _entries(folder: Path) -> Iterator[TranscriptEntry]:
     return (entry for game in saved(folder).games().values() for entry in game)
 
 
@@ -247,7 +247,7 @@ def test_a_prompt_in_the_baseline_is_read_as_one() -> None:
 
 def test_an_answer_of_an_earlier_game_is_found_among_other_words(tmp_path: Path) -> None:
     async def body() -> None:
-        async with served(tmp_path, engine(), keeping=Keeping(messages=2)) as at:
+        async with served(tmp_path, engine(), keeping=RetentionLimits(messages=2)) as at:
             await at.ask(TASK, who=ANN)
             first = await at.ask(REWRITTEN["quoted in a prompt"], who=CAL, max_tokens=2)
             assert missed(first)["inside"] >= len(LONG.split()) - EDGE
@@ -268,18 +268,20 @@ def test_a_short_answer_among_other_words_is_no_part() -> None:
 
 def test_a_text_full_of_beginnings_of_answers_is_done_with_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked for goes by the length of a text, however often something in it begins like an answer."""
-    texts, everyone = index.MessageIndex(), Audience(None)
+    texts, everyone = message_index.MessageIndex(), Audience(None)
     for number in range(300):
         tokens = (*[1] * 400, number + 2)
-        said = index.Known(f"a.{number}", f"m{number}", "assistant", str(number), None, "ann", everyone, b"", True)
+        said = message_index.QuotableMessage(
+            f"a.{number}", f"m{number}", "assistant", str(number), None, "ann", everyone, b"", True
+        )
         texts.add(replace(said, quotable=(tokens,)))
-    looked, same = [0], index._same_until
+    looked, same = [0], message_index._same_until
 
     def counted(answer: tuple[int, ...], ids: tuple[int, ...], at: int) -> int:
         looked[0] += len(answer)
         return same(answer, ids, at)
 
-    monkeypatch.setattr(index, "_same_until", counted)
-    found = texts.inside(Framed("user", "x"), [1] * 5000, index.Reader("ben", True))
-    assert looked[0] <= 5000 * index.WORK + 300 * 401 * 3
-    assert all(inside.stop - inside.start >= index.LEAST for inside in found)
+    monkeypatch.setattr(message_index, "_same_until", counted)
+    found = texts.inside(FramedMessage("user", "x"), [1] * 5000, message_index.Reader("ben", True))
+    assert looked[0] <= 5000 * message_index.WORK + 300 * 401 * 3
+    assert all(inside.stop - inside.start >= message_index.LEAST for inside in found)

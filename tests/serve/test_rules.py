@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from agentcho.calls.call import StepResult
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Caller, ChatRequest, Tool, Tools
-from agentcho.serve.sharing.society import Keeping
+from agentcho.protocol.call import StepResult
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Caller, ChatRequest, ToolDefinition, Tools
+from agentcho.serve.sharing.society import RetentionLimits
 from agentcho.testing import FakeEngine
 from tests.serve.stage import agent, play, served, user
 
@@ -66,7 +66,7 @@ def test_without_a_seed_equal_requests_get_other_words(who: Caller) -> None:
 @BOTH
 def test_an_answer_has_a_most_where_the_request_says_none(who: Caller) -> None:
     async def body() -> None:
-        async with served(engine=endless(), keeping=Keeping(most=5)) as at:
+        async with served(engine=endless(), keeping=RetentionLimits(most=5)) as at:
             assert (await at.ask(user("hello"), who=who)).usage.completion == 5
             assert (await at.ask(user("hello"), who=who, max_tokens=9)).usage.completion == 9
 
@@ -112,7 +112,7 @@ def test_a_society_that_is_asked_something_does_not_end() -> None:
 @pytest.mark.parametrize("held", ["a call", "a schema", "a choice"])
 def test_too_few_tokens_for_what_an_answer_is_held_to_end_it_by_length(who: Caller, held: str) -> None:
     ways: dict[str, Any] = {
-        "a call": {"tools": Tools((Tool("look_up", "", {"type": "object"}),), "required")},
+        "a call": {"tools": Tools((ToolDefinition("look_up", "", {"type": "object"}),), "required")},
         "a schema": {"options": {"json_schema": {"type": "array", "minItems": 5, "items": {"enum": ["one two"]}}}},
         "a choice": {"options": {"choices": ("one two three four",)}},
     }

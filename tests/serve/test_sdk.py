@@ -12,8 +12,8 @@ from openai.lib.streaming.chat import ContentDeltaEvent
 from pydantic import BaseModel
 
 from agentcho.serve.api import chat, responses
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, ToolCall
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Answer, AnswerDelta, Answers, ChatRequest, ToolCall
 
 from .bodies import LIMITS, SCHEMA, USAGE, answered, user
 
@@ -42,13 +42,15 @@ class Server:
         answers = answered(shape, self.answer)
         if not shape.stream:
             return httpx.Response(200, json=api.whole(shape, answers))
-        sent = b"".join(self._events(api.Stream(shape, "<call>"), answers))
+        sent = b"".join(
+            self._events((chat.ChatStream if api is chat else responses.ResponsesStream)(shape, "<call>"), answers)
+        )
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=sent)
 
     def _events(self, stream: Any, answers: Answers) -> Iterator[bytes]:
         yield from stream.begin()
         for letter in self.answer.text:
-            yield from stream.delta(Delta(0, letter))
+            yield from stream.delta(AnswerDelta(0, letter))
         if self.fault:
             yield stream.fault(ApiError(500, "it failed"))
         else:

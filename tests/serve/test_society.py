@@ -11,28 +11,28 @@ import anyio
 import pytest
 
 from agentcho.audit.audit import audit_run
-from agentcho.calls.call import Call, Decode
 from agentcho.display.audit import show as show_audit
 from agentcho.engine.tools import ToolFormat
 from agentcho.errors import AgentchoError, AudienceError, ContextOverflow
-from agentcho.flow.labels import EncodingRecord
+from agentcho.protocol.call import Call, Decode
+from agentcho.provenance.labels import EncodingRecord
 from agentcho.records import record as record_file
-from agentcho.records.transcript import Entry
-from agentcho.serve.faults import ApiError
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import (
     Answers,
     Caller,
     ChatRequest,
-    Quoted,
+    QuotedMessage,
     ServedMode,
     Sharing,
-    Tool,
+    TokenUsage,
     ToolCall,
+    ToolDefinition,
     Tools,
-    Usage,
 )
-from agentcho.serve.sharing.society import Keeping
-from agentcho.serve.sharing.talk import UNREAD
+from agentcho.serve.sharing.conversation import UNREAD
+from agentcho.serve.sharing.society import RetentionLimits
 from agentcho.testing import FakeEngine
 from tests.serve.stage import Asked, agent, assistant, conclusion, play, saved, served, system, tool, user
 
@@ -50,7 +50,7 @@ def spared(answers: Answers) -> int:
     return answers.usage.exact + answers.usage.reused
 
 
-def entries(folder: Path, game: int = 0) -> list[Entry]:
+def entries(folder: Path, game: int = 0) -> list[TranscriptEntry]:
     return saved(folder).games()[game]
 
 
@@ -142,11 +142,11 @@ def test_of_several_answers_to_one_request_none_has_found_what_another_brought()
 
 @pytest.mark.parametrize("mode", ["baseline", "enforce"])
 def test_of_requests_that_come_together_one_is_told_that_it_brought_a_message(mode: ServedMode) -> None:
-    told = list[Usage]()
+    told = list[TokenUsage]()
 
     async def body() -> None:
         engine = FakeEngine(reply=lambda call, prompt: "and " * 40)
-        async with served(engine=engine, keeping=Keeping(tokens=1)) as at:
+        async with served(engine=engine, keeping=RetentionLimits(tokens=1)) as at:
 
             async def one(name: str, tokens: int) -> None:
                 who = agent(name, mode=mode)
@@ -162,7 +162,7 @@ def test_of_requests_that_come_together_one_is_told_that_it_brought_a_message(mo
     assert {usage.reused for usage in told} == {0}
 
 
-Brings = Callable[[str], tuple[tuple[Quoted, ...], dict[str, object]]]
+Brings = Callable[[str], tuple[tuple[QuotedMessage, ...], dict[str, object]]]
 KINDS: dict[str, Brings] = {
     "system": lambda text: ((system(text), user("go on")), {}),
     "tool": lambda text: ((user("go on"), tool(text)), {}),
@@ -242,7 +242,7 @@ def test_of_equal_words_the_id_decides() -> None:
             forged = assistant("no", id=first.answers[0].id)
             assert await _parents(at, forged) != await _parents(at, assistant("yes", id=first.answers[0].id))
 
-    async def _parents(at: Asked, quoted: Quoted) -> list[str]:
+    async def _parents(at: Asked, quoted: QuotedMessage) -> list[str]:
         await at.ask(quoted, who=BOB)
         talk = at.model._societies["", "town", ""]._talk
         draft = list(talk._resolver.drafts.values())[-1]
@@ -367,7 +367,7 @@ def test_what_is_private_of_who_is_not_named_stands_behind_the_same_messages_alo
 
 
 @pytest.mark.parametrize("brief", [(system("you are helpful"),), ()])
-def test_two_clients_with_equal_prompts_and_no_names_are_two(brief: tuple[Quoted, ...]) -> None:
+def test_two_clients_with_equal_prompts_and_no_names_are_two(brief: tuple[QuotedMessage, ...]) -> None:
     async def body() -> None:
         async with served() as at:
             one, other = agent(None, key="one"), agent(None, key="other")
@@ -442,8 +442,8 @@ def test_no_key_or_value_is_shared_across_societies_tenants_or_salts() -> None:
 
 def test_a_long_society_goes_on_in_another_game_and_still_knows_what_was_said(tmp_path: Path) -> None:
     async def body() -> None:
-        async with served(tmp_path, keeping=Keeping(messages=8)) as at:
-            text, talk = "begin", list[Quoted]()
+        async with served(tmp_path, keeping=RetentionLimits(messages=8)) as at:
+            text, talk = "begin", list[QuotedMessage]()
             for n in range(12):
                 talk = [*talk[-3:], user(f"{text} {n}")]
                 answers = await at.ask(*talk, who=(ANN, BOB)[n % 2], max_tokens=6)
@@ -463,7 +463,7 @@ def test_an_answer_that_takes_long_keeps_nobody_waiting_for_the_next_game() -> N
 
     async def body() -> None:
         engine = FakeEngine(reply=lambda call, prompt: "and " * 400 if "all" in prompt else "well")
-        async with served(engine=engine, keeping=Keeping(messages=4)) as at:
+        async with served(engine=engine, keeping=RetentionLimits(messages=4)) as at:
             begun = anyio.Event()
 
             async def long() -> None:
@@ -485,7 +485,9 @@ def test_an_answer_that_takes_long_keeps_nobody_waiting_for_the_next_game() -> N
 
 def test_a_private_answer_stays_private_in_the_next_game(tmp_path: Path) -> None:
     async def body() -> None:
-        async with served(tmp_path, FakeEngine(reply=lambda call, prompt: CANARY), keeping=Keeping(messages=2)) as at:
+        async with served(
+            tmp_path, FakeEngine(reply=lambda call, prompt: CANARY), keeping=RetentionLimits(messages=2)
+        ) as at:
             await at.ask(user("whisper"), who=ANN, audience=("ann",))
             await at.ask(user("whisper"), assistant(CANARY), user("on"), who=ANN, audience=("ann",))
             quoted = await at.ask(assistant(CANARY), who=BOB)
@@ -499,7 +501,7 @@ def test_a_private_answer_stays_private_in_the_next_game(tmp_path: Path) -> None
 
 def test_over_its_quota_a_society_forgets_what_was_not_read_for_long(tmp_path: Path) -> None:
     async def body() -> None:
-        async with served(tmp_path, keeping=Keeping(tokens=150)) as at:
+        async with served(tmp_path, keeping=RetentionLimits(tokens=150)) as at:
             society = None
             for n in range(30):
                 answers = await at.ask(system("ann"), user(f"round number {n} of all"), who=ANN, max_tokens=6)
@@ -543,7 +545,7 @@ def test_over_its_quota_a_tenant_loses_what_was_asked_least_recently_and_no_othe
 
 def test_what_is_read_again_and_again_outlives_what_came_after_it() -> None:
     async def body() -> None:
-        async with served(keeping=Keeping(tokens=90)) as at:
+        async with served(keeping=RetentionLimits(tokens=90)) as at:
             rules = "keep to these rules " * 4
             for n in range(10):
                 answers = await at.ask(user(rules), user(f"round {n} " * 8), who=ANN, max_tokens=2)
@@ -580,14 +582,14 @@ def test_what_nobody_reads_is_not_made_ready_for_others_without_end(tmp_path: Pa
 
 def test_what_another_request_attends_to_is_not_forgotten(tmp_path: Path) -> None:
     async def body() -> None:
-        async with served(tmp_path, keeping=Keeping(tokens=40)) as at:
+        async with served(tmp_path, keeping=RetentionLimits(tokens=40)) as at:
             await at.ask(user("the common beginning"), who=ANN, max_tokens=2)
             async with anyio.create_task_group() as group:
                 group.start_soon(_ask, at, BOB, [user("the common beginning")], 60)
                 for n in range(6):
                     group.start_soon(_ask, at, agent("carl"), [user(f"{n} " * 20)], 2 + 4 * n)
 
-    async def _ask(at: Asked, who: Caller, talk: list[Quoted], tokens: int) -> None:
+    async def _ask(at: Asked, who: Caller, talk: list[QuotedMessage], tokens: int) -> None:
         assert (await at.ask(*talk, who=who, max_tokens=tokens)).answers
 
     play(body)
@@ -651,7 +653,7 @@ def test_one_that_fails_hurts_nobody_else(tmp_path: Path) -> None:
     assert audit_run(saved(tmp_path)).conclusion == "clean"
 
 
-WEATHER = Tool("weather", "Tells it.", {"type": "object", "properties": {"town": {"type": "string"}}})
+WEATHER = ToolDefinition("weather", "Tells it.", {"type": "object", "properties": {"town": {"type": "string"}}})
 CALL = ("weather", '{"town": "Oslo"}')
 CALLED = '{"name": "weather", "arguments": {"town": "Oslo"}}'
 
@@ -664,8 +666,10 @@ def test_a_call_of_a_function_comes_back_as_what_was_said_and_its_result_is_its_
             answer = first.answers[0]
             assert [(call.name, call.arguments) for call in answer.calls] == [("weather", '{"town": "Oslo"}')]
             [call] = answer.calls
-            said = Quoted("assistant", "", None, answer.id, (call._replace(arguments='{"town":"Oslo"}', id="c1"),))
-            result = Quoted("tool", "minus nine", call_id="c1")
+            said = QuotedMessage(
+                "assistant", "", None, answer.id, (call._replace(arguments='{"town":"Oslo"}', id="c1"),)
+            )
+            result = QuotedMessage("tool", "minus nine", call_id="c1")
             after = await at.ask(user("is it cold"), said, result, who=ANN, max_tokens=4)
             other = said._replace(calls=(call._replace(arguments='{"town": "Rome"}', id="c1"),))
             changed = await at.ask(user("is it cold"), other, result, who=ANN, max_tokens=4)
@@ -695,8 +699,11 @@ def test_a_call_is_left_to_the_model_whether_or_not_its_template_has_a_format(wh
             said[0] = engine.framing.tools.spoken("", [ToolCall(*CALL)])[0]
             [answer] = (await at.ask(user("is it cold"), who=who, tools=offered)).answers
             assert [call[:2] for call in answer.calls] == [CALL]
-            quoted = Quoted("assistant", "", None, answer.id, (answer.calls[0]._replace(id="c"),))
-            talk, said[0] = (user("is it cold"), quoted, Quoted("tool", "rain", None, None, (), "c")), "It rains."
+            quoted = QuotedMessage("assistant", "", None, answer.id, (answer.calls[0]._replace(id="c"),))
+            talk, said[0] = (
+                (user("is it cold"), quoted, QuotedMessage("tool", "rain", None, None, (), "c")),
+                "It rains.",
+            )
             after = await at.ask(*talk, who=who, tools=offered)
             assert (after.answers[0].text, after.answers[0].calls) == ("It rains.", ())
             assert after.usage.exact + after.usage.reused > 0

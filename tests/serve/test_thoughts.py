@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from agentcho.serve.api import chat
-from agentcho.serve.request import Answer, Answers, Delta, Usage
+from agentcho.serve.request import Answer, AnswerDelta, Answers, TokenUsage
 from agentcho.testing import FakeEngine
 
 from .bodies import answered, events, of_chat, of_responses, response
 from .stage import Asked, agent, assistant, conclusion, play, saved, served, user
 
 SAID = Answer("msg_1", "Hello there", "stop", (7, 8), thought="hm so", pondered=4)
-USAGE = Usage(5, 6, pondered=4)
+USAGE = TokenUsage(5, 6, pondered=4)
 
 
 def thinker(reply: str = "<think> hm so </think> hello there") -> FakeEngine:
@@ -99,8 +99,8 @@ def test_a_chat_completion_has_the_thought_under_both_names() -> None:
 
 def test_a_stream_has_the_thought_before_the_answer() -> None:
     _, _, shape = of_chat(stream=True)
-    stream = chat.Stream(shape)
-    sent = [*stream.delta(Delta(0, "", thought="hm ")), *stream.delta(Delta(0, "Hello"))]
+    stream = chat.ChatStream(shape)
+    sent = [*stream.delta(AnswerDelta(0, "", thought="hm ")), *stream.delta(AnswerDelta(0, "Hello"))]
     deltas = [json.loads(each.removeprefix(b"data: "))["choices"][0]["delta"] for each in sent]
     assert deltas == [{"reasoning_content": "hm ", "reasoning": "hm "}, {"content": "Hello"}]
 
@@ -111,7 +111,7 @@ def test_a_response_has_the_thought_as_an_item_in_front() -> None:
     output: Any = response(shape, answers).output
     assert [item.type for item in output] == ["reasoning", "message"]
     assert [part.text for part in output[0].content] == ["hm so"]
-    told = events(shape, [Delta(0, "", thought="hm so"), Delta(0, "Hello there")], answers)
+    told = events(shape, [AnswerDelta(0, "", thought="hm so"), AnswerDelta(0, "Hello there")], answers)
     done = [(each.output_index, each.item.type) for each in told if each.type == "response.output_item.done"]
     assert done == [(0, "reasoning"), (1, "message")]
     assert told[-1].response.output == output

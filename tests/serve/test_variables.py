@@ -10,9 +10,9 @@ import pytest
 from agentcho import RunConfig
 from agentcho.engine.template import derive
 from agentcho.serve.api import responses
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Tool, Tools
-from agentcho.serve.sharing.prompt import chat_of
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Answers, Caller, ChatRequest, ToolDefinition, Tools
+from agentcho.serve.sharing.request_prompt import chat_of
 from agentcho.serve.sharing.served import ServedModel, Serving
 from tests.engine import templates
 from tests.engine.families import Family
@@ -110,7 +110,7 @@ def test_a_society_s_request_cannot_choose_them_but_where_they_change_nothing(en
 
 
 def test_a_chat_that_is_framed_message_by_message_cannot_choose_them_either(engines: Engines) -> None:
-    engine, tools = engines(Family("llama", "Llama", style="opened")), Tools((Tool("weather"),))
+    engine, tools = engines(Family("llama", "Llama", style="opened")), Tools((ToolDefinition("weather"),))
 
     async def body() -> None:
         model = ServedModel("small", engine, RunConfig(), Serving())

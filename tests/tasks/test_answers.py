@@ -11,8 +11,8 @@ import pytest
 
 from agentcho.config import RunConfig
 from agentcho.errors import ExtraMissing
-from agentcho.games import library, runtime
-from agentcho.games.request import RunRequest
+from agentcho.games.runs import library, runtime
+from agentcho.games.runs.request import RunRequest
 from agentcho.tasks import Problem
 from agentcho.tasks.task import Check
 

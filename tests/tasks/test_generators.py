@@ -14,7 +14,7 @@ from agentcho.tasks import Concepts, Problem, Task, task_set
 from agentcho.tasks.arithmetic import draw_story
 from agentcho.tasks.concepts import nouns
 from agentcho.tasks.facts import facts, half_of_facts
-from agentcho.tasks.listed import lists
+from agentcho.tasks.word_lists import lists
 
 
 @given(seed=st.integers(0, 10**6), steps=st.integers(1, 6))

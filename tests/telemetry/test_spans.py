@@ -20,11 +20,11 @@ import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit import audit_run
 from agentcho.errors import ExtraMissing
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, play
+from agentcho.integrations.opentelemetry import names
+from agentcho.integrations.opentelemetry.spans import Telemetry
 from agentcho.records.record import SavedRun
-from agentcho.telemetry import names
-from agentcho.telemetry.spans import Telemetry
 
 SECRET = "canary"
 

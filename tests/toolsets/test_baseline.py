@@ -15,10 +15,10 @@ import agentcho
 from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario
 from agentcho.audit.cones import Cones
 from agentcho.audit.verdict import GameVerdict
-from agentcho.engine.tools import described
+from agentcho.engine.tools import function_object
 from agentcho.events import Ended, Event
 from agentcho.message import is_default_prompt
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 from ..engine.families import Family
 from ..engine.templates import calling
@@ -55,7 +55,7 @@ class Looking(Scenario):
         return self.Outcome()
 
 
-def played(engine: Engine, system: str | None, **changes: Any) -> list[Entry]:
+def played(engine: Engine, system: str | None, **changes: Any) -> list[TranscriptEntry]:
     """The entries of one game in the baseline."""
     events = list[Event]()
     config = RunConfig(mode="baseline", **changes)
@@ -68,7 +68,7 @@ def played(engine: Engine, system: str | None, **changes: Any) -> list[Entry]:
     return [event.entry for event in events if isinstance(event, Ended)]
 
 
-def stock(engine: Engine, read: Sequence[Entry], texts: bool) -> list[int] | None:
+def stock(engine: Engine, read: Sequence[TranscriptEntry], texts: bool) -> list[int] | None:
     """What stock transformers makes of these messages; None: its template refuses them. A template that lists no
     functions is told of them by a system message. `texts`: it takes arguments as texts."""
     tokenizer: Any = engine.tokenizer
@@ -80,7 +80,7 @@ def stock(engine: Engine, read: Sequence[Entry], texts: bool) -> list[int] | Non
         text = message.header + message.text
         before, calls = writer.read(text)
         if ".tools" in message.id:
-            tools += [described(each.form) for each in (look, count)]
+            tools += [function_object(each.form) for each in (look, count)]
             if lists:
                 continue
         if message.role == "tool":
@@ -103,7 +103,7 @@ def stock(engine: Engine, read: Sequence[Entry], texts: bool) -> list[int] | Non
 
 
 def rendered(tokenizer: PreTrainedTokenizerFast, turns: list[dict[str, Any]]) -> str:
-    return str(tokenizer.apply_chat_template(turns, tools=[described(look.form)], tokenize=False))
+    return str(tokenizer.apply_chat_template(turns, tools=[function_object(look.form)], tokenize=False))
 
 
 FORMATS = [pytest.param(each, marks=pytest.mark.slow if each in ("spelt", "fenced") else ()) for each in calling()]
@@ -139,7 +139,7 @@ def test_every_prompt_with_functions_is_the_stock_one(
     ]
     assert bool(listed) == (style not in ("marked", "fenced"))
     assert all("ann.tools0" in record.messages for record in listed)
-    again = [Entry.from_json(entry.to_json()) for entry in entries]
+    again = [TranscriptEntry.from_json(entry.to_json()) for entry in entries]
     assert again == entries
     assert not Cones(again).faults
     assert {reading.edge.verdict for reading in GameVerdict(0, again).readings()} == {"clean"}

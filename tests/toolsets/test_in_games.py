@@ -11,11 +11,11 @@ import pytest
 
 import agentcho
 from agentcho import Agent, Game, Limits, RunConfig, View
-from agentcho.calls.call import Decode
 from agentcho.errors import LeakageError, RequestError, ToolFailed
 from agentcho.events import Called, Calling, Ended
 from agentcho.message import EVERYONE
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import Decode
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEndpoint, Rehearsal, play
 
 ADD = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
@@ -54,7 +54,7 @@ def asking(lines: Sequence[str], config: RunConfig | None = None, **how: Any) ->
     return play(script, {"ann": lines, "bob": ["ok"]}, config=config)
 
 
-def by_id(played: Rehearsal) -> dict[str, Entry]:
+def by_id(played: Rehearsal) -> dict[str, TranscriptEntry]:
     return {entry.message.id: entry for entry in played.entries}
 
 

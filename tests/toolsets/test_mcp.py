@@ -20,12 +20,12 @@ import trio.testing
 import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.errors import ExtraMissing, RequestError, ToolFailed
-from agentcho.games import runtime
-from agentcho.games.request import RunRequest
+from agentcho.games.runs import runtime
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.tools import running
+from agentcho.games.tools.mcp_server import CONNECTING
 from agentcho.message import EVERYONE
 from agentcho.testing import FakeEngine, Rehearsal, play
-from agentcho.toolsets import running
-from agentcho.toolsets.mcp_server import CONNECTING
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -276,7 +276,7 @@ def test_a_server_that_dies_ends_no_other_game() -> None:
 def test_one_that_never_answers_is_given_up_and_ends_no_other_game(
     monkeypatch: pytest.MonkeyPatch, silent: str, over: str
 ) -> None:
-    monkeypatch.setattr("agentcho.toolsets.mcp_server.CONNECTING", 0.3)
+    monkeypatch.setattr("agentcho.games.tools.mcp_server.CONNECTING", 0.3)
     mute = agentcho.MCPServer(sys.executable, "-c", "import sys; sys.stdin.read()")
     began = monotonic()
     check_the_game_beside(mute if over == "streams" else agentcho.MCPServer(url=silent), "has not said within 0.3 s")

@@ -11,8 +11,8 @@ import pytest
 import agentcho
 from agentcho import Agent, Engine, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Comparing, Effort
@@ -22,7 +22,7 @@ from agentcho.lab.tune.lessons import lessons
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.lab.tune.sampling import sample
 from agentcho.lab.tune.training import Training
-from agentcho.progress import unheard
+from agentcho.protocol.progress import no_progress
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
@@ -71,7 +71,7 @@ def saved(scenario: Scenario, engine: Engine | FakeEngine, out: Path) -> SavedRu
 def compared(engine: Engine | FakeEngine, out: Path, effort: Effort) -> int:
     """How often a comparison of two columns has called."""
     scenario, ways = Looking(), columns("baseline,choreographed:enforce")
-    found = Comparing(Playing(scenario, CONFIG, engine), ways, out, unheard, effort).run("agentcho compare")
+    found = Comparing(Playing(scenario, CONFIG, engine), ways, out, no_progress, effort).run("agentcho compare")
     assert found.calls == {column.name: 2 for column in ways}
     assert {name: len(cost.seconds) for name, cost in found.costs.items()} == {
         column.name: 2 * 3 for column in ways if effort.timed
@@ -95,7 +95,7 @@ def test_a_trace_calls_once_a_game_and_what_is_there_is_not_played_again(tmp_pat
     scenario, file = Looking(), tmp_path / "traces.jsonl"
     playing = Playing(scenario, CONFIG, FakeEngine())
     for games in (1, 2, 2):
-        assert sample(playing, range(games), file, unheard).games == games
+        assert sample(playing, range(games), file, no_progress).games == games
         assert len(scenario.looked) == games
 
 
@@ -112,7 +112,7 @@ def test_an_audit_with_its_measurement_and_a_proof_call_nothing(engine: Engine, 
 @pytest.mark.slow
 def test_tuning_calls_nothing(engines: Engines, tmp_path: Path) -> None:
     scenario, engine, file = Looking(), engines.own(), tmp_path / "traces.jsonl"
-    sample(Playing(scenario, CONFIG, engine), range(CONFIG.games), file, unheard)
+    sample(Playing(scenario, CONFIG, engine), range(CONFIG.games), file, no_progress)
     told = lessons(file, scenario.name, engine, RECIPE)
     assert Training(scenario.name, engine, told, RECIPE, tmp_path / "out", lambda now: None).train().step > 0
     assert len(scenario.looked) == CONFIG.games

@@ -13,7 +13,7 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport
 from agentcho.config import Leakage
 from agentcho.errors import LeakageError
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import Rehearsal, play
 
 from ..audit.transcripts import subject
@@ -63,7 +63,7 @@ def passed_on(leakage: Leakage = "enforce", choice: bool = False) -> Rehearsal:
 
 
 def audited(played: Rehearsal) -> AuditReport:
-    lines = [Entry.from_json(entry.to_json()) for entry in played.entries]
+    lines = [TranscriptEntry.from_json(entry.to_json()) for entry in played.entries]
     return audit_entries(subject(leakage="audit", agents=("ann", "bob", "cat")), {0: lines}, Seal(b"k" * 32))
 
 

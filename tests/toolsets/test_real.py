@@ -12,11 +12,11 @@ from torch import Tensor
 
 import agentcho
 from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario, View
-from agentcho.calls.call import EncodingId
 from agentcho.events import Ended, Event
-from agentcho.games.tool_turn import CALL, TEXT
+from agentcho.games.play.tool_turn import CALL, TEXT
 from agentcho.message import EVERYONE
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import EncodingId
+from agentcho.records.transcript import TranscriptEntry
 
 from ..choreography.test_real import Keeping
 from ..engine.families import Family, llama_family
@@ -54,7 +54,7 @@ class Free(Scenario):
         return self.Outcome()
 
 
-def played(engine: Engine, scenario: Scenario, seed: int = 0) -> tuple[list[Entry], dict[EncodingId, Tensor]]:
+def played(engine: Engine, scenario: Scenario, seed: int = 0) -> tuple[list[TranscriptEntry], dict[EncodingId, Tensor]]:
     """What is said in one game, and the rows that it was chosen from, by encoding. Nothing is left in the engine."""
     keeping, used, events = Keeping(engine), engine.fullness.used, list[Event]()
 
@@ -80,11 +80,11 @@ def marked(engines: Engines) -> Iterator[Engine]:
         yield engine
 
 
-def _is_result(entry: Entry) -> bool:
+def _is_result(entry: TranscriptEntry) -> bool:
     return entry.origin == "tool"
 
 
-def _is_bobs(entry: Entry) -> bool:
+def _is_bobs(entry: TranscriptEntry) -> bool:
     return entry.message.author == "bob"
 
 

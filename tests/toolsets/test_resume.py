@@ -19,15 +19,15 @@ import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
 from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
-from agentcho.games.parts import merge
-from agentcho.games.request import OnFailure, RunRequest
-from agentcho.games.runtime import RunResult, play
+from agentcho.games.runs.request import OnFailure, RunRequest
+from agentcho.games.runs.run_shards import merge
+from agentcho.games.runs.runtime import RunResult, play
 from agentcho.lab.collect import Playing, completed
 from agentcho.lab.compare.columns import columns
 from agentcho.lab.compare.compare import Comparing, Effort
 from agentcho.lab.display.compare import text
 from agentcho.lab.tune.sampling import beside, sample
-from agentcho.progress import unheard
+from agentcho.protocol.progress import no_progress
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
@@ -304,7 +304,7 @@ def test_each_column_of_a_comparison_calls_its_own_and_says_so(tmp_path: Path) -
     bank = Bank()
     ways = columns("baseline,choreographed:enforce")
     playing = Playing(Paying(bank), CONFIG, FakeEngine())
-    found = Comparing(playing, ways, tmp_path, unheard, Effort(fidelity=0, timed=0)).run("agentcho compare")
+    found = Comparing(playing, ways, tmp_path, no_progress, Effort(fidelity=0, timed=0)).run("agentcho compare")
     assert len(bank.paid) == 8
     assert found.calls == {column.name: 4 for column in ways}
     assert "each column called its own tools" in text(found)
@@ -333,14 +333,14 @@ def test_a_sampled_game_that_called_tools_goes_on_where_it_was(tmp_path: Path) -
 
     playing, file = Playing(Paying(bank, after), CONFIG, FakeEngine()), tmp_path / "t.jsonl"
     with pytest.raises(GamesFailed):
-        sample(playing, range(2), file, unheard)
+        sample(playing, range(2), file, no_progress)
     assert beside(file).is_dir()
     other = playing._replace(config=CONFIG.model_copy(update={"seed": 7}))
     file.rename(tmp_path / "away")
     with pytest.raises(ResumeMismatch, match="seed"):
-        sample(other, range(2), file, unheard)
+        sample(other, range(2), file, no_progress)
     (tmp_path / "away").rename(file)
-    assert sample(playing, range(2), file, unheard).games == 2
+    assert sample(playing, range(2), file, no_progress).games == 2
     assert len(bank.paid) == 4
     assert not beside(file).exists()
 

@@ -16,8 +16,8 @@ import pytest
 
 import agentcho
 from agentcho.errors import EngineClosed, LeakageError, LimitReached, RecordNotFound, ToolFailed
-from agentcho.toolsets.running import Returned, call
-from agentcho.toolsets.tool import Tool, ToolRaised
+from agentcho.games.tools.running import Returned, call
+from agentcho.games.tools.tool import Tool, ToolRaised
 
 BACKENDS = ("asyncio", "trio")
 

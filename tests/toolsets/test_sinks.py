@@ -14,9 +14,9 @@ from agentcho import Agent, Game, Read, RunConfig, View
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport
-from agentcho.calls.call import Decode
 from agentcho.config import Leakage
 from agentcho.errors import LeakageError
+from agentcho.protocol.call import Decode
 from agentcho.testing import Rehearsal, play
 
 from ..audit.transcripts import subject

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 
 import agentcho
 from agentcho.errors import RequestError
+from agentcho.games.tools.tool import Tool
 from agentcho.message import EVERYONE, Audience
-from agentcho.toolsets.tool import Tool
 
 NOBODY = Audience(frozenset())
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Prefill, StepResult, Turn
 from agentcho.config import Leakage, Mode
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, Decode, EncodingId, Prefill, SchedulingPriority, StepResult
 from agentcho.records.trace import Workflow, workflow
 from agentcho.runner.engine import Engine
 
@@ -60,7 +60,7 @@ class Scored:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         ids = self._engine.submit(calls, turn)
         known = {id(call): number for call, number in zip(calls, ids, strict=True)}
         for call, number in zip(calls, ids, strict=True):

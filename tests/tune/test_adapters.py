@@ -12,7 +12,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
-from agentcho.engine.adapter import find_adapter
+from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import AdapterError, ExtraMissing
 from agentcho.runner.engine import Engine
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from agentcho.engine.adapter import find_adapter
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
+from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import ConfigError, ResumeMismatch, TuneError
 from agentcho.lab.tune import training as training_of
 from agentcho.lab.tune.lessons import batches, lessons, packed, steps_of

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from agentcho import RunConfig
-from agentcho.records.record import Over, RunRecord, SavedRun
-from agentcho.records.transcript import Entry
+from agentcho.records.record import GameOver, RunRecord, SavedRun
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.viewer.page import page
-from agentcho.viewer.shown import PageSelection, shown
+from agentcho.viewer.page_content import PageSelection, page_content
 
 BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', re.DOTALL)
 
 
-def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, raced: bool = False, **roles: str) -> SavedRun:
+def recorded(
+    folder: Path, entries: Sequence[TranscriptEntry], over: bool = True, raced: bool = False, **roles: str
+) -> SavedRun:
     """A record of one game; not `over`: as a killed process leaves it."""
     config = RunConfig(games=1, leakage="audit", seed=41)
     record = RunRecord.create(folder, "talk", {"plan": "optioncanary"}, config, {"tokenizer": "t"})
@@ -30,7 +32,7 @@ def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, raced: b
     for entry in entries:
         record.said(entry)
     if over:
-        record.over(Over(0, {"winner": "outcomecanary"}, {"scorecanary": 1.0}, None, 1.0, raced=raced))
+        record.over(GameOver(0, {"winner": "outcomecanary"}, {"scorecanary": 1.0}, None, 1.0, raced=raced))
         record.close("done")
     else:
         record._files.close()
@@ -40,7 +42,7 @@ def recorded(folder: Path, entries: Sequence[Entry], over: bool = True, raced: b
 
 def page_of(run: SavedRun, eyes: str | None = None) -> str:
     """Its page."""
-    return page(shown([run], PageSelection(eyes)))
+    return page(page_content([run], PageSelection(eyes)))
 
 
 def blocks(text: str) -> dict[str, Any]:

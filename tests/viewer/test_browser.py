@@ -13,9 +13,9 @@ import pytest
 from agentcho.audit.cones import Cones
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import GameVerdict
-from agentcho.flow.views import Act, Charge, ToolUse
 from agentcho.message import Audience
-from agentcho.records.transcript import Usage
+from agentcho.provenance.views import Act, Charge, ToolUse
+from agentcho.records.transcript import MessageUsage
 
 from ..audit.browser import opened
 from ..audit.test_reach import anyhow
@@ -197,10 +197,10 @@ def timed() -> Talk:
     second = talk.say("bob.0", ["bob"], [rules, first])
     talk.say("bob.1", "everyone", [rules, first, second])
     usages = (
-        Usage(4, 0, 0.0, 0.0, at=0.0),
-        Usage(11, 4, 0.5, 2.0, at=0.5, steps=(1, 3, 10)),
-        Usage(7, 15, 0.25, 1.0, at=2.5, steps=(11, 12, 20)),
-        Usage(8, 22, 2.0, 3.0, at=4.0, steps=(21, 29, 40)),
+        MessageUsage(4, 0, 0.0, 0.0, at=0.0),
+        MessageUsage(11, 4, 0.5, 2.0, at=0.5, steps=(1, 3, 10)),
+        MessageUsage(7, 15, 0.25, 1.0, at=2.5, steps=(11, 12, 20)),
+        MessageUsage(8, 22, 2.0, 3.0, at=4.0, steps=(21, 29, 40)),
     )
     for entry, usage in zip(list(talk.entries), usages, strict=True):
         talk.change(entry.message.id, usage=usage)

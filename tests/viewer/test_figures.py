@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentcho.audit.measurement import Interval
-from agentcho.cli.view import Asked, view
+from agentcho.cli.view import ViewArgs, view
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Cost, Fidelity
@@ -20,7 +20,7 @@ from agentcho.lab.display.viewer import of_folder, of_result
 from agentcho.lab.stats import Median
 from agentcho.viewer.live import LiveRecords
 from agentcho.viewer.page import page
-from agentcho.viewer.shown import PageSelection, shown, target
+from agentcho.viewer.page_content import PageSelection, page_content, target
 
 from .pages import blocks
 from .test_browser import driven, judged
@@ -54,7 +54,7 @@ def head_of(shown: Any) -> dict[str, Any]:
 
 
 def test_the_figures_of_a_comparison_are_on_its_page_and_its_columns_have_their_names(compared: Path) -> None:
-    head = head_of(shown(target(str(compared), compared), figures=of_folder(compared)))
+    head = head_of(page_content(target(str(compared), compared), figures=of_folder(compared)))
     assert (head["run"], list(dict.fromkeys(each["group"] for each in head["talks"]))) == (
         "comparison",
         ["baseline", AUDIT],
@@ -91,7 +91,7 @@ def test_a_result_is_shown_with_its_games_or_alone_where_they_are_not(compared: 
 def test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns(compared: Path) -> None:
     runs = target(str(compared), compared)
     (reader, *_) = runs[0].info.cast
-    found = page(shown(runs, PageSelection(reader), figures=of_folder(compared)))
+    found = page(page_content(runs, PageSelection(reader), figures=of_folder(compared)))
     head = blocks(found)["head"]
     assert "figures" not in head
     assert {each["group"] for each in head["talks"]} == {"part 1", "part 2"}
@@ -101,7 +101,7 @@ def test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns(compared
 
 def test_before_the_end_columns_have_names_and_there_are_no_figures(compared: Path) -> None:
     (compared / "compare.json").unlink()
-    head = head_of(shown(target(str(compared), compared), figures=of_folder(compared)))
+    head = head_of(page_content(target(str(compared), compared), figures=of_folder(compared)))
     assert (head["figures"], head["talks"][-1]["group"]) == (None, AUDIT)
 
 
@@ -133,7 +133,7 @@ def test_the_page_opens_at_its_figures_and_goes_on_to_its_talks(compared: Path, 
     press("j"); press("0"); left.back = [tab(), document.querySelector("#detail").hidden];
     press("j"); left.talk = [tab(), document.querySelector("#detail").hidden];
     """
-    whole = page(shown(target(str(compared), compared), figures=of_folder(compared)))
+    whole = page(page_content(target(str(compared), compared), figures=of_folder(compared)))
     left = driven(whole, script, tmp_path, "--window-size=1280,800")
     assert (left["first"], left["tables"], left["games"]) == ("figures", [2, 1, 1], ["baseline", AUDIT])
     assert (left["eyes"], left["wide"], left["second"][:2]) == (True, False, ["talk", "1"])
@@ -144,7 +144,7 @@ def test_the_page_opens_at_its_figures_and_goes_on_to_its_talks(compared: Path, 
 @pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_on_figures(compared: Path, tmp_path: Path, theme: str) -> None:
-    whole = page(shown(target(str(compared), compared), figures=of_folder(compared)))
+    whole = page(page_content(target(str(compared), compared), figures=of_folder(compared)))
     left = judged(whole, [[]], tmp_path, theme)
     assert (left["first"], left["passed"] > 10, left["contrast"]) == ([], True, 1)
 
@@ -175,5 +175,5 @@ def test_another_file_is_refused_with_what_to_give_instead(compared: Path, name:
     (compared.parent / "newer.json").write_text('{"format": "agentcho-comparison/9"}')
     (file,) = compared.glob(name) if "*" in name else [compared / name]
     with pytest.raises(RecordBroken, match=told) as error:
-        view(Asked(str(file), None, None, compared / "view.html", False, 0, False, compared))
+        view(ViewArgs(str(file), None, None, compared / "view.html", False, 0, False, compared))
     assert "delete that line" not in str(error.value)

@@ -11,10 +11,10 @@ import pytest
 
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.errors import CannotWrite
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.integrations.inspect.eval_log import write_inspect
 from agentcho.records.record import SavedRun
-from agentcho.viewer.inspect_log import write_inspect
 
 from ..clients.environment import run_script
 

@@ -12,12 +12,12 @@ from agentcho.audit import audit_run
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import GameVerdict
 from agentcho.errors import AudienceError, ConfigError, RecordBroken, RecordNotFound
-from agentcho.flow.views import Charge, ToolUse
 from agentcho.message import Audience
+from agentcho.provenance.views import Charge, ToolUse
 from agentcho.records.trace import write_traces
-from agentcho.viewer.audited import of_report, of_traces
+from agentcho.viewer.audit_pages import of_report, of_traces
 from agentcho.viewer.page import block, live_page, page, parts
-from agentcho.viewer.shown import PageSelection, shown, target
+from agentcho.viewer.page_content import PageSelection, page_content, target
 
 from ..audit.test_reach import anyhow
 from ..audit.transcripts import Talk, anchored
@@ -159,7 +159,7 @@ def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(AudienceError, match="no agent named 'bert'"):
         page_of(run, "bert")
     with pytest.raises(ConfigError, match="no game 7"):
-        shown([run], PageSelection(game=7))
+        page_content([run], PageSelection(game=7))
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordNotFound):
         target(str(tmp_path / "empty"), tmp_path)
@@ -171,7 +171,7 @@ def test_a_folder_of_columns_is_one_page(tmp_path: Path) -> None:
     for column in ("baseline", "choreographed-audit"):
         recorded(tmp_path / "compared" / column, hostile().entries)
     runs = target(str(tmp_path / "compared"), tmp_path)
-    head = shown(runs).heads()
+    head = page_content(runs).heads()
     assert [talk["group"] for talk in head["talks"]] == ["baseline", "choreographed-audit"]
     assert (head["run"], head["status"]) == ("compared", "done")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentcho.viewer.shown import target
+from agentcho.viewer.page_content import target
 
 from ..serve.stage import agent, play, saved, served, system, user
 from .pages import blocks, page_of

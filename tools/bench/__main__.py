@@ -39,11 +39,11 @@ from agentcho.lab.commands.workflows import (
     named,
     paper,
 )
-from agentcho.progress import Tell
-from agentcho.records.environment import machine, sources, versions
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.environment import machine_info, source_digests, versions
 from tools.bench import PROGRAM
 
-Measure = Callable[[Any, Tell], list[Figures]]
+Measure = Callable[[Any, ProgressCallback], list[Figures]]
 """Measures on an engine, and reports its progress."""
 Context = Annotated[int, typer.Option(help="Tokens that each row has behind it.", min=16)]
 COMMANDS: dict[str, Callable[..., None]] = {}
@@ -313,7 +313,7 @@ def cluster(
     typer.echo(f"the driver took {taken.share:.1%} of its workers' processor time at {short} short games,")
     typer.echo(f"and {taken.early:.0f} MiB of memory after a tenth of them, {taken.late:.0f} MiB at the end")
     if json_ is not None:
-        json_.write_text(json.dumps(machine() | versions() | sources() | measured, indent=1) + "\n")
+        json_.write_text(json.dumps(machine_info() | versions() | source_digests() | measured, indent=1) + "\n")
 
 
 def agentdojo(
@@ -362,7 +362,8 @@ def kv(
     if json_ is not None:
         how = {"command": f"{PROGRAM} kv {scenario} --games {games} --seed {seed}", "asked": asked._asdict()}
         json_.write_text(
-            json.dumps(how | machine() | versions() | sources() | dict(measuring.to_json(found)), indent=1) + "\n"
+            json.dumps(how | machine_info() | versions() | source_digests() | dict(measuring.to_json(found)), indent=1)
+            + "\n"
         )
 
 
@@ -409,7 +410,7 @@ def threads(
     if json_ is not None:
         how = {"command": f"{PROGRAM} threads {scenario} --model {model} --repeats {repeats}", "busy": cores}
         seconds = {"arms": arms, "seconds": found.seconds}
-        json_.write_text(json.dumps(how | machine() | versions() | sources() | seconds, indent=1) + "\n")
+        json_.write_text(json.dumps(how | machine_info() | versions() | source_digests() | seconds, indent=1) + "\n")
 
 
 OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, agentleak, kv, threads)

@@ -17,16 +17,16 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from agentcho.cluster import runs
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.driver import Driver
-from agentcho.cluster.ray import workers
-from agentcho.cluster.runs import Players
 from agentcho.config import RunConfig
-from agentcho.events import Event, Over
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.progress import Tell
+from agentcho.events import Event, GameOver
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.integrations.ray import runs
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.driver import Driver
+from agentcho.integrations.ray.ray import workers
+from agentcho.integrations.ray.runs import Players
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.scenario import Scenario
 
 NAME, TWO = "prisoners-dilemma", 2
@@ -35,7 +35,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 from agentcho.config import RunConfig
-from agentcho.games import library, runtime
+from agentcho.games.runs import library, runtime
 
 config = RunConfig.model_validate_json(sys.argv[1])
 scenario, engine = library.scenario("prisoners-dilemma")(), runtime.load_engine(config)
@@ -78,7 +78,7 @@ class Overhead(NamedTuple):
         return self.driver / self.workers
 
 
-def pace(games: int, repeats: int, seed: int, tell: Tell) -> Pace:
+def pace(games: int, repeats: int, seed: int, tell: ProgressCallback) -> Pace:
     """Take turns at the same games of the understudy. Loading comes before; one thread a process."""
     config = RunConfig(games=games, seed=seed, max_tokens=32)
     scenario, found = library.scenario(NAME)(), Pace((), ())
@@ -112,13 +112,13 @@ def _plain(config: RunConfig) -> float:
         return max(float(process.stdout.readline()) for process in started)
 
 
-def overhead(games: int, seed: int, tell: Tell) -> Overhead:
+def overhead(games: int, seed: int, tell: ProgressCallback) -> Overhead:
     """Play short games of the fake engine, and see what that takes. Linux alone."""
     scenario: Scenario = library.scenario(NAME)(rounds=1)
     config, over, memory = RunConfig(model="fake", games=games, seed=seed), list[int](), list[float]()
 
     def hear(event: Event) -> None:
-        if isinstance(event, Over):
+        if isinstance(event, GameOver):
             over.append(event.game)
             tell("short games", len(over), games)
             if len(over) in (games // 10, games):

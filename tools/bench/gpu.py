@@ -15,21 +15,23 @@ from agentcho.lab.bench.measure import workflows
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.timing import alone
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 from tools.bench.step import ROWS, STEPS, Kind, OurRows, tokens_of
 from tools.bench.targets import WEIGHTS, step_of
 
 ARMS = (AUDIT, ENFORCE, BASELINE, CONTINUOUS)
 
 
-def gpu(engine: Any, subjects: Sequence[Workload], context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+def gpu(
+    engine: Any, subjects: Sequence[Workload], context: int, repeats: int, seed: int, tell: ProgressCallback
+) -> list[Figures]:
     """Figures of decode steps, arms "agentcho" and `WEIGHTS`, in "seconds", and of all subjects in `ARMS`, token by
     token. The steps come first: they are over in seconds."""
     return [*_steps(engine, context, repeats, seed, tell), *workflows(engine, subjects, ARMS, repeats, True, tell)]
 
 
 @alone
-def _steps(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+def _steps(engine: Any, context: int, repeats: int, seed: int, tell: ProgressCallback) -> list[Figures]:
     """Figures of each number of rows, with the machine's rate in the same repeat ("bytes" a second). A warm-up comes
     before."""
     from tools.bench.rates import rates, streamed

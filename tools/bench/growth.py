@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from agentcho.games.replay import replay
+from agentcho.games.runs.replay import replay
 from agentcho.lab.bench.arms import BASELINE, OURS
 from agentcho.lab.bench.measure import Timed, measure
 from agentcho.lab.bench.recorded import WORDS_A_TOKEN
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.workflows import line, random_words, spoken, whole
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.trace import Workflow
 
 MESSAGE = 256
@@ -33,7 +33,7 @@ def sizes_of(positions: int) -> tuple[int, ...]:
 
 
 def growth(
-    engine: Any, sizes: Sequence[int], arms: Sequence[str], repeats: int, seed: int, tell: Tell
+    engine: Any, sizes: Sequence[int], arms: Sequence[str], repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
     """Figures of each size ("1024 tokens"), by arm: "ttft" in seconds. Sizes grow, in steps of 256 tokens. Warm-ups are
     of all sizes, but for the baseline, which would take minutes: memory that was never touched is slow at first."""

@@ -24,13 +24,13 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 from agentcho.config import ReusePolicy, RunConfig
-from agentcho.games import library
-from agentcho.games.replay import replay
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.replay import replay
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.compare.fidelity import Apart, apart
 from agentcho.lab.stats import clustered, pooled_mean
-from agentcho.progress import Tell, counted, part
+from agentcho.protocol.progress import ProgressCallback, counted, part
 from agentcho.records.record import find
 from agentcho.records.trace import Workflow
 from agentcho.runner.engine import Engine
@@ -127,7 +127,7 @@ class _Pair(NamedTuple):
         return cls(*(Engine.load(model, "cpu", dtype, kv_dtype=kind) for kind in (None, "int8")))
 
 
-def measure(asked: Asked, tell: Tell) -> Found:
+def measure(asked: Asked, tell: ProgressCallback) -> Found:
     """Play, force, compare; in four parts of about the same length."""
     pair = _Pair.of(asked.model, asked.dtype)
     workflows, whole = _played(asked, pair.whole, part(tell, 0, 4 * asked.games))
@@ -154,7 +154,7 @@ def draw(engine: Engine, folder: Path, seed: int) -> None:
     engine.tokenizer.save_pretrained(folder)
 
 
-def _played(asked: Asked, engine: Engine, tell: Tell) -> tuple[list[Workflow], dict[str, float]]:
+def _played(asked: Asked, engine: Engine, tell: ProgressCallback) -> tuple[list[Workflow], dict[str, float]]:
     """The games as workflows, and the mean of each score."""
     config = RunConfig(games=asked.games, seed=asked.seed, leakage="audit", plain_markers="accept")
     with TemporaryDirectory(prefix="games-") as folder:
@@ -168,7 +168,9 @@ def _played(asked: Asked, engine: Engine, tell: Tell) -> tuple[list[Workflow], d
     return workflows, {name: fmean(each[name] for each in scores if name in each) for name in (scores or [{}])[0]}
 
 
-def _compared(workflows: Sequence[Workflow], pair: _Pair, asked: Asked, unsure: float | None, tell: Tell) -> Subject:
+def _compared(
+    workflows: Sequence[Workflow], pair: _Pair, asked: Asked, unsure: float | None, tell: ProgressCallback
+) -> Subject:
     """Every arm against whole keys and values; logits are scaled until whole ones are `unsure` by so many nats."""
     scale, entropies = 1.0, list[float]()
     if unsure is not None:

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
-from agentcho.calls.call import Decode, StepResult
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.handle import Request
-from agentcho.games.replay import replay
-from agentcho.games.runtime import blocking
+from agentcho.choreography.requests import Request
+from agentcho.games.runs.replay import replay
+from agentcho.games.runs.runtime import blocking
 from agentcho.lab.bench.measure import Timed, measure
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.workflows import line, random_words, spoken, whole
-from agentcho.progress import Tell
+from agentcho.protocol.call import Decode, StepResult
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.trace import Workflow
 from agentcho.testing import FakeEngine
 
@@ -44,7 +44,7 @@ class Watched:
         return getattr(self._engine, name)
 
 
-def share(engine: Any, agents: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+def share(engine: Any, agents: int, repeats: int, seed: int, tell: ProgressCallback) -> list[Figures]:
     """The share of wall time outside of the engine's steps, while `agents` agents talk in two simultaneous rounds."""
     many, small = crowd(seed, agents, 2, 8), crowd(seed, 2, 1, 2)
     timed = Timed(lambda: _share(engine, small), lambda: _share(engine, many))
@@ -57,7 +57,7 @@ def _share(engine: Any, played: Workflow) -> Mapping[str, float]:
     return {"share": 1 - watched.seconds / seconds, "seconds": seconds, "steps": watched.seconds}
 
 
-def requests(agents: int, each: int, repeats: int, tell: Tell) -> list[Figures]:
+def requests(agents: int, each: int, repeats: int, tell: ProgressCallback) -> list[Figures]:
     """Requests a second of `agents` agents on a fake engine, with the fake's own time and without it; `each` requests
     of one word an agent, one after another."""
     timed = Timed(lambda: _requests(agents, 1), lambda: _requests(agents, each))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from agentcho.runner.model.device import synchronize
-from agentcho.runner.quant.prepack import pack, packed
+from agentcho.runner.quant.prepack import pack_linears, use_packed
 
 STREAMED = 256 * 2**20
 """Bytes of weights that are streamed: far more than any cache holds."""
@@ -50,7 +50,7 @@ def rates(network: nn.Module, rows: int = 512) -> Rates:
     wide, times = (8 * WIDE, 4) if first.device.type == "cuda" else (WIDE, 1)
     count = STREAMED * wide // WIDE // (4 * wide * wide * first.element_size())
     matrices = [_matrix(first, wide) for _ in range(count)]
-    pack(nn.ModuleList(matrices))
+    pack_linears(nn.ModuleList(matrices))
     row, many = first.new_full((1, wide), 0.01), first.new_full((rows, wide), 0.01)
 
     def stream() -> None:
@@ -74,7 +74,7 @@ def rates(network: nn.Module, rows: int = 512) -> Rates:
 
 
 def _best(work: Callable[[], None], device: torch.device) -> float:
-    with packed():
+    with use_packed():
         work()
         return min(_seconds(work, device) for _ in range(3))
 

@@ -9,10 +9,10 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import Prefill
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.timing import alone
-from agentcho.progress import Tell
+from agentcho.protocol.call import Prefill
+from agentcho.protocol.progress import ProgressCallback
 from tools.bench.step import KINDS, STEPS, Kind, OurRows, tokens_of
 
 PREFILLS = (128, 512)
@@ -29,7 +29,7 @@ class Forward(NamedTuple):
 
 
 @alone
-def roofline(engine: Any, context: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+def roofline(engine: Any, context: int, repeats: int, seed: int, tell: ProgressCallback) -> list[Figures]:
     """Figures of the machine ("bytes", "operations", a second) and of each forward: "seconds" taken, "bytes" and
     "operations" needed, "least" seconds for these at the machine's rates of the same repeat, and "reached" = least over
     taken. A warm-up comes before."""

@@ -12,13 +12,13 @@ from random import Random
 from statistics import median, quantiles
 from typing import Any
 
-from agentcho.games.replay import replay
+from agentcho.games.runs.replay import replay
 from agentcho.lab.bench.arms import BASELINE, STRIDE, policy
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.words import with_words
 from agentcho.lab.bench.workflows import line, random_words, spoken, whole
 from agentcho.lab.timing import turns
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.trace import Workflow
 
 GROUP, ROUNDS = 8, 3
@@ -88,7 +88,7 @@ def most(fits: Callable[[int], bool], step: int = GROUP, cap: int = MOST) -> int
 
 
 def room(
-    engine: Any, arms: Sequence[str], words: int, limit: float | None, repeats: int, seed: int, tell: Tell
+    engine: Any, arms: Sequence[str], words: int, limit: float | None, repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
     """Of each order of a prompt and each arm the "agents" that have their first tokens within the "limit" in seconds
     (None: `TWICE`), in the store of this engine, of "tokens"; and how near their words are."""

@@ -17,15 +17,15 @@ from pydantic import Field
 
 from agentcho.agent import Agent
 from agentcho.config import RunConfig
-from agentcho.flow.views import View
-from agentcho.games.game import Game
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.play.game import Game
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.workflows import random_words
 from agentcho.lab.timing import alone
 from agentcho.message import Metadata
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.provenance.views import View
 from agentcho.scenario import Scenario
 
 CIRCLE = 10
@@ -80,7 +80,9 @@ class Society(Scenario):
 
 
 @alone
-def society(engine: Any, sizes: Sequence[int], rounds: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+def society(
+    engine: Any, sizes: Sequence[int], rounds: int, repeats: int, seed: int, tell: ProgressCallback
+) -> list[Figures]:
     """Figures of each size ("100 agents"), arm `ARM`: "seconds" a message, "memory" in bytes a message that the
     process has taken more than before the first, and its "peak" in bytes. Sizes grow, for memory that was taken once
     is not given back. A short warm-up comes before."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy
 
-from agentcho.calls.call import Decode, Prefill
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.timing import alone, turns
-from agentcho.progress import Tell
+from agentcho.protocol.call import Decode, Prefill
+from agentcho.protocol.progress import ProgressCallback
 from tools.bench.step import tokens_of
 
 ROWS = 8
@@ -39,7 +39,7 @@ def by_itself(tokens: int) -> str:
 
 @alone
 def stall(
-    engine: Any, tokens: int, budgets: Sequence[int | None], repeats: int, seed: int, tell: Tell
+    engine: Any, tokens: int, budgets: Sequence[int | None], repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
     """Figures of "8 rows": `UNDISTURBED`, and `beside` for each budget, with "p95" and "median" seconds between tokens;
     of the latter also "prefill", its seconds from submission to its end, and so of `by_itself`; and "without", the 95th

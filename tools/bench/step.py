@@ -13,11 +13,11 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import Decode, Prefill
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.workflows import random_words
 from agentcho.lab.timing import alone, turns
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.call import Decode, Prefill
+from agentcho.protocol.progress import ProgressCallback, no_progress
 
 ROWS = (1, 8)
 STEPS = 8
@@ -41,7 +41,7 @@ ARMS = ("agentcho", "deterministic", "stock")
 
 
 @alone
-def step(engine: Any, context: int, repeats: int, seed: int, tell: Tell = unheard) -> list[Figures]:
+def step(engine: Any, context: int, repeats: int, seed: int, tell: ProgressCallback = no_progress) -> list[Figures]:
     """Figures of `KINDS`, arms `ARMS`, in "seconds" a step; a warm-up comes before. Stock rows take the same time
     whichever messages they read."""
     from agentcho.lab.bench.peers.generate import stock_attention

@@ -17,10 +17,10 @@ import anyio
 from agentcho.agent import Agent
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import RunConfig
-from agentcho.games.game import Game
+from agentcho.games.play.game import Game
 from agentcho.lab.bench.result import Figures, Result
 from agentcho.lab.timing import turns
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.scenario import Scenario
 
 STREAMED, WHOLE, BEFORE = ARMS = ("streamed", "announced whole", "encoded before")
@@ -87,7 +87,7 @@ def prompt(engine: Any, tokens: int, pieces: int, rng: Random) -> list[str]:
     return [text[begin:end] for begin, end in pairwise(cuts)]
 
 
-def stream(engine: Any, tokens: int, pieces: int, repeats: int, seed: int, tell: Tell) -> list[Figures]:
+def stream(engine: Any, tokens: int, pieces: int, repeats: int, seed: int, tell: ProgressCallback) -> list[Figures]:
     """Figures of the three arms, which take turns, each over words of its own; a warm-up comes before."""
     ways: dict[str, Put] = {STREAMED: _streamed, WHOLE: _announced, BEFORE: _encoded}
     taken: dict[str, list[dict[str, float]]] = {arm: [] for arm in ARMS}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentcho.display.sheet import Sheet, plain
+from agentcho.display.text_table import TextTable, plain
 from agentcho.lab.bench.arms import BASELINE, CONTINUOUS
 from agentcho.lab.bench.result import Figures, Result
 from agentcho.lab.bench.serving import PEER
@@ -25,7 +25,7 @@ def table(result: Result) -> str:
     return "\n\n".join(plain(sheet) for sheet in (*sheets, *bench.targets(result)))
 
 
-def _gpu(result: Result) -> Iterator[Sheet]:
+def _gpu(result: Result) -> Iterator[TextTable]:
     flows, rest = result.halves
     rows = tuple(
         ("" if place else subject, *beside(flows, subject, arm))
@@ -35,18 +35,18 @@ def _gpu(result: Result) -> Iterator[Sheet]:
     where = result.machine.get("gpu", result.device)
     ratios = ("baseline/it", f"{CONTINUOUS}/it")
     heads = ("", "", "first token", *ratios, "end to end", *ratios, "tokens")
-    yield Sheet(f"{result.model}, {result.numbers}, {where}", heads, rows, words=2)
+    yield TextTable(f"{result.model}, {result.numbers}, {where}", heads, rows, words=2)
     yield from _plain(rest)
 
 
-def _cost(result: Result) -> Iterator[Sheet]:
-    yield Sheet(f"{result.model}, {result.numbers}", ("", "", *cost.HEADS), tuple(cost.rows(result)), words=2)
+def _cost(result: Result) -> Iterator[TextTable]:
+    yield TextTable(f"{result.model}, {result.numbers}", ("", "", *cost.HEADS), tuple(cost.rows(result)), words=2)
 
 
-def _talk(result: Result) -> Iterator[Sheet]:
+def _talk(result: Result) -> Iterator[TextTable]:
     for subject in result.subjects:
         rows = tuple(talk_row(result, subject, arm) for arm in result.arms)
-        yield Sheet(f"{result.model}, {result.numbers}: {subject}", ("", *TALK), rows)
+        yield TextTable(f"{result.model}, {result.numbers}: {subject}", ("", *TALK), rows)
 
 
 def talk_row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
@@ -72,11 +72,11 @@ def beside(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     return (arm, *(word for words in both for word in words), f"{result.spread(subject, arm, 'encoded').middle:.0f}")
 
 
-def _plain(result: Result) -> Iterator[Sheet]:
+def _plain(result: Result) -> Iterator[TextTable]:
     rows = tuple(
         (each.subject, each.arm, what, shown(result, each, what)) for each in result.figures for what in each.values
     )
-    yield Sheet(f"{result.model}, {result.numbers}", ("", "", "", "median and interval"), rows, words=3)
+    yield TextTable(f"{result.model}, {result.numbers}", ("", "", "", "median and interval"), rows, words=3)
 
 
 def shown(result: Result, each: Figures, what: str) -> str:

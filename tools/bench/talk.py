@@ -25,7 +25,7 @@ from agentcho.lab.bench.measure import Timed, measure, runs_of
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.serving import BASELINE, ENFORCE, PEER, PLAIN
-from agentcho.progress import Tell, part
+from agentcho.protocol.progress import ProgressCallback, part
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "clients.md"
@@ -102,7 +102,7 @@ def code_for(code: str, server: Server, talk: Talk) -> str:
     return code.replace(URL, address).replace(MODEL, model).replace(SYSTEM, system).replace(TASK, task)
 
 
-def talks(asked: Asked, tell: Tell) -> list[Figures]:
+def talks(asked: Asked, tell: ProgressCallback) -> list[Figures]:
     """Every arm in turns. An arm whose server does not run here is left out, with the reason. `ConfigError`: AutoGen is
     not installed, the page's code is another, or our own server does not run."""
     code = page_code()

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
-from agentcho.progress import Tell, counted
+from agentcho.protocol.progress import ProgressCallback, counted
 
 DEFAULT, ONE, ALL = "default", "one", "all"
 SPIN = "while True: pass"
@@ -50,7 +50,7 @@ class Times(NamedTuple):
         return told
 
 
-def measure(arms: Mapping[str, Sequence[str]], play: Play, repeats: int, busy: int, tell: Tell) -> Times:
+def measure(arms: Mapping[str, Sequence[str]], play: Play, repeats: int, busy: int, tell: ProgressCallback) -> Times:
     """Play every arm once a turn, each turn beginning with another one.
 
     Args:

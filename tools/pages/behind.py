@@ -20,23 +20,24 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from agentcho.records.environment import BY_FILE, GONE, tree_digest, unit
+from agentcho.records.environment import BY_FILE, GONE, digest_unit, tree_digest
 from tools.pages.marks import AGE, between, put
+from tools.renaming import Table
 
 ROOT = Path(__file__).parents[2]
 CORE = (
     "agentcho/engine",
     "agentcho/runner",
-    "agentcho/flow/resolver.py",
+    "agentcho/provenance/resolver.py",
     "agentcho/choreography/choreographer.py",
-    "agentcho/games/replay.py",
+    "agentcho/games/runs/replay.py",
 )
-PLAYED = ("agentcho/understudy/weights", "agentcho/tasks", "scenarios", "agents")
+PLAYED = ("agentcho/runner/understudy/weights", "agentcho/tasks", "scenarios", "agents")
 NEW = "this result has no digests"
 OLDER = "Results shown here that are older than the code that they measure"
 
@@ -62,19 +63,19 @@ MEASURED: Mapping[str, Place] = {
     "leakage-": Place(("leakage.md",), (*CORE, *PLAYED, "agentcho/audit")),
     "mutants": Place(("leakage.md",), ("agentcho", "tests/mutants")),
     "interference": Place(("leakage.md",), ("agentcho", "tests/leaks")),
-    "proof": Place(("leakage.md",), ("agentcho/flow", "tests/leaks")),
+    "proof": Place(("leakage.md",), ("agentcho/provenance", "tests/leaks")),
     "neighbours": Place(("leakage.md", "serve.md"), (*CORE, "tests/leaks/numeric")),
     "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
     "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
-    "agentdojo": Place(("agentdojo.md",), ("agentcho/flow", "agentcho/audit", "tools/bench/dojo")),
+    "agentdojo": Place(("agentdojo.md",), ("agentcho/provenance", "agentcho/audit", "tools/bench/dojo")),
     "kv": Place(("how-to/memory.md",), (*CORE, "tools/bench/kv.py")),
     "stream": Place(("how-to/societies.md",), (*CORE, "tools/bench/stream.py")),
     "threads": Place(("how-to/own-model.md",), (*CORE, "tools/bench/threads.py")),
     "judge": Place(("how-to/repair.md",), (*CORE, "agentcho/lab/judging")),
-    "textarena": Place(("how-to/textarena.md",), ("agentcho/arena", "agents/player.py")),
+    "textarena": Place(("how-to/textarena.md",), ("agentcho/integrations/textarena", "agents/player.py")),
     "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),
-    "understudy": Place(("understudy.md",), ("agentcho/understudy",)),
+    "understudy": Place(("understudy.md",), ("agentcho/runner/understudy",)),
 }
 """By how the name of a result file begins; the first that fits."""
 README = "../README.md"
@@ -145,7 +146,8 @@ def results(docs: Path) -> Iterator[Found]:
         held = json.loads(file.read_bytes())
         commit = _first(held, "commit", r"[0-9a-f]{7,40}(-dirty)?")
         trees = _first(held, "trees", r"\S+:[0-9a-f]+( \S+:[0-9a-f]+)*")
-        ran = dict(each.rsplit(":", 1) for each in trees.split()) if trees else {}
+        digests = (each.rsplit(":", 1) for each in trees.split()) if trees else ()
+        ran = {today(name): digest for name, digest in digests}
         yield Found(file.stem, commit and commit.removesuffix("-dirty"), ran, place(file.name))
 
 
@@ -159,9 +161,20 @@ def _first(held: Any, name: str, shape: str) -> str | None:
     return next(filter(None, (_first(each, name, shape) for each in held.values())), None)
 
 
+def today(name: str) -> str:
+    """What a file or folder of the package is called now, by what it was called when a result or a commit named it."""
+    path = PurePosixPath(name)
+    return f"{_renamed().module('.'.join(path.with_suffix('').parts)).replace('.', '/')}{path.suffix}"
+
+
+@cache
+def _renamed() -> Table:
+    return Table.read(ROOT / "docs" / "renamed.json")
+
+
 def _covers(code: str, name: str) -> bool:
     """Whether code that a result measures is, or is in, what a digest is kept of."""
-    return name == code or name.startswith(f"{code}/") or (code.endswith(".py") and unit(Path(code)) == name)
+    return name == code or name.startswith(f"{code}/") or (code.endswith(".py") and digest_unit(Path(code)) == name)
 
 
 class Checkout:
@@ -199,7 +212,7 @@ class Checkout:
     def _all(self) -> set[str]:
         files = [each.relative_to(self.root) for each in (self.root / "agentcho").rglob("*.py")]
         files += [each.relative_to(self.root) for folder in BY_FILE for each in (self.root / folder).glob("*.py")]
-        return {self._digest(name) for name in {unit(each) for each in files}}
+        return {self._digest(name) for name in {digest_unit(each) for each in files}}
 
     def _since(self, one: Found) -> tuple[int | None, str]:
         if isinstance(self._history, str):
@@ -211,7 +224,7 @@ class Checkout:
             return None, f"this history has no commit {one.commit[:10]}"
         code = one.place.code
         if code not in self._touching:
-            touching = (any(_touches(file, code) for file in files) for _, files in self._history)
+            touching = (any(_touches(today(file), code) for file in files) for _, files in self._history)
             self._touching[code] = [0, *accumulate(touching)]
         return max(1, self._touching[code][later]), ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcho.engine.adapter import Trained
+from agentcho.engine.lora_adapter import AdapterTraining
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison, Metric
@@ -112,9 +112,9 @@ def _effect(found: Comparison, column: Column) -> str | None:
     return None
 
 
-def _trained(results: Path) -> list[Trained]:
+def _trained(results: Path) -> list[AdapterTraining]:
     """The adapters of the columns, from `adapter-*.json`."""
-    return [Trained.model_validate_json(file.read_bytes()) for file in sorted(results.glob("adapter-*.json"))]
+    return [AdapterTraining.model_validate_json(file.read_bytes()) for file in sorted(results.glob("adapter-*.json"))]
 
 
 def _recovered(found: Comparison) -> Iterator[str]:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from agentcho.audit.measurement import Effect, Probe
 from agentcho.audit.report import AuditReport
 from agentcho.audit.rules import RULES
-from agentcho.flow.sights import MEANING, SIGHTS, Sight
 from agentcho.lab.leaks.result import read_leaks
 from agentcho.lab.stats import ratios
+from agentcho.provenance.code_reads import MEANING, SIGHTS, CodeRead
 from tools.pages.costs import slower
 from tools.pages.render import render, write
 
@@ -72,15 +72,15 @@ def _audits(results: Path) -> Iterator[tuple[str, str, AuditReport]]:
             yield title, command, AuditReport.model_validate_json((results / file).read_bytes())
 
 
-def _merged(sights: Iterable[Sight]) -> list[Sight]:
+def _merged(sights: Iterable[CodeRead]) -> list[CodeRead]:
     """The table of reads, with errors of one kind in one row."""
-    found: dict[tuple[str, str], list[Sight]] = {}
+    found: dict[tuple[str, str], list[CodeRead]] = {}
     for sight in sights:
         found.setdefault(("error" if sight.names == ("raised",) else sight.of, sight.why), []).append(sight)
     return [replace(same[0], of=", ".join(sight.of for sight in same)) for same in found.values()]
 
 
-def _named(sight: Sight) -> str:
+def _named(sight: CodeRead) -> str:
     """What is read, as a cell of a table."""
     if sight.of == "Cancelled":
         return "that a verb is cancelled"

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from agentcho.arena.names import OPEN_HANDS
+from agentcho.integrations.textarena.names import OPEN_HANDS
 from tools.pages.render import arguments
 
 MARKED = re.compile(r"(<!-- games -->\n\n).*?(\n\n<!-- end of games -->)", re.DOTALL)

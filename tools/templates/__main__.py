@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentcho.records.environment import machine, sources, versions
+from agentcho.records.environment import machine_info, source_digests, versions
 from tools.templates.families import family, tokenizer
 from tools.templates.measured import CONVERSATIONS, measured
 from tools.templates.result import Row, TemplatesResult
@@ -51,7 +51,7 @@ def main() -> None:
         raise SystemExit("no package with templates is there: make tokenizers, or name a place with --from")
     known = [each for each in found(places) if not LEARNT.search(each.name)]
     chosen = [each for each in known if re.search(asked.only, each.name, re.IGNORECASE)]
-    environment = versions() | machine() | sources()  # of now: files may change while templates are tried
+    environment = versions() | machine_info() | source_digests()  # of now: files may change while templates are tried
     rows = tried(chosen)
     print("\n".join(summed(rows)))
     for each in chosen if asked.save else ():

@@ -12,26 +12,31 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerFast
 
-from agentcho.calls.call import Said
-from agentcho.calls.tools import Tool, ToolCall
-from agentcho.engine.fidelity import ANSWER, MORE, QUESTION, TALKS, Talk, fidelity
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import ANSWER, MORE, QUESTION, TALKS, Talk, fidelity
 from agentcho.errors import AgentchoError
+from agentcho.protocol.call import ChatMessage
+from agentcho.protocol.tools import ToolCall, ToolDefinition
 from tools.templates.families import Family, family, tokenizer
 from tools.templates.result import Alike, Row, Tools
 from tools.templates.sources import Template
 
 CONVERSATIONS: tuple[Talk, ...] = (
     *TALKS,
-    (Said("user", "é 🙂\u200d漢字 \ufffd 𝄞\tx\r\ny  z"),),
-    (Said("system", "1\n"), Said("user", "12345, and then?"), Said("assistant", "\n..."), Said("user", "- a\n- b\n")),
+    (ChatMessage("user", "é 🙂\u200d漢字 \ufffd 𝄞\tx\r\ny  z"),),
+    (
+        ChatMessage("system", "1\n"),
+        ChatMessage("user", "12345, and then?"),
+        ChatMessage("assistant", "\n..."),
+        ChatMessage("user", "- a\n- b\n"),
+    ),
 )
 """Those of the doctor; letters of several bytes, digits and blanks of all kinds."""
 THOUGHTFUL: Talk = (
-    Said("user", QUESTION),
-    Said("assistant", f"<think>\nIt is small.\n</think>\n\n{ANSWER}"),
-    Said("user", MORE),
+    ChatMessage("user", QUESTION),
+    ChatMessage("assistant", f"<think>\nIt is small.\n</think>\n\n{ANSWER}"),
+    ChatMessage("user", MORE),
 )
 ID = "a1b2c3d4e"
 ARGUMENTS: dict[str, Any] = {"place": 'Zürich "west"', "days": [1, 2.5, None], "more": {"a": True}}
@@ -40,7 +45,10 @@ PARAMETERS = {
     "properties": {"place": {"type": "string", "description": "Where?"}, "days": {"type": "array"}},
     "required": ["place"],
 }
-FUNCTIONS = (Tool("weather", "How is the weather?", PARAMETERS), Tool("clock", "What time is it?", PARAMETERS))
+FUNCTIONS = (
+    ToolDefinition("weather", "How is the weather?", PARAMETERS),
+    ToolDefinition("clock", "What time is it?", PARAMETERS),
+)
 TOOLS = [{"type": "function", "function": each._asdict()} for each in FUNCTIONS]
 RESULT = "It rains."
 CALL = ToolCall("weather", json.dumps(ARGUMENTS, ensure_ascii=False), ID)
@@ -95,7 +103,7 @@ def framed(template: Template, of: Family) -> tuple[PreTrainedTokenizerFast, Fra
 def _spelling(known: PreTrainedTokenizerFast) -> Talk:
     """A conversation whose contents spell control tokens."""
     words = "".join(f" {word}" for word in known.added_tokens_encoder if word.strip())[:2000]
-    return Said("user", words), Said("assistant", ANSWER), Said("user", f"x{words}")
+    return ChatMessage("user", words), ChatMessage("assistant", ANSWER), ChatMessage("user", f"x{words}")
 
 
 def _alike(known: PreTrainedTokenizerFast, framing: Framing, talk: Talk) -> Alike:
@@ -111,9 +119,9 @@ def _alike(known: PreTrainedTokenizerFast, framing: Framing, talk: Talk) -> Alik
     return "ids" if ours == stock else "text" if known.decode(ours) == known.decode(stock) else "other"
 
 
-def _whole(framing: Framing, talk: Talk, functions: tuple[Tool, ...] = ()) -> list[int] | None:
+def _whole(framing: Framing, talk: Talk, functions: tuple[ToolDefinition, ...] = ()) -> list[int] | None:
     """The ids of a conversation, as `agentcho serve` has them; None: its messages are framed one by one."""
-    offered = [Said("system", "", tools=functions)] if functions else []
+    offered = [ChatMessage("system", "", tools=functions)] if functions else []
     if (found := framing.prompt([*talk, *offered])) is None:
         return None
     return [*framing.begin, *(id for piece in found.pieces for id in piece.tokens), *found.opening]
@@ -151,7 +159,11 @@ def of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Functions
     answer = calls[calls.find(framing.tools.opening) :].partition(framing.frame("assistant").closing.strip())[0]
     _, found = framing.tools.read(answer)
     read = [(each.name, json.loads(each.arguments)) for each in found[:1]] == [(CALL.name, ARGUMENTS)]
-    talk = (Said("user", QUESTION), Said("assistant", "", calls=(CALL,)), Said("tool", RESULT, CALL.name, call_id=ID))
+    talk = (
+        ChatMessage("user", QUESTION),
+        ChatMessage("assistant", "", calls=(CALL,)),
+        ChatMessage("tool", RESULT, CALL.name, call_id=ID),
+    )
     given: Any = {"tools": TOOLS, "add_generation_prompt": True, "return_dict": False}
     return _Functions(
         "derived", written, read, _whole(framing, talk, FUNCTIONS) == known.apply_chat_template(turns, **given)

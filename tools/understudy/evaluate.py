@@ -16,7 +16,7 @@ import torch
 from scipy.stats import binomtest
 from torch import nn
 
-from agentcho.records.environment import machine, sources, versions
+from agentcho.records.environment import machine_info, source_digests, versions
 
 from .chat import draw_slots, draw_sum, persona, write
 from .corpus import corpus
@@ -159,7 +159,7 @@ def evaluate(folder: Path, count: int, seed: int) -> Scores:
     return {
         "seed": seed,
         "temperature": 0.7,
-        "machine": machine() | versions() | sources(),
+        "machine": machine_info() | versions() | source_digests(),
         "obedience": obedience(player, count, seed),
         "sway": sway(player, count, seed),
         "debates": debates(player, count, seed),

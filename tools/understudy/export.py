@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from agentcho.engine.conversation import APART
+from agentcho.engine.chat_renderer import APART
 
 from .tokens import BEGIN, CHAT_TEMPLATE, END, MESSAGE, PAD, START
 

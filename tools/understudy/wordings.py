@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from agentcho.tasks.listed import Lists as Rules
-from agentcho.tasks.listed import parse
+from agentcho.tasks.word_lists import Lists as Rules
+from agentcho.tasks.word_lists import parse
 
 __all__ = ["Rules", "rules"]
 

@@ -14,13 +14,13 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
-from agentcho.games.replay import awaited, replay
+from agentcho.games.runs.replay import awaited, replay
 from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.prompts import Prompt, prompts
 from agentcho.lab.timing import alone
+from agentcho.protocol.call import EnginePort
 from agentcho.records.trace import Workflow
 from agentcho.reuse.registry import parsed_repair, usual_repairs
 

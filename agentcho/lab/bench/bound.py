@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agentcho.calls.call import FramingPort
-from agentcho.games.traced import framed
+from agentcho.games.runs.trace_framing import framed
 from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.bench.prompts import laid
 from agentcho.lab.bench.result import Figures, Result
+from agentcho.protocol.call import FramingPort
 from agentcho.records.trace import Workflow
 
 

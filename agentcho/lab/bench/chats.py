@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agentcho.games.replay import awaited
+from agentcho.games.runs.replay import awaited
 from agentcho.records.trace import TraceMessage, Workflow
 
 

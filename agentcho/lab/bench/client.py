@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agentcho.backends.remote.address import Key
+from agentcho.integrations.endpoints.address import ServerKey
 from agentcho.lab.bench.played import ArmUnavailable
 
 PATIENCE = 600.0
@@ -25,7 +25,7 @@ class Endpoint(NamedTuple):
     base: str = "/v1"
     host: str = "127.0.0.1"
     secure: bool = False
-    key: Key | None = None
+    key: ServerKey | None = None
 
     def line(self) -> HTTPConnection:
         """A connection that is not open yet."""

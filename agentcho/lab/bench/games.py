@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.events import Counting
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult, load_engine, play
-from agentcho.progress import Tell, unheard
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult, load_engine, play
+from agentcho.protocol.progress import ProgressCallback, no_progress
 from agentcho.scenario import Scenario
 
 
@@ -27,7 +27,7 @@ class BothWays(NamedTuple):
     same: int
 
 
-def compare(scenario: Scenario, config: RunConfig, tell: Tell = unheard) -> BothWays:
+def compare(scenario: Scenario, config: RunConfig, tell: ProgressCallback = no_progress) -> BothWays:
     """Play `config.games` games in both ways on one loaded engine, after a game to warm up."""
     config = config.model_copy(update={"plain_markers": "accept"})
     engine = load_engine(config, tell)

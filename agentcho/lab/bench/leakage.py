@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from agentcho.calls.call import EnginePort
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.stats import Median, ratios
 from agentcho.lab.timing import first_token, in_turns
-from agentcho.progress import Tell, counted, part
-from agentcho.records.environment import machine, sources, versions
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback, counted, part
+from agentcho.records.environment import machine_info, source_digests, versions
 from agentcho.records.trace import Workflow
 
 Arm = dict[str, Any]
@@ -73,12 +73,17 @@ class LeakageBench(NamedTuple):
 
 def figures(found: Sequence[LeakageBench], seed: int) -> dict[str, Any]:
     """The content of a result file: the machine and the figures."""
-    where = machine() | versions() | sources()
+    where = machine_info() | versions() | source_digests()
     return {"format": "agentcho-bench-leakage/1", "machine": where, "seed": seed, "found": [f.to_json() for f in found]}
 
 
 def measure(
-    name: str, engine: EnginePort, timed: Sequence[Workflow], spoken: Sequence[Workflow], repeats: int, tell: Tell
+    name: str,
+    engine: EnginePort,
+    timed: Sequence[Workflow],
+    spoken: Sequence[Workflow],
+    repeats: int,
+    tell: ProgressCallback,
 ) -> LeakageBench:
     """Time first tokens on `timed`, throughput on `spoken`. `tell` is told of the repeats of both, warm-ups
     included."""
@@ -94,7 +99,7 @@ def measure(
     return LeakageBench(name, tuple(first), tuple(throughput))
 
 
-def _repeats(tell: Tell, what: str, before: int, of: int) -> Callable[[int], None]:
+def _repeats(tell: ProgressCallback, what: str, before: int, of: int) -> Callable[[int], None]:
     told = counted(part(tell, before, of), f"repeats ({what})", of)
     return lambda done: told(done + 1)
 

@@ -20,7 +20,7 @@ from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.words import with_words
 from agentcho.lab.timing import turns
-from agentcho.progress import Tell, part
+from agentcho.protocol.progress import ProgressCallback, part
 from agentcho.records.trace import Workflow
 
 Take = Callable[[], Mapping[str, float]]
@@ -37,7 +37,7 @@ class Timed(NamedTuple):
 
 
 def measure(
-    subject: str, arms: Mapping[str, Timed], repeats: int, tell: Tell, kept: PartialWorkflows | None = None
+    subject: str, arms: Mapping[str, Timed], repeats: int, tell: ProgressCallback, kept: PartialWorkflows | None = None
 ) -> list[Figures]:
     """All arms on one subject, `repeats` times each, less what is kept of them already. An arm that is not available is
     left out, with the reason. `tell` is told of `runs_of` runs."""
@@ -59,7 +59,7 @@ def measure(
     return figures(subject, arms, known)
 
 
-def _warm(subject: str, arms: Mapping[str, Timed], known: Subject, of: int, tell: Tell) -> None:
+def _warm(subject: str, arms: Mapping[str, Timed], known: Subject, of: int, tell: ProgressCallback) -> None:
     """Warm up each arm that is there."""
     for number, (name, arm) in enumerate(arms.items()):
         if name not in known.unavailable:
@@ -93,7 +93,7 @@ def workflows(
     named: Sequence[str],
     repeats: int,
     stepwise: bool,
-    tell: Tell,
+    tell: ProgressCallback,
     kept: PartialWorkflows | None = None,
 ) -> list[Figures]:
     """Every subject in all named arms, which take turns; then how far the words of our own are from the baseline's.

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentcho.calls.costs import Costs
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.protocol.forward_costs import ForwardCosts
 
 Repeat = dict[str, dict[str, float]]
 """What one repeat took, by arm and by what was measured."""
@@ -35,7 +35,7 @@ class WorkflowsPart(PartialData):
     """The file. `costs`: what forwards take, by which guesses are weighed."""
 
     format: Literal["agentcho-bench-part/1"] = "agentcho-bench-part/1"
-    costs: Costs | None = None
+    costs: ForwardCosts | None = None
     subjects: dict[str, Subject] = Field(default_factory=dict)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agentcho.calls.call import FramingPort, Said
-from agentcho.engine.layout import Framed
-from agentcho.flow.prompts import Turn, conversation
-from agentcho.games.traced import framed
+from agentcho.engine.call_layout import FramedTokens
+from agentcho.games.runs.trace_framing import framed
+from agentcho.protocol.call import ChatMessage, FramingPort
+from agentcho.provenance.baseline_prompts import PromptTurn, baseline_prompt
 from agentcho.records.trace import TraceMessage, Workflow
 
 Ids = tuple[int, ...]
@@ -39,7 +39,7 @@ class Laid(NamedTuple):
 
     pieces: tuple[Piece, ...]
     begun: Ids
-    own: Framed
+    own: FramedTokens
 
 
 def laid(workflow: Workflow, framing: FramingPort) -> dict[str, Laid]:
@@ -48,7 +48,7 @@ def laid(workflow: Workflow, framing: FramingPort) -> dict[str, Laid]:
     turns = {message.id: _turn(message, frames) for message in workflow.messages}
     found = {}
     for message in (m for m in workflow.messages if m.kind == "decode"):
-        prompt, own = conversation([turns[id] for id in message.parents], framing), frames[message.id]
+        prompt, own = baseline_prompt([turns[id] for id in message.parents], framing), frames[message.id]
         pieces = tuple(
             Piece(turns[part.messages[0]].framed if part.tokens is None else part.tokens, part.messages)
             for part in prompt.parts
@@ -68,7 +68,7 @@ def prompts(workflow: Workflow, framing: FramingPort) -> dict[str, Prompt]:
     }
 
 
-def _turn(message: TraceMessage, frames: Mapping[str, Framed]) -> Turn:
+def _turn(message: TraceMessage, frames: Mapping[str, FramedTokens]) -> PromptTurn:
     words = frames[message.id]
-    said = Said(message.role, (message.header or "") + message.text, message.name)
-    return Turn(message.id, said, words.tokens, words.span)
+    said = ChatMessage(message.role, (message.header or "") + message.text, message.name)
+    return PromptTurn(message.id, said, words.tokens, words.span)

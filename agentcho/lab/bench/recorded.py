@@ -12,15 +12,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import Decode
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.bench.workflows import random_words
+from agentcho.protocol.call import Decode
 from agentcho.records.trace import TraceMessage, Workflow, exported, workflow
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 
 WORDS_A_TOKEN = 0.38
@@ -61,7 +61,7 @@ def recorded(name: str, seed: int, scale: float = 1.0, named: bool = True, **opt
     options raise.
     """
     kind = KINDS[name]
-    scenario, entries = library.scenario(name)(**{**kind.options, **options}), list[Entry]()
+    scenario, entries = library.scenario(name)(**{**kind.options, **options}), list[TranscriptEntry]()
 
     def hear(event: Event) -> None:
         if isinstance(event, Ended):

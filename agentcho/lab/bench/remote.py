@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentcho.backends.remote.address import NO_KEY, address_of, key_of
 from agentcho.config import API, ModelConfig
 from agentcho.errors import ConfigError
+from agentcho.integrations.endpoints.address import NO_KEY, address_of, key_of
 from agentcho.lab.bench.chats import Chat
 from agentcho.lab.bench.client import Endpoint, Heard, ask, first_model
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.serving import ENFORCE, PLAIN, Server, ServingOptions, body, serving
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 
 SERVER = "server"
 """The arm of the user's own."""
@@ -60,7 +60,9 @@ def reached(url: str, model: str | None, key_env: str | None) -> Remote:
     return found
 
 
-def beside(remote: Remote, asked: ServingOptions, own: bool, subjects: Sequence[Workload], tell: Tell) -> list[Figures]:
+def beside(
+    remote: Remote, asked: ServingOptions, own: bool, subjects: Sequence[Workload], tell: ProgressCallback
+) -> list[Figures]:
     """Every subject on the server; `own`: in turns with `agentcho serve` of the model that `asked` names."""
     ours = (PLAIN, ENFORCE) if own else ()
     return serving(asked=asked, subjects=subjects, named=ours, tell=tell, running={SERVER: Server(remote.send)})

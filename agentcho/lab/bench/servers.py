@@ -17,7 +17,7 @@ from typing import IO
 
 from agentcho.config import Markers
 from agentcho.lab.bench.played import ArmUnavailable
-from agentcho.understudy import weights_path
+from agentcho.runner.understudy import weights_path
 
 UNDERSTUDY = "understudy"
 MAIN = "from agentcho.cli import main; main()"

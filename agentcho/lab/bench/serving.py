@@ -26,7 +26,7 @@ from agentcho.lab.bench.measure import Timed, measure, runs_of
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Figures
-from agentcho.progress import Tell, part
+from agentcho.protocol.progress import ProgressCallback, part
 from agentcho.records.trace import Workflow
 
 PLAIN = "plain"
@@ -94,7 +94,7 @@ def serving(
     asked: ServingOptions,
     subjects: Sequence[Workload],
     named: Sequence[str],
-    tell: Tell,
+    tell: ProgressCallback,
     running: Mapping[str, Server] = MappingProxyType({}),
 ) -> list[Figures]:
     """Every subject in all named arms, in turns, on servers that run side by side; `running` are more, by their names,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy
 from agentcho.lab.bench.arms import policy
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.compare.fidelity import Arm, apart, rows
 from agentcho.lab.timing import alone
+from agentcho.protocol.call import EnginePort
 from agentcho.records.trace import Workflow
 
 RANDOM = "shape:"

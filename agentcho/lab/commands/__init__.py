@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from agentcho.cli.extension import Extension, Played
-from agentcho.cli.options import spread
+from agentcho.cli.options import spread_options
 from agentcho.lab.commands.bench import bench
 from agentcho.lab.commands.compare import compare
 from agentcho.lab.commands.paper import paper
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from agentcho.audit.measurement import Effect, Measurement
     from agentcho.audit.report import Control
-    from agentcho.progress import Tell
+    from agentcho.protocol.progress import ProgressCallback
     from agentcho.viewer.figures import PageFigures
-    from agentcho.viewer.shown import PageContent, PageSelection
+    from agentcho.viewer.page_content import PageContent, PageSelection
 
 
 def extension() -> Extension:
@@ -48,13 +48,13 @@ def _commands() -> dict[str, TyperCommand | TyperGroup]:
     group = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     group.callback()(lambda: None)
     for command in (compare, sweep, paper, trace, tune, prove, probe):
-        group.command()(spread(command))
+        group.command()(spread_options(command))
     group.add_typer(bench(), name="bench")
     found: Any = typer.main.get_group(group).commands
     return dict(found)
 
 
-def _measure(games: Played, engine: Any, seed: int, tell: Tell) -> tuple[Measurement, tuple[Control, ...]]:
+def _measure(games: Played, engine: Any, seed: int, tell: ProgressCallback) -> tuple[Measurement, tuple[Control, ...]]:
     from agentcho.lab.measure.controls import controls
     from agentcho.lab.measure.whole import measure
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from agentcho.cli.options import From, Given, run_config, spread
-from agentcho.cli.words import HERE
+from agentcho.cli.options import GivenOptions, OptionsFrom, run_config, spread_options
+from agentcho.cli.shared_options import HERE
 from agentcho.config import LOCAL, RunConfig
 from agentcho.display.progress import progress
 from agentcho.lab.commands import judge as judging
@@ -26,7 +26,7 @@ ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
 MOVED = ("cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
 """Benchmarks that are for a checkout alone."""
-PLAYED = From(
+PLAYED = OptionsFrom(
     RunConfig,
     only=("model", "games", "max_tokens", "seed", "adapter", "template_differs"),
     defaults={"games": 32, "max_tokens": 96},
@@ -54,17 +54,17 @@ def bench() -> typer.Typer:
     group = typer.Typer(cls=Benchmarks, help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
     group.callback()(lambda: None)
     for command in (games, leakage, attacks.leaks, judging.judge, speed.workflows, serve, peers.peers):
-        group.command()(spread(command))
+        group.command()(spread_options(command))
     return group
 
 
 def games(
     scenario: Annotated[str, typer.Option(help="What to play.")] = "prisoners-dilemma",
     *,
-    how: Annotated[Given, PLAYED],
+    how: Annotated[GivenOptions, PLAYED],
 ) -> None:
     """Games side by side against the same games one after another."""
-    from agentcho.games import library
+    from agentcho.games.runs import library
     from agentcho.lab.bench.games import compare
     from agentcho.lab.display import bench as tables
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentcho.cli.options import From, Given, fields, run_config
+from agentcho.cli.options import GivenOptions, OptionsFrom, fields, run_config
+from agentcho.cli.shared_options import COMPARED, FILE, HERE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.cli.words import COMPARED, FILE, HERE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.lab.compare.columns import DEFAULT_MODES, OF_COLUMNS
@@ -18,7 +18,7 @@ from agentcho.lab.compare.columns import DEFAULT_MODES, OF_COLUMNS
 if TYPE_CHECKING:
     from agentcho.lab.compare.run import CompareOptions
 
-COLUMNS = From(RunConfig, without=OF_COLUMNS, helps=HERE)
+COLUMNS = OptionsFrom(RunConfig, without=OF_COLUMNS, helps=HERE)
 """Options that all columns have in common."""
 
 
@@ -27,7 +27,7 @@ def compare(
     modes: Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)] = DEFAULT_MODES,
     games: Annotated[int, typer.Option("-n", "--games", min=1, help="Games a column, paired by task and seed.")] = 200,
     *,
-    how: Annotated[Given, COLUMNS],
+    how: Annotated[GivenOptions, COLUMNS],
     set_: Set = None,
     reuse: Annotated[str | None, typer.Option(metavar="WAYS", help=WAYS, show_default=False)] = None,
     repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,

@@ -63,7 +63,7 @@ def _measured(
     from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
     from agentcho.lab.judging.result import JudgeResult
     from agentcho.lab.judging.second import seconds
-    from agentcho.records.environment import machine, sources, versions
+    from agentcho.records.environment import machine_info, source_digests, versions
     from agentcho.runner.engine import Engine
 
     kept = PartialJudge.begin(
@@ -78,7 +78,7 @@ def _measured(
         dtype=engine.fingerprint["dtype"],
         device=engine.fingerprint["device"],
         digest=digest(),
-        machine=machine() | versions() | sources(),
+        machine=machine_info() | versions() | source_digests(),
         command=_command(),
         seed=asked.seed,
         leakage=asked.settings["leakage"],

@@ -18,7 +18,7 @@ from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
 from agentcho.lab.leaks.ways import PLAIN, REPAIRED, REUSE, USUAL
-from agentcho.progress import heard
+from agentcho.protocol.progress import heard
 
 if TYPE_CHECKING:
     from agentcho.lab.leaks.measured import AttackOptions
@@ -87,7 +87,7 @@ def _measured(
     """Measure, keep what was measured beside the result until that is written, and write it."""
     from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
     from agentcho.lab.timing import stoppable
-    from agentcho.records.environment import machine, sources, versions
+    from agentcho.records.environment import machine_info, source_digests, versions
     from agentcho.runner.engine import Engine
 
     settings = asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
@@ -97,7 +97,7 @@ def _measured(
         secrets = stoppable(lambda check: measure(engine, asked, kept, heard(told.tell, check)))
         timed = costs(engine, asked, told.tell)
     where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
-    where |= {"digest": digest(), "machine": machine() | versions() | sources()}
+    where |= {"digest": digest(), "machine": machine_info() | versions() | source_digests()}
     found = _result(asked=asked, secrets=secrets, kept=kept, timed=timed, where=where)
     if file is not None:
         written(file, found.model_dump_json(indent=1) + "\n")

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentcho.cli.options import From, Given, checked, fields, run_config
-from agentcho.cli.words import FILE, HERE, LOADING, Display, Where
+from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields, run_config
+from agentcho.cli.shared_options import FILE, HERE, LOADING, Display, Where
 from agentcho.config import RunConfig
 from agentcho.lab.tune.recipe import Recipe
 
@@ -26,7 +26,7 @@ TRACES = "Train on at most so many traces a row.  [default: as many as the paper
 RATE = "The highest learning rate of adapters.  [default: by the model's width; the authors' scripts: 2e-5, 5e-5]"
 BATCH = "Traces a step.  [default: 8; the authors' scripts: 1, 4]"
 JUDGE = "A model that compares the texts of Table 2, pair by pair, in both orders."
-REPRODUCED = From(
+REPRODUCED = OptionsFrom(
     RunConfig,
     only=("model", *LOADING, "deterministic", "seed", "temperature", "max_tokens", "plain_markers", "template_differs"),
     helps=HERE | {"seed": "Of every coin and task; traces to train on are of the next."},
@@ -41,7 +41,7 @@ def paper(
     data: Annotated[Literal["generators", "published"] | None, typer.Option(help=DATA, show_default=False)] = None,
     tasks: Annotated[list[str] | None, typer.Option(metavar="WORKFLOW=TASKS", help=TASKS, show_default=False)] = None,
     *,
-    how: Annotated[Given, REPRODUCED],
+    how: Annotated[GivenOptions, REPRODUCED],
     top_p: Annotated[float | None, typer.Option(help=TOP_P, show_default=False)] = None,
     traces: Annotated[int | None, typer.Option(min=2, help=TRACES, show_default=False)] = None,
     rate: Annotated[float | None, typer.Option(help=RATE, show_default=False)] = None,

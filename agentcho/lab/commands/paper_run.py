@@ -15,19 +15,19 @@ import typer
 
 from agentcho.cli.outputs import Outputs, fault_of, written
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.cluster.players import Cluster, players
 from agentcho.config import RunConfig, again
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import inline
-from agentcho.games import library, runtime
-from agentcho.games.discovery import from_anywhere
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import RunResult
-from agentcho.progress import Tell
-from agentcho.records import writer
-from agentcho.records.files import check_folder, writing
-from agentcho.records.writer import Writer
+from agentcho.games.runs import library, runtime
+from agentcho.games.runs.discovery import from_anywhere
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import RunResult
+from agentcho.integrations.ray.players import Cluster, players
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records import writer_lock
+from agentcho.records.files import check_folder, write_errors
+from agentcho.records.writer_lock import WriterLock
 from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def _found(asked: PaperOptions, told: Progress) -> PaperFound:
     if asked.judge in SHIPPED:
         raise typer.BadParameter(f"{asked.judge} is no judge; name a real model", param_hint="--judge")
     engines = Engines(asked, told.tell)
-    with writing(asked.out):
+    with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)
-    with Writer(asked.out / writer.NAME):
+    with WriterLock(asked.out / writer_lock.NAME):
         request, phases = _request(asked), Phases(asked.out / "phases.jsonl", budget)
         world = World(
             config=asked.config,
@@ -210,13 +210,13 @@ def _check_files(asked: PaperOptions) -> None:
     if asked.export is not None and (fault := fault_of(asked.export)) is not None:
         raise typer.BadParameter(f"{asked.export} cannot be written: {fault}", param_hint="--export")
     check_folder(asked.out)
-    writer.check(asked.out / writer.NAME)
+    writer_lock.check(asked.out / writer_lock.NAME)
 
 
 class Engines:
     """The engines of one command: each is loaded when it is needed first, and not before."""
 
-    def __init__(self, asked: PaperOptions, tell: Tell) -> None:
+    def __init__(self, asked: PaperOptions, tell: ProgressCallback) -> None:
         self._asked, self._tell = asked, tell
         self._workers = None if asked.on is None else ByWorkers(asked.on, asked.config)
 
@@ -262,7 +262,7 @@ class ByWorkers:
     @cached_property
     def fingerprint(self) -> dict[str, str]:
         """As an engine's of one's own; asking for it waits for a worker."""
-        from agentcho.cluster.remote import RemoteEngine
+        from agentcho.integrations.ray.remote import RemoteEngine
 
         scenario = library.scenario("direct")()
         with players(self._on, from_anywhere(scenario.name), self._config, "encodings") as workers:
@@ -278,8 +278,8 @@ class ByWorkers:
             self._met[header, text] = None
 
     def play(self, request: RunRequest) -> RunResult:
-        """Play games by workers, as `games.runtime.play` does on an engine."""
-        from agentcho.cluster.runs import play
+        """Play games by workers, as `games.runs.runtime.play` does on an engine."""
+        from agentcho.integrations.ray.runs import play
 
         with players(self._on, from_anywhere(request.scenario.name), self._config, "encodings") as workers:
             workers.met.update(self._met)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentcho.cli.words import FILE, Display
+from agentcho.cli.shared_options import FILE, Display
 
 URL = "The base of an OpenAI-compatible API; /v1 where no path is given."
 KEY = "An environment variable, or a file, that holds the key."

@@ -8,8 +8,20 @@ from typing import Annotated
 import typer
 
 from agentcho.audit.measurement import Swapped
-from agentcho.cli.options import Given, fields, run_config
-from agentcho.cli.words import FILE, FREE_SCHEDULE, PROVED, PROVEN, PROVES, STRIDE, SWAP, TARGET, Display, Out, Set
+from agentcho.cli.options import GivenOptions, fields, run_config
+from agentcho.cli.shared_options import (
+    FILE,
+    FREE_SCHEDULE,
+    PROVED,
+    PROVEN,
+    PROVES,
+    STRIDE,
+    SWAP,
+    TARGET,
+    Display,
+    Out,
+    Set,
+)
 
 
 def prove(
@@ -22,7 +34,7 @@ def prove(
     stride: Annotated[int, typer.Option(min=1, help=STRIDE)] = 64,
     free_schedule: Annotated[bool, typer.Option("--free-schedule", help=FREE_SCHEDULE)] = False,
     *,
-    how: Annotated[Given, PROVEN],
+    how: Annotated[GivenOptions, PROVEN],
     set_: Set = None,
     display: Display = None,
     out: Out = Path("runs"),

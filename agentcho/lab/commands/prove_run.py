@@ -21,8 +21,8 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.errors import AgentchoError, AudienceError
-from agentcho.games import library, runtime
-from agentcho.games.library import chosen
+from agentcho.games.runs import library, runtime
+from agentcho.games.runs.library import chosen
 from agentcho.lab.display.prove import show
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import Workflow, read_traces

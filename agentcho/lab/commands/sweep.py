@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from agentcho.cli.options import From, Given, fields
-from agentcho.cli.words import FILE, AtOnce, Retries, Set, Where
+from agentcho.cli.options import GivenOptions, OptionsFrom, fields
+from agentcho.cli.shared_options import FILE, AtOnce, Retries, Set, Where
 from agentcho.config import RunConfig
-from agentcho.games.resume import Changed
+from agentcho.games.runs.resume import Changed
 
 SWEPT = "A name from `agentcho ls`, a .py file, or a .yaml file that says all of the sweep."
 GRID = "An option of the scenario or of the run, and its values. As often as there are options."
@@ -19,7 +19,7 @@ FILTER = "Cells with these values alone; KEY!=VALUE: without."
 OUT = "Folder of all games, with sweep.csv, games.csv, sweep.json and sweep.png; what is there is not played again."
 DRY = "Only say which cells there are, and how many of their games are over."
 SOURCE = "Where the source of the scenario has changed since some cells were played."
-OF_RUN = From(
+OF_RUN = OptionsFrom(
     RunConfig, without=("games", "part"), helps={"model": "One model for all cells.", "seed": "Of all cells."}
 )
 
@@ -30,7 +30,7 @@ def sweep(
     models: Annotated[str | None, typer.Option(metavar="MODEL,MODEL", help=MODELS, show_default=False)] = None,
     games: Annotated[int | None, typer.Option("-n", "--games", min=1, help="Games a cell.  [default: 50]")] = None,
     *,
-    how: Annotated[Given, OF_RUN],
+    how: Annotated[GivenOptions, OF_RUN],
     set_: Set = None,
     filter_: Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=A,B", help=FILTER)] = None,
     at_once: AtOnce = None,

@@ -15,18 +15,18 @@ import typer
 
 from agentcho.audit.wording import many
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.cluster.players import Cluster, players
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
-from agentcho.games import runtime
-from agentcho.games.discovery import from_anywhere
-from agentcho.games.library import chosen
+from agentcho.games.runs import runtime
+from agentcho.games.runs.discovery import from_anywhere
+from agentcho.games.runs.library import chosen
+from agentcho.integrations.ray.players import Cluster, players
 from agentcho.lab.by_workers import remote_playing
-from agentcho.progress import Tell
-from agentcho.records.files import check_file, writing
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.files import check_file, write_errors
 from agentcho.records.trace import read_traces
-from agentcho.records.writer import Writer, beside
+from agentcho.records.writer_lock import WriterLock, beside
 from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def trace(asked: TraceOptions) -> int:
     runtime.tasks_of(scenario, config)
     finals = None if asked.final_of is None else read_traces(asked.final_of)
     check_file(asked.out)
-    with writing(asked.out):
+    with write_errors(asked.out):
         asked.out.parent.mkdir(parents=True, exist_ok=True)
-    with Writer(beside(asked.out), asked.out), progress("trace", sys.stderr) as told:
+    with WriterLock(beside(asked.out), asked.out), progress("trace", sys.stderr) as told:
         from agentcho.lab.tune.sampling import sample
 
         with _playing(asked, scenario, config, told.tell) as playing:
@@ -71,7 +71,7 @@ def trace(asked: TraceOptions) -> int:
 
 
 @contextmanager
-def _playing(asked: TraceOptions, scenario: Scenario, config: RunConfig, tell: Tell) -> Iterator[Playing]:
+def _playing(asked: TraceOptions, scenario: Scenario, config: RunConfig, tell: ProgressCallback) -> Iterator[Playing]:
     """How the games are played: on an engine of this process, or by the workers of a cluster."""
     from agentcho.lab.collect import Playing
 

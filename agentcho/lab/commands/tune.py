@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from agentcho.cli.options import From, Given, checked, fields, run_config
-from agentcho.cli.words import FILE, FINAL_OF, PEFT, TRACED, Set, Trained, Where
+from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields, run_config
+from agentcho.cli.shared_options import FILE, FINAL_OF, PEFT, TRACED, Set, Trained, Where
 from agentcho.lab.tune.recipe import Recipe
 
 
@@ -18,7 +18,7 @@ def trace(
     games: Annotated[int, typer.Option("-n", "--games", min=1, help="How many.")] = 500,
     first: Annotated[int, typer.Option(min=0, help="The number of the first game.")] = 0,
     *,
-    how: Annotated[Given, TRACED],
+    how: Annotated[GivenOptions, TRACED],
     set_: Set = None,
     at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
     where: Where,
@@ -41,7 +41,7 @@ def tune(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The adapter's folder; an unfinished training goes on.")],
     *,
     how: Trained,
-    recipe: Annotated[Given, From(Recipe)],
+    recipe: Annotated[GivenOptions, OptionsFrom(Recipe)],
     peft: Annotated[Path | None, typer.Option(metavar=FILE, help=PEFT, show_default=False)] = None,
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""

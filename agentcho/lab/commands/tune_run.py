@@ -15,11 +15,11 @@ from agentcho.config import RunConfig
 from agentcho.display.progress import Progress, progress
 from agentcho.errors import TuneError
 from agentcho.extras import require
-from agentcho.games import library, runtime
+from agentcho.games.runs import library, runtime
 from agentcho.lab.tune.recipe import Recipe
-from agentcho.progress import Tell
-from agentcho.records.files import check_folder, writing
-from agentcho.records.writer import NAME, Writer
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.files import check_folder, write_errors
+from agentcho.records.writer_lock import NAME, WriterLock
 
 if TYPE_CHECKING:
     from agentcho.lab.tune.training import Progress as Step
@@ -44,9 +44,9 @@ def tune(asked: TuneOptions) -> int:
     if not asked.traces.is_file():
         raise TuneError(str(asked.traces), "there is no such file; write it with `agentcho trace`")
     check_folder(asked.out)
-    with writing(asked.out):
+    with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)
-    with Writer(asked.out / NAME), progress("tune", sys.stderr) as told:
+    with WriterLock(asked.out / NAME), progress("tune", sys.stderr) as told:
         return _train(asked, name, told)
 
 
@@ -84,5 +84,5 @@ def _train(asked: TuneOptions, name: str, told: Progress) -> int:
     return 0
 
 
-def _telling(tell: Tell) -> Callable[[Step], None]:
+def _telling(tell: ProgressCallback) -> Callable[[Step], None]:
     return lambda now: tell(f"steps (loss {now.loss:.4f}, {now.speed:.1f} traces/s)", now.step, now.steps)

@@ -17,10 +17,10 @@ from agentcho.cli.outputs import drawable, writable, written
 from agentcho.config import EIGHT_BITS, FEW_BITS, LOCAL, Bits, KvDtype, Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 
 if TYPE_CHECKING:
-    from agentcho.display.sheet import Sheet
+    from agentcho.display.text_table import TextTable
     from agentcho.lab.bench.plans import Workload
     from agentcho.lab.bench.result import Figures, Kind, Result
 
@@ -109,7 +109,7 @@ class Benchmark(NamedTuple):
         """What figures depend on, of what is here."""
         return {name: value for name, value in self._asdict().items() if name not in ("files", "program", "differs")}
 
-    def measured(self, measure: Callable[[Any, Tell], list[Figures]], **how: Any) -> Result:
+    def measured(self, measure: Callable[[Any, ProgressCallback], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
         with progress(f"bench {self.bench}", sys.stderr) as told:
             engine = self.engine(told.tell)
@@ -121,7 +121,7 @@ class Benchmark(NamedTuple):
         """The dtype; see `kind_of`."""
         return kind_of(self.model, self.dtype)
 
-    def engine(self, tell: Tell) -> Any:
+    def engine(self, tell: ProgressCallback) -> Any:
         """Load the model."""
         from agentcho.runner.engine import Engine
 
@@ -132,19 +132,19 @@ class Benchmark(NamedTuple):
 
     def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
         """What was found with this engine: `there` and `how` beside what is here."""
-        from agentcho.runner.model.device import hardware
+        from agentcho.runner.model.device import gpu_name
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
         where |= {"weights": self.weights, "kv_dtype": self.kv_dtype}
-        return self.result(where, {**hardware(engine.network.device), **there}, found, **how)
+        return self.result(where, {**gpu_name(engine.network.device), **there}, found, **how)
 
     def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
         """What was found, on this machine: `there` beside what every result says."""
         from agentcho.lab.bench.result import Result
-        from agentcho.records.environment import machine, sources, versions
+        from agentcho.records.environment import machine_info, source_digests, versions
 
         asked: dict[str, Any] = {"bench": self.bench, "repeats": self.repeats, "seed": self.seed, **where}
-        on = machine() | there | versions() | sources()
+        on = machine_info() | there | versions() | source_digests()
         return Result(**asked, **how, command=self._command(), machine=on, figures=tuple(found))
 
     def _command(self) -> str:
@@ -233,13 +233,13 @@ def _played(
     from agentcho.lab.bench.partial import PartialWorkflows, digest
     from agentcho.lab.display import bench
     from agentcho.lab.yardstick import worst
-    from agentcho.records.environment import machine, versions
+    from agentcho.records.environment import machine_info, versions
 
     settings = {name: str(value) for name, value in (asked.settings | lengths._asdict()).items()}
-    settings |= {"arms": ", ".join(arms), "workflows": digest(subjects), **machine(), **versions()}
+    settings |= {"arms": ", ".join(arms), "workflows": digest(subjects), **machine_info(), **versions()}
     kept = PartialWorkflows.begin(asked.files.json, resume, settings)
 
-    def measure(engine: Any, tell: Tell) -> list[Figures]:
+    def measure(engine: Any, tell: ProgressCallback) -> list[Figures]:
         kept.check({f"engine {name}": str(value) for name, value in engine.fingerprint.items()})
         return play(
             engine=engine,
@@ -259,9 +259,9 @@ def _played(
     kept.done()
 
 
-def text(sheets: Iterable[Sheet]) -> str:
+def text(sheets: Iterable[TextTable]) -> str:
     """Tables, an empty line between two."""
-    from agentcho.display.sheet import plain
+    from agentcho.display.text_table import plain
 
     return "\n\n".join(map(plain, sheets))
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcho.calls.call import EnginePort
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.players import cluster_of
 from agentcho.config import RunConfig, checked
 from agentcho.errors import ArgumentError, ConfigError, shown
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.players import cluster_of
 from agentcho.lab.compare.columns import DEFAULT_MODES
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback, no_progress
 from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def compare(
     at_once: int = 50,
     fidelity_games: int = 24,
     timed_games: int = 4,
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
     **options: Any,
 ) -> Comparison:
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare, as `agentcho compare` does.

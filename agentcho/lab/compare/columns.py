@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from agentcho.config import Leakage, Mode, RunConfig, option_names
-from agentcho.engine.adapter import find_adapter
+from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import ConfigError
 from agentcho.records.frozen import Frozen
 from agentcho.reuse.in_place import InPlace

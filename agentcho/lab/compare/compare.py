@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
-from agentcho.calls.call import EnginePort
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.events import Counting
 from agentcho.extras import require
-from agentcho.games.runtime import meet
-from agentcho.games.turn import Forced
+from agentcho.games.play.turn import Forced
+from agentcho.games.runs.runtime import teach_recorded_words
 from agentcho.lab.collect import Games, Playing, check_same, completed, over
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.comparison import ANEW, Comparison, ComparisonRequest, Cost, Fidelity, Preference
@@ -24,11 +23,12 @@ from agentcho.lab.compare.costs import costs
 from agentcho.lab.compare.fidelity import Arm, fidelity
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
 from agentcho.lab.compare.pairs import metrics
-from agentcho.progress import Tell, counted
-from agentcho.records.environment import machine, sources, versions
-from agentcho.records.files import replace_whole, writing
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback, counted
+from agentcho.records.environment import machine_info, source_digests, versions
+from agentcho.records.files import replace_whole, write_errors
 from agentcho.records.trace import Workflow
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.scenario import Judged, Scenario
 
 require("to compare and to measure", "lab")
@@ -57,7 +57,7 @@ class Comparing:
     playing: Playing
     columns: tuple[Column, ...]
     folder: Path
-    tell: Tell
+    tell: ProgressCallback
     effort: Effort
 
     @property
@@ -71,7 +71,7 @@ class Comparing:
         More games, and more columns, of the same comparison may be asked for: what is there is used.
         """
         request = self.request
-        with writing(self.folder):
+        with write_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / FILE
         if file.exists():
@@ -100,7 +100,7 @@ class Comparing:
             arms = self._arms(engine)
         return Comparison(
             request=self.request,
-            machine=machine() | versions() | sources(),
+            machine=machine_info() | versions() | source_digests(),
             command=command,
             without={name: config.games - len(found) for name, found in scores.items()},
             metrics=metrics(scores, config.seed),
@@ -127,7 +127,7 @@ class Comparing:
             playing = self.playing._replace(config=column.config(config), engine=arms[column.name].engine)
             games = played[column.name] = completed(playing, column.folder(self.folder), forced, counting)
             forced = forced or forced_words(self.playing.scenario, games)
-            meet(engine, (entry for said in games.said.values() for entry in said))
+            teach_recorded_words(engine, (entry for said in games.said.values() for entry in said))
         return played
 
     def _scores(self, games: Games) -> dict[int, Mapping[str, float]]:
@@ -189,7 +189,7 @@ def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:
     return found
 
 
-def _words(entry: Entry) -> tuple[int, ...]:
+def _words(entry: TranscriptEntry) -> tuple[int, ...]:
     message = entry.message
     assert message.sampled is not None
     return message.tokens[message.sampled[0] : min(message.sampled[1], message.content[1])]

@@ -13,14 +13,14 @@ from pydantic import Field
 
 from agentcho.audit.measurement import Interval
 from agentcho.audit.wording import many
+from agentcho.games.results.arrow import Kind
+from agentcho.games.results.rendering import html_facts, text_facts
+from agentcho.games.results.table import Table
+from agentcho.games.results.table import column as values_of
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.stats import Median
 from agentcho.lab.yardstick import Words, judged
 from agentcho.records.frozen import Frozen
-from agentcho.results.arrow import Kind
-from agentcho.results.shown import html_facts, text_facts
-from agentcho.results.table import Table
-from agentcho.results.table import column as values_of
 
 ANEW = "the command that made it writes it anew, and plays nothing twice"
 """What to do where the file of a result is damaged."""

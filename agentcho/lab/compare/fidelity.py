@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentcho.calls.call import EnginePort
 from agentcho.config import ReusePolicy
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.compare.comparison import Fidelity
 from agentcho.lab.stats import Floats, clustered, distance, log_softmax, pooled_mean
+from agentcho.protocol.call import EnginePort
 from agentcho.records.trace import Workflow
 
 Rows = NDArray[np.float32]

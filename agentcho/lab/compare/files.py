@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentcho.lab.compare.comparison import Comparison, Row
 from agentcho.lab.plots import plot_comparison, plot_front
-from agentcho.records.files import replace_whole, writing
+from agentcho.records.files import replace_whole, write_errors
 
 
 def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
@@ -18,14 +18,14 @@ def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
     csv.writer(text).writerows([Row._fields, *found.rows()])
     replace_whole(table, text.getvalue())
     write_json(found, whole)
-    with writing(picture):
+    with write_errors(picture):
         plot_comparison(found, picture)
     return table, whole, picture
 
 
 def draw(found: Comparison, file: Path) -> None:
     """Fidelity against cost, as a picture. `ConfigError`: there is none."""
-    with writing(file):
+    with write_errors(file):
         plot_front(found, file)
 
 

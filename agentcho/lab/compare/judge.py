@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from agentcho.calls.call import Decode, EncodingId, EnginePort, Prefill, Sampling
 from agentcho.lab.compare.comparison import Preference
 from agentcho.lab.stats import clopper_pearson, mcnemar
 from agentcho.lab.timing import stoppable
+from agentcho.protocol.call import Decode, EncodingId, EnginePort, Prefill, Sampling
 from agentcho.scenario import Judged
 
 RULES = (

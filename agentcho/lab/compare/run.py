@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import EnginePort
-from agentcho.cluster.players import Cluster, players
 from agentcho.config import RunConfig, again, option_names
 from agentcho.errors import ConfigError
-from agentcho.flow.markers import required_markers
-from agentcho.games import runtime
-from agentcho.games.discovery import from_anywhere
-from agentcho.games.library import chosen
+from agentcho.games.runs import runtime
+from agentcho.games.runs.discovery import from_anywhere
+from agentcho.games.runs.library import chosen
+from agentcho.integrations.ray.players import Cluster, players
 from agentcho.lab.by_workers import remote_playing
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import OF_COLUMNS, Column, columns
@@ -27,10 +25,12 @@ from agentcho.lab.compare.compare import Comparing, Effort
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.files import draw, write, write_json
 from agentcho.lab.compare.judge import JudgePort
-from agentcho.progress import Tell
-from agentcho.records import writer
-from agentcho.records.files import check_file, check_folder, writing
-from agentcho.records.writer import Writer
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.provenance.message_boundaries import required_markers
+from agentcho.records import writer_lock
+from agentcho.records.files import check_file, check_folder, write_errors
+from agentcho.records.writer_lock import WriterLock
 from agentcho.scenario import Scenario
 
 
@@ -55,7 +55,7 @@ class CompareOptions(NamedTuple):
     plot: Path | None = None
 
 
-def compared(asked: CompareOptions, tell: Tell) -> tuple[Comparison, tuple[Path, ...]]:
+def compared(asked: CompareOptions, tell: ProgressCallback) -> tuple[Comparison, tuple[Path, ...]]:
     """Check everything, then load, play, compare, and write: what was found, and the files of its folder, if it has
     one. `Interrupted`: Ctrl-C; games that are over are kept."""
     found = columns(asked.modes, asked.repair, asked.adapter, asked.reuse)
@@ -79,7 +79,9 @@ def compared(asked: CompareOptions, tell: Tell) -> tuple[Comparison, tuple[Path,
 
 
 @contextmanager
-def _playing(asked: CompareOptions, scenario: Scenario, loading: RunConfig, tell: Tell) -> Iterator[Playing]:
+def _playing(
+    asked: CompareOptions, scenario: Scenario, loading: RunConfig, tell: ProgressCallback
+) -> Iterator[Playing]:
     """How the games are played: on an engine of this process, or by the workers of a cluster."""
     if asked.on is None:
         yield Playing(scenario, asked.config, asked.engine or runtime.load_engine(loading, tell), asked.at_once)
@@ -96,9 +98,9 @@ def _playing(asked: CompareOptions, scenario: Scenario, loading: RunConfig, tell
 def _folder(out: Path | None) -> Iterator[Path]:
     """The folder of the games; where none is given, a temporary one."""
     if out is not None:
-        with writing(out):
+        with write_errors(out):
             out.mkdir(parents=True, exist_ok=True)
-        with Writer(out / writer.NAME):
+        with WriterLock(out / writer_lock.NAME):
             yield out
         return
     with tempfile.TemporaryDirectory(prefix="agentcho-") as folder:
@@ -109,7 +111,7 @@ def _check_files(asked: CompareOptions) -> None:
     """`CannotWrite` or `RecordInUse`, before a model is loaded."""
     if asked.out is not None:
         check_folder(asked.out)
-        writer.check(asked.out / writer.NAME)
+        writer_lock.check(asked.out / writer_lock.NAME)
     for file in (asked.json, asked.plot):
         if file is not None:
             check_file(file)
@@ -131,7 +133,7 @@ def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 
-def _judge(asked: CompareOptions, tell: Tell) -> Any:
+def _judge(asked: CompareOptions, tell: ProgressCallback) -> Any:
     """The model that judges, on the same device; None: none does."""
     if not isinstance(asked.judge, str):
         return asked.judge

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from agentcho.audit.wording import many
-from agentcho.display.sheet import Sheet, plain
+from agentcho.display.text_table import TextTable, plain
 from agentcho.lab.bench.aims import Pair, pairs
 from agentcho.lab.bench.arms import BASELINE, guessing, policy
 from agentcho.lab.bench.bound import bound, bounded
@@ -22,19 +22,19 @@ GUESSED = ("without/with", "forwards", "baseline/it, both without", "both with")
 """The columns of `guesses` after the workflow and the way of reading."""
 
 
-def workflows(result: Result) -> Iterator[Sheet]:
+def workflows(result: Result) -> Iterator[TextTable]:
     """A table a subject, a row an arm."""
     label = f"{result.model}, {result.numbers}"
     for subject in result.subjects:
         rows = tuple(row(result, subject, arm) for arm in result.arms)
-        yield Sheet(f"{label}: {subject}", ("", *heads(result)), rows)
+        yield TextTable(f"{label}: {subject}", ("", *heads(result)), rows)
 
 
-def guesses(result: Result) -> Iterator[Sheet]:
+def guesses(result: Result) -> Iterator[TextTable]:
     """What guesses gain, a row a subject and way of reading; nothing where nothing was guessed."""
     rows = tuple(guessed(result, subject, pair) for subject in result.subjects for pair in pairs(result))
     if rows and result.stepwise:
-        yield Sheet("guesses, end to end", ("", "", *GUESSED), rows, words=2)
+        yield TextTable("guesses, end to end", ("", "", *GUESSED), rows, words=2)
 
 
 def guessed(result: Result, subject: str, pair: Pair) -> tuple[str, ...]:
@@ -98,14 +98,14 @@ def _words(result: Result, subject: str, arm: str) -> tuple[str, str, str]:
     return (f"{kl:.4f}", f"{agree:.1%}", said)
 
 
-def targets(result: Result) -> Iterator[Sheet]:
+def targets(result: Result) -> Iterator[TextTable]:
     """What was asked for, what was reached, and whether that counts."""
     rows = tuple(
         (each.what, asked(each), each.reached.shown(digits(each.bound)), result.verdict(each), each.note)
         for each in result.targets
     )
     if rows:
-        yield Sheet("targets", ("", "asked", "reached", "", ""), rows)
+        yield TextTable("targets", ("", "asked", "reached", "", ""), rows)
 
 
 def asked(target: Target) -> str:
@@ -131,13 +131,13 @@ def against(result: Result, subject: str, arm: str, what: str, *others: str) -> 
     return (f"{result.spread(subject, arm, what).shown(3)} s", *ratios)
 
 
-def serving(result: Result) -> Iterator[Sheet]:
+def serving(result: Result) -> Iterator[TextTable]:
     """A table a workflow, a row a server and how it was asked."""
     times = ("first token", "plain/it", "tokens/s", "it/plain")
     counts = ("prompts", "reused", "exactly", "by message", "words as plain")
     for subject in result.subjects:
         rows = tuple(served(result, subject, arm) for arm in result.arms)
-        yield Sheet(f"{result.model}, {result.numbers}: {subject}", ("", *times, *counts), rows)
+        yield TextTable(f"{result.model}, {result.numbers}: {subject}", ("", *times, *counts), rows)
 
 
 def served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
@@ -170,19 +170,19 @@ def games(found: BothWays) -> str:
         (way, f"{seconds:.1f} s", str(steps), f"{seconds / found.games:.2f} s")
         for way, (seconds, steps) in ways.items()
     )
-    table = plain(Sheet(many(found.games, "game"), ("", "time", "steps", "a game"), rows))
+    table = plain(TextTable(many(found.games, "game"), ("", "time", "steps", "a game"), rows))
     ratio = f"ratio {found.together / found.apart:.3f}"
     return f"{table}\n  {ratio}; {found.same} of {found.games} outcomes the same"
 
 
 def leakage(found: LeakageBench) -> str:
     """First tokens and throughput, a table each."""
-    times = Sheet(
+    times = TextTable(
         f"{found.model}: mean time to first token",
         ("", *ARMS, "enforce/audit", "baseline/enforce", "encoded"),
         tuple(_first_tokens(found)),
     )
-    speeds = Sheet(
+    speeds = TextTable(
         f"{found.model}: tokens a second while speaking",
         ("", "no shadow", "shadow", "ratio"),
         tuple(

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from agentcho.audit.wording import many
 from agentcho.display.safe import visible
-from agentcho.display.sheet import Sheet, plain
+from agentcho.display.text_table import TextTable, plain
 from agentcho.lab.compare.comparison import Comparison, Metric, Preference
 
 TRADED = "fidelity against cost"
@@ -40,16 +40,16 @@ def heading(found: Comparison) -> str:
     return f"{first} · {model}" if model else first
 
 
-def sheets(found: Comparison) -> tuple[Sheet, ...]:
+def sheets(found: Comparison) -> tuple[TextTable, ...]:
     """Its tables, those alone that have rows."""
     made = (_metrics(found), _fidelity(found), _costs(found), _traded(found), _preferences(found))
     return tuple(sheet for sheet in made if sheet.rows)
 
 
-def _metrics(found: Comparison) -> Sheet:
+def _metrics(found: Comparison) -> TextTable:
     rows = [row for metric in found.metrics for row in _rows(metric, found.names)]
     heads = ("metric", "column", "mean, 95 %", f"less {found.names[0]}, 95 %", "p", "Holm p")
-    return Sheet("metrics", heads, tuple(rows), words=2)
+    return TextTable("metrics", heads, tuple(rows), words=2)
 
 
 def _rows(metric: Metric, names: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -74,7 +74,7 @@ def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _fidelity(found: Comparison) -> Sheet:
+def _fidelity(found: Comparison) -> TextTable:
     """How far a column's next-token distributions are from the baseline's, beside its main score and its time, and
     whether that is as good, a row a column."""
     score = found.score
@@ -92,10 +92,10 @@ def _fidelity(found: Comparison) -> Sheet:
     )
     scored = [score.name] if score else []
     heads = ("column", *scored, "KL to baseline, 95 %", "same token", "end to end", "")
-    return Sheet(f"on the words of {found.names[0]}, forced", heads, rows)
+    return TextTable(f"on the words of {found.names[0]}, forced", heads, rows)
 
 
-def _costs(found: Comparison) -> Sheet:
+def _costs(found: Comparison) -> TextTable:
     """What the same words cost, a row a column."""
     rows = tuple(
         (name, str(sum(cost.encoded)), f"x {cost.ttft_ratio.shown()}", f"x {cost.seconds_ratio.shown()}")
@@ -103,10 +103,10 @@ def _costs(found: Comparison) -> Sheet:
         if (cost := found.costs.get(name))
     )
     heads = ("column", "tokens encoded", "first token", "end to end")
-    return Sheet(f"costs of the words of {found.names[0]}, times as ratios to {found.names[0]}", heads, rows)
+    return TextTable(f"costs of the words of {found.names[0]}, times as ratios to {found.names[0]}", heads, rows)
 
 
-def _traded(found: Comparison) -> Sheet:
+def _traded(found: Comparison) -> TextTable:
     """Fidelity against cost, a row a column, where ways of reuse are compared, and which rows are on the front."""
     score = found.score
     front = found.front
@@ -125,15 +125,15 @@ def _traded(found: Comparison) -> Sheet:
     )
     scored = [score.name] if score else []
     heads = ("column", *scored, "KL, nats a token", "same token", "tokens encoded", "first token", "")
-    return Sheet(TRADED, heads, rows)
+    return TextTable(TRADED, heads, rows)
 
 
-def _preferences(found: Comparison) -> Sheet:
+def _preferences(found: Comparison) -> TextTable:
     """What the judge says, a row a column."""
     rows = tuple((name, *_preference(told)) for name, told in found.preferences.items())
     judge = found.judge.get("model", "the judge")
     title = f"texts preferred by {judge} to those of {found.names[0]}, asked in both orders"
-    return Sheet(title, ("column", "wins", "losses", "ties", "wins of decided, 95 %", "p"), rows)
+    return TextTable(title, ("column", "wins", "losses", "ties", "wins of decided, 95 %", "p"), rows)
 
 
 def _preference(told: Preference) -> tuple[str, ...]:

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentcho.display.sheet import Sheet
+from agentcho.display.text_table import TextTable
 from agentcho.lab.judging.result import AGREE, ANEW, Agreement, JudgeResult, Row, Second
 
 LOOKS = "a second look, with everything encoded anew, where the first is not sure; held out"
 HEADS = ("the same pick (95%)", "chosen on", "held out (95%)", "encoded anew")
 
 
-def sheets(found: JudgeResult) -> Iterator[Sheet]:
+def sheets(found: JudgeResult) -> Iterator[TextTable]:
     """Two tables a task."""
     for task in dict.fromkeys(row.task for row in found.rows):
         rows = [row for row in found.rows if row.task == task]
         title = f"{found.model}, {found.dtype}: {task}, {rows[0].all.choices} choices of four candidates"
-        yield Sheet(title, ("", *HEADS), tuple(_row(row) for row in rows))
+        yield TextTable(title, ("", *HEADS), tuple(_row(row) for row in rows))
         quarters = ("", "least sure quarter", "second", "third", "surest", *(f"place {n}" for n in range(1, 5)))
         where = f"{task}: changed picks, by how sure the baseline is, and by its pick's place"
-        yield Sheet(where, quarters, _where(rows))
+        yield TextTable(where, quarters, _where(rows))
     if found.second:
         tasks = [name for task in dict.fromkeys(row.task for row in found.rows) for name in (task, "again", "anew")]
         heads = ("the first look", "again below", *tasks)
-        yield Sheet(f"{found.model}: {LOOKS}", heads, tuple(_looks(each) for each in found.second))
+        yield TextTable(f"{found.model}: {LOOKS}", heads, tuple(_looks(each) for each in found.second))
 
 
 def verdict(found: JudgeResult) -> str:

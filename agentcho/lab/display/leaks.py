@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentcho.display.sheet import Sheet
+from agentcho.display.text_table import TextTable
 from agentcho.lab.leaks.result import Cost, LeaksResult, Row, Secrets
 
 HEADS = ("whole secrets (95%)", "chance", "symbols", "chance", "bits (95%)", "of", "p", "beside the text", "verdict")
 
 
-def sheets(found: LeaksResult) -> Iterator[Sheet]:
+def sheets(found: LeaksResult) -> Iterator[TextTable]:
     """A table a kind of secret, and one of what the ways cost."""
     for secrets in found.secrets:
         rows = tuple(_row(row) for row in found.rows if row.kind == secrets.kind)
-        yield Sheet(_title(found, secrets), ("", "", *HEADS), rows, words=2)
-    yield Sheet("first tokens, of a game of random words", ("", "milliseconds"), tuple(map(_cost, found.costs)))
+        yield TextTable(_title(found, secrets), ("", "", *HEADS), rows, words=2)
+    yield TextTable("first tokens, of a game of random words", ("", "milliseconds"), tuple(map(_cost, found.costs)))
 
 
 def _title(found: LeaksResult, of: Secrets) -> str:

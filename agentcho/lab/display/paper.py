@@ -12,7 +12,7 @@ from rich.text import Text
 from agentcho.display import Kind
 from agentcho.display.parts import show_parts
 from agentcho.display.safe import inline, visible
-from agentcho.display.sheet import Sheet, plain, table
+from agentcho.display.text_table import TextTable, plain, table
 from agentcho.lab.paper.found import PaperFound
 from agentcho.lab.paper.wording import Grid, grids, heading, notes
 
@@ -48,5 +48,5 @@ def _parts(found: PaperFound) -> Iterator[RenderableType]:
         yield Text(inline(note), style="dim")
 
 
-def _sheet(grid: Grid) -> Sheet:
-    return Sheet(grid.title, grid.heads, grid.rows, grid.words)
+def _sheet(grid: Grid) -> TextTable:
+    return TextTable(grid.title, grid.heads, grid.rows, grid.words)

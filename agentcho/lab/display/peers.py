@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agentcho.display.sheet import Sheet
+from agentcho.display.text_table import TextTable
 from agentcho.lab.bench.peers.targets import LLAMA, ROW
 from agentcho.lab.bench.result import Result
 from agentcho.lab.display.bench import served
@@ -38,12 +38,12 @@ ABOUT = (
 """What is told of a machine and of the peer, where it is known."""
 
 
-def peers(result: Result) -> Iterator[Sheet]:
+def peers(result: Result) -> Iterator[TextTable]:
     """A table a subject, what was asked for, and what was measured on."""
     label = f"{result.model}, {result.numbers}"
     for subject in result.subjects:
         heads = heads_of(subject)
-        yield Sheet(
+        yield TextTable(
             f"{label}: {subject}",
             ("", *heads),
             tuple(row(result, subject, arm) for arm in result.arms if told(result, subject, arm)),
@@ -59,9 +59,9 @@ def peers(result: Result) -> Iterator[Sheet]:
             )
             for each in result.targets
         )
-        yield Sheet("asked for", ("", "asked", "reached", "", ""), lines)
+        yield TextTable("asked for", ("", "asked", "reached", "", ""), lines)
     known = [(what, result.machine[what]) for what in ABOUT if what in result.machine]
-    yield Sheet(
+    yield TextTable(
         "measured on", ("", ""), (*known, ("seed", str(result.seed)), ("repeats", str(result.repeats))), words=2
     )
 
@@ -71,11 +71,11 @@ def heads_of(subject: str) -> tuple[str, ...]:
     return ROW_HEADS if subject == ROW else FLOW_HEADS
 
 
-def servers(result: Result) -> Iterator[Sheet]:
+def servers(result: Result) -> Iterator[TextTable]:
     """A user's own server, and ours beside it if there was one: a table a workflow."""
     for subject in result.subjects:
         rows = tuple(served(result, subject, arm) for arm in result.arms)
-        yield Sheet(f"{result.model}: {subject}", ("", *SERVER_HEADS), rows)
+        yield TextTable(f"{result.model}: {subject}", ("", *SERVER_HEADS), rows)
 
 
 def told(result: Result, subject: str, arm: str) -> bool:

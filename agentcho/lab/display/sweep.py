@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from agentcho.audit.measurement import Interval
 from agentcho.audit.wording import many
 from agentcho.display.safe import inline, visible
-from agentcho.display.sheet import Sheet, plain
+from agentcho.display.text_table import TextTable, plain
 from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.lab.display.compare import UNSCORED
 from agentcho.lab.sweep.data import UNTESTED, Effect, Row
@@ -38,7 +38,7 @@ def text(found: SweepResult, width: int | None = None) -> str:
     return "\n".join([*parts, "", *told] if told else parts)
 
 
-def sheets(found: SweepResult) -> tuple[Sheet, ...]:
+def sheets(found: SweepResult) -> tuple[TextTable, ...]:
     """Its tables, with whole values; the metric of each row stands in the first column."""
     made = [_rows(found, UNCUT), *([_effects(found, UNCUT)] if found.effects else [])]
     return tuple(each.sheet("metric") for each in made)
@@ -69,17 +69,17 @@ class Blocks(NamedTuple):
     def lines(self) -> list[str]:
         """Aligned lines; the names of blocks stand above their rows, and make no column wider."""
         rows = tuple(row for _, block in self.blocks for row in block)
-        _, heads, *body = plain(Sheet("-", self.heads, rows, self.words)).splitlines()
+        _, heads, *body = plain(TextTable("-", self.heads, rows, self.words)).splitlines()
         left = iter(body)
         found = [*filter(None, [inline(self.title)]), heads]
         for name, block in self.blocks:
             found += [*filter(None, [inline(name)]), *islice(left, len(block))]
         return found
 
-    def sheet(self, head: str) -> Sheet:
+    def sheet(self, head: str) -> TextTable:
         """As one table, with the names of blocks in a first column of that head."""
         rows = [(name if at == 0 else "", *row) for name, block in self.blocks for at, row in enumerate(block)]
-        return Sheet(self.title, (head, *self.heads), tuple(rows), self.words + 1)
+        return TextTable(self.title, (head, *self.heads), tuple(rows), self.words + 1)
 
 
 def _fitting(made: Callable[[int], Blocks], width: int | None) -> str:

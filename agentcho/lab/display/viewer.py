@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentcho.display.sheet import Sheet
+from agentcho.display.text_table import TextTable
 from agentcho.errors import ConfigError
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison, ComparisonRequest
@@ -20,9 +20,9 @@ from agentcho.lab.sweep.files import read_result
 from agentcho.lab.sweep.folder import CELLS, FILE, SweepRequest
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.records.record import SavedRun, folders
+from agentcho.viewer.compact_lists import Json
 from agentcho.viewer.figures import UNNAMED, PageFigures
-from agentcho.viewer.indexed import Json
-from agentcho.viewer.shown import EVERYTHING, PageContent, PageSelection, alone, shown
+from agentcho.viewer.page_content import EVERYTHING, PageContent, PageSelection, figures_page, page_content
 
 RESULTS = ("compare.json", "sweep.json")
 
@@ -45,7 +45,7 @@ def of_result(file: Path, chosen: PageSelection = EVERYTHING) -> PageContent | N
     runs = [SavedRun(path) for folder in figures.names for path in folders(folder)]
     if not runs and chosen != EVERYTHING:
         raise ConfigError(f"{file} has figures and no game, and no game is beside it; give the folder of its games")
-    return shown(runs, chosen, figures=figures) if runs else alone(figures)
+    return page_content(runs, chosen, figures=figures) if runs else figures_page(figures)
 
 
 def of_file(file: Path) -> PageFigures | None:
@@ -69,7 +69,7 @@ def _swept(found: SweepResult, folder: Path) -> PageFigures:
     return PageFigures("sweep", found.scenario, *told, UNNAMED if begun is None else begun.names)
 
 
-def _tables(sheets: Iterable[Sheet]) -> tuple[Json, ...]:
+def _tables(sheets: Iterable[TextTable]) -> tuple[Json, ...]:
     return tuple(sheet._asdict() for sheet in sheets)
 
 

@@ -23,7 +23,7 @@ from agentcho.lab.judging.picked import BASELINE, REUSE, Way, picked, way
 from agentcho.lab.judging.result import AGREE, ANEW, Agreement, Block, Failing, Row, Target
 from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.lab.stats import clopper_pearson
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 
 ROOMS = ("lab/judging", "flow", "engine", "runner", "calls")
 TOGETHER = 10
@@ -92,7 +92,7 @@ def _blocks(n: int) -> list[range]:
     return [range(first, min(first + TOGETHER, n)) for first in range(0, n, TOGETHER)]
 
 
-def measure(engine: Any, asked: JudgeOptions, kept: PartialJudge, tell: Tell) -> None:
+def measure(engine: Any, asked: JudgeOptions, kept: PartialJudge, tell: ProgressCallback) -> None:
     """Play what is not kept yet. `tell` is told of choices."""
     of = asked.n * len(asked.tasks)
     for place, task in enumerate(asked.tasks):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agentcho.config import Leakage, ReusePolicy
 from agentcho.errors import ConfigError
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.judging.cases import Case, Written, written
 from agentcho.lab.judging.result import Block
 from agentcho.lab.stats import log_softmax

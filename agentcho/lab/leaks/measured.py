@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from agentcho.errors import ConfigError
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.bench.workflows import dilemma
 from agentcho.lab.leaks import scene as scenes
 from agentcho.lab.leaks.asked import asked
@@ -33,7 +33,7 @@ from agentcho.lab.measure.play import Ids
 from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import first_token, in_turns
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 
 Attack = Callable[[Case], Guess | str]
 ATTACKS: Mapping[str, Attack] = {
@@ -123,7 +123,7 @@ class _Drawn(NamedTuple):
     said: list[Ids] | None
 
 
-def measure(engine: Any, asked: AttackOptions, kept: PartialLeaks, tell: Tell) -> tuple[Secrets, ...]:
+def measure(engine: Any, asked: AttackOptions, kept: PartialLeaks, tell: ProgressCallback) -> tuple[Secrets, ...]:
     """Attack whatever is not kept yet. `tell` is told of attacks."""
     asked.check()
     found, place, of = list[Secrets](), 0, len(asked.kinds) * len(asked.ways) * len(asked.attacks)
@@ -147,7 +147,7 @@ def measure(engine: Any, asked: AttackOptions, kept: PartialLeaks, tell: Tell) -
     return tuple(found)
 
 
-def _telling(tell: Tell, what: str, place: int, of: int) -> Callable[[str], None]:
+def _telling(tell: ProgressCallback, what: str, place: int, of: int) -> Callable[[str], None]:
     """Tells of the work on one attack, or on what it needs."""
     return lambda doing: tell(f"attacks ({what}: {doing})", place, of)
 
@@ -209,7 +209,7 @@ def _outcome(case: Case, attack: str) -> Outcome:
     )
 
 
-def costs(engine: Any, asked: AttackOptions, tell: Tell) -> tuple[Cost, ...]:
+def costs(engine: Any, asked: AttackOptions, tell: ProgressCallback) -> tuple[Cost, ...]:
     """Mean seconds to a first token in each way, which take turns, on a game of random words; the text alone stands for
     reading it in one's own prompt (baseline)."""
     trace = dilemma(asked.seed)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from agentcho.calls.call import Sampling
 from agentcho.lab.bench.workflows import line, spoken, whole
 from agentcho.lab.leaks.secrets import Kind, Symbols
 from agentcho.lab.measure.play import Ids, MeasuredPort, Play, of_workflow
+from agentcho.protocol.call import Sampling
 from agentcho.records.trace import Workflow
 
 Sentence = Literal["forced", "natural"]

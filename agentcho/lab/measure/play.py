@@ -12,12 +12,12 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
-from agentcho.calls.call import EnginePort
-from agentcho.flow.views import Place, Read, ReadSet, ReuseFor
-from agentcho.games.traced import traced
+from agentcho.games.runs.trace_framing import traced
 from agentcho.message import Message
+from agentcho.protocol.call import EnginePort
+from agentcho.provenance.views import Place, Read, ReadSet, ReuseFor
 from agentcho.records.trace import TraceMessage, Workflow
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 WORD = re.compile(r"[A-Za-z]+")
 SHORT = 48
@@ -116,12 +116,12 @@ class Play(NamedTuple):
         return frozenset(seen)
 
 
-def of_entries(entries: Sequence[Entry], kind: str | None = None) -> Play:
+def of_entries(entries: Sequence[TranscriptEntry], kind: str | None = None) -> Play:
     """A game of a transcript, without incomplete messages: they are in no prompt."""
     return Play(tuple(_line(entry) for entry in entries if entry.ended is None), kind)
 
 
-def _line(entry: Entry) -> Line:
+def _line(entry: TranscriptEntry) -> Line:
     message = entry.message
     headed = 0 if message.sampled is None else message.sampled[0] - message.content[0]
     return Line(

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from agentcho.config import ReusePolicy
 from agentcho.errors import ContextOverflow, LeakageError, StoreFull
-from agentcho.flow.draft import Draft
-from agentcho.flow.plans import Needed, Resolved
-from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import Read, ReadSet
 from agentcho.lab.measure.play import Ids, Line, MeasuredPort, Play
 from agentcho.message import Message
+from agentcho.provenance.call_plans import MissingEncoding, ResolvedContext
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import Read, ReadSet
 
 UNENCODABLE = (LeakageError, ContextOverflow, StoreFull)
 """Why a game, as it is to be read, cannot be encoded."""
@@ -91,7 +91,7 @@ class Stage:
             if not self._lines[read.id].message.audience.includes(reads.caller or ""):
                 raise LeakageError(reads.caller or "", (read.id,))
 
-    def _resolve(self, reads: ReadSet) -> Resolved:
+    def _resolve(self, reads: ReadSet) -> ResolvedContext:
         """The encodings that the caller attends to; missing ones are made."""
         resolved = self._resolver.resolve(reads)
         if resolved.missing:
@@ -99,7 +99,7 @@ class Stage:
             resolved = self._resolver.resolve(reads)
         return resolved
 
-    def _make(self, missing: tuple[Needed, ...]) -> None:
+    def _make(self, missing: tuple[MissingEncoding, ...]) -> None:
         ids = self._engine.submit([lack.call for lack in missing])
         try:
             self._run(set(ids))
@@ -122,7 +122,7 @@ class Stage:
             raise fault
 
 
-def _ids(resolved: Resolved) -> list[int]:
+def _ids(resolved: ResolvedContext) -> list[int]:
     """The ids of its parents, all of which exist."""
     assert not resolved.missing
     return [parent for parent in resolved.parents if isinstance(parent, int)]

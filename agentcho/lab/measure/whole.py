@@ -26,9 +26,9 @@ from agentcho.lab.measure.play import (
     through_to,
 )
 from agentcho.lab.measure.probe import probe
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.progress import ProgressCallback, no_progress
 from agentcho.records.trace import Workflow
-from agentcho.records.transcript import Entry
+from agentcho.records.transcript import TranscriptEntry
 
 Part = Literal["differential", "probe", "ablation"]
 PARTS: frozenset[Part] = frozenset({"differential", "probe", "ablation"})
@@ -49,14 +49,14 @@ BOUND = (
 
 
 def measure(
-    games: Sequence[Sequence[Entry] | Workflow],
+    games: Sequence[Sequence[TranscriptEntry] | Workflow],
     engine: Any,
     *,
     seed: int = 0,
     deterministic: bool = True,
     parts: Collection[Part] = PARTS,
     kinds: Sequence[str] | None = None,
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
 ) -> Measurement:
     """Measure finished games: entries of a transcript, one sequence a game, or workflows of a trace.
 
@@ -87,7 +87,7 @@ def measure(
 
 
 def _plays(
-    games: Sequence[Sequence[Entry] | Workflow], engine: MeasuredPort, kinds: Sequence[str] | None
+    games: Sequence[Sequence[TranscriptEntry] | Workflow], engine: MeasuredPort, kinds: Sequence[str] | None
 ) -> tuple[Play, ...]:
     named: Sequence[str | None] = kinds or [None] * len(games)
     if len(named) != len(games):
@@ -96,14 +96,16 @@ def _plays(
     return guess_choices([play._replace(kind=kind or play.kind) for play, kind in zip(plays, named, strict=True)])
 
 
-def _play(game: Sequence[Entry] | Workflow, engine: MeasuredPort, number: int) -> Play:
+def _play(game: Sequence[TranscriptEntry] | Workflow, engine: MeasuredPort, number: int) -> Play:
     return of_workflow(game, engine, number) if isinstance(game, Workflow) else of_entries(game)
 
 
 class _Work:
     """The measurements under way."""
 
-    def __init__(self, experiment: Experiment, found: Sequence[Pair], parts: Collection[Part], tell: Tell) -> None:
+    def __init__(
+        self, experiment: Experiment, found: Sequence[Pair], parts: Collection[Part], tell: ProgressCallback
+    ) -> None:
         self._experiment = experiment
         self._pairs = found
         self._parts = parts

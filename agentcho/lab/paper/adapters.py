@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.engine.adapter import Adapter, find_adapter
+from agentcho.engine.lora_adapter import Adapter, find_adapter
 from agentcho.events import Counting
-from agentcho.games.runtime import play
+from agentcho.games.runs.runtime import play
 from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.paper.found import HeldOut
 from agentcho.lab.tune.recipe import Recipe
-from agentcho.progress import Tell
-from agentcho.records.files import writing
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.files import write_errors
 from agentcho.records.trace import Workflow, read_traces
 
 
@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     numbers: range
     score: str
 
-    def measured(self, folder: Path, here: Callable[[], Any], tell: Tell) -> float:
+    def measured(self, folder: Path, here: Callable[[], Any], tell: ProgressCallback) -> float:
         """The mean score of the adapter in a folder. A game without an outcome counts as 0."""
         base = here()
         adapter = find_adapter(folder)
@@ -74,11 +74,11 @@ class Lesson(NamedTuple):
         """What was trained."""
         return find_adapter(self.folder)
 
-    def sample(self, tell: Tell) -> None:
+    def sample(self, tell: ProgressCallback) -> None:
         """Play the games that its traces lack. `Interrupted`: by Ctrl-C; what was over stays."""
         from agentcho.lab.tune.sampling import sample
 
-        with writing(self.file):
+        with write_errors(self.file):
             self.file.parent.mkdir(parents=True, exist_ok=True)
         found = sample(self.playing, self.numbers, self.file, tell)
         if not found.interrupted and self.single is not None:
@@ -88,7 +88,7 @@ class Lesson(NamedTuple):
         if found.interrupted:
             raise Interrupted
 
-    def train(self, here: Callable[[], Any], tell: Tell) -> None:
+    def train(self, here: Callable[[], Any], tell: ProgressCallback) -> None:
         """Train on the traces, from the last checkpoint where there is one."""
         from agentcho.lab.tune.lessons import lessons
         from agentcho.lab.tune.training import Progress, Training, Validation

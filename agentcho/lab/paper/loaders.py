@@ -14,7 +14,7 @@ from typing import Any
 from agentcho.lab.collect import Games
 from agentcho.lab.paper.found import LoadedFound
 from agentcho.lab.paper.sets import PUBLISHED, sets
-from agentcho.records.files import replace_whole, writing
+from agentcho.records.files import replace_whole, write_errors
 from agentcho.tasks import Concepts, Problem, Task, TaskSet
 
 SOME, FEW = 20, 5
@@ -29,7 +29,7 @@ def formed(scenario: str, tasks: TaskSet, count: int, folder: Path) -> str:
     loader = PUBLISHED[scenario].partition(":")[0]
     file = folder / f"{scenario}-{tasks.digest[:12]}-{count}.{loader}.jsonl"
     rows = (row for number in range(count) for row in _rows(loader, number, tasks[number]))
-    with writing(file):
+    with write_errors(file):
         folder.mkdir(parents=True, exist_ok=True)
     replace_whole(file, "".join(f"{json.dumps(row)}\n" for row in rows))
     return sets("published", folder, {scenario: f"{loader}:{file}"}, {scenario})[scenario].compared

@@ -7,8 +7,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from agentcho.games import library
-from agentcho.games.discovery import find
+from agentcho.games.runs import library
+from agentcho.games.runs.discovery import find
 from agentcho.lab.paper.tables import TABLES
 
 

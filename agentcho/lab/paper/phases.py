@@ -12,7 +12,7 @@ from time import perf_counter
 
 from agentcho.errors import ConfigError
 from agentcho.lab.paper.found import Phase
-from agentcho.records.files import Lines, read_lines
+from agentcho.records.files import LineFile, read_lines
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -48,7 +48,7 @@ class Phases:
         try:
             yield
         finally:
-            with Lines(self._file) as lines:
+            with LineFile(self._file) as lines:
                 lines.append({"phase": name, "seconds": round(perf_counter() - began, 3)})
 
     def found(self) -> tuple[Phase, ...]:

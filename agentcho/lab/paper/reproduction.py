@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from agentcho.errors import ExtraMissing, ModelError, RecordBroken, TaskError, TuneError
 from agentcho.events import Counting
 from agentcho.extras import require
-from agentcho.games.runtime import meet, tasks_of
-from agentcho.games.turn import Forced
+from agentcho.games.play.turn import Forced
+from agentcho.games.runs.runtime import tasks_of, teach_recorded_words
 from agentcho.lab.collect import Games, Playing, collected, completed, over
 from agentcho.lab.compare.compare import Adaptable, forced_words, judged_texts
 from agentcho.lab.compare.comparison import Preference
@@ -30,9 +30,9 @@ from agentcho.lab.paper.rows import Rows, World, column_of, digest
 from agentcho.lab.paper.sets import PUBLISHED, Data, Sets, texts
 from agentcho.lab.paper.tables import NAMED, SETS, TABLES, Name, Row, Table, table_named
 from agentcho.lab.paper.tabulated import Played, tabulated
-from agentcho.progress import counted
-from agentcho.records.environment import machine, sources, versions
-from agentcho.records.files import replace_whole, writing
+from agentcho.protocol.progress import counted
+from agentcho.records.environment import machine_info, source_digests, versions
+from agentcho.records.files import replace_whole, write_errors
 from agentcho.records.frozen import Frozen
 from agentcho.records.trace import Workflow
 from agentcho.tasks import TaskSet
@@ -117,7 +117,7 @@ class Reproduction:
             games=asked.games,
             data=asked.data,
             model=self._fingerprint(),
-            machine=machine() | versions() | sources(),
+            machine=machine_info() | versions() | source_digests(),
             modules=modules(),
             judge={} if self.judge is None else self.judge.fingerprint,
             tables=found,
@@ -192,7 +192,7 @@ class Reproduction:
         )
         if row.against is None:
             self._forced[key] = forced_words(scenario, found)
-            meet(playing.engine, (entry for said in found.said.values() for entry in said))
+            teach_recorded_words(playing.engine, (entry for said in found.said.values() for entry in said))
 
     def _trained(self, table: Table, row: Row) -> None:
         """Train what a row needs, and play it."""
@@ -268,7 +268,7 @@ class Reproduction:
         with suppress(Spent):
             with self.phases.begin(phase):
                 found = make()
-            with writing(file):
+            with write_errors(file):
                 file.parent.mkdir(parents=True, exist_ok=True)
             replace_whole(file, found.model_dump_json(indent=1) + "\n")
             return found

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.config import RunConfig
-from agentcho.games import library
-from agentcho.games.runtime import tasks_of
+from agentcho.games.runs import library
+from agentcho.games.runs.runtime import tasks_of
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.paper.adapters import Choice, Ends, Lesson
@@ -21,7 +21,7 @@ from agentcho.lab.paper.sets import Data, Sets
 from agentcho.lab.paper.tables import TEACHING, Row, Table
 from agentcho.lab.tune.lessons import MOST_DEV
 from agentcho.lab.tune.recipe import Recipe
-from agentcho.progress import Tell
+from agentcho.protocol.progress import ProgressCallback
 from agentcho.scenario import Scenario
 
 SINGLE = "direct"
@@ -39,7 +39,7 @@ class World(NamedTuple):
     open: Open
     here: Callable[[], Any]
     folder: Path
-    tell: Tell
+    tell: ProgressCallback
     fake: bool = False
     top_p: float | None = None
     traces: int | None = None
@@ -170,7 +170,7 @@ def column_of(row: Row, adapter: Path | None) -> Column:
     """The way of reading of a row."""
     if adapter is None:
         return Column(mode=row.mode)
-    from agentcho.engine.adapter import find_adapter
+    from agentcho.engine.lora_adapter import find_adapter
 
     return Column(mode=row.mode, adapter=str(adapter), digest=find_adapter(adapter).digest)
 

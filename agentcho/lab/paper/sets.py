@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agentcho.errors import TaskError
-from agentcho.records.files import replace_whole, writing
+from agentcho.records.files import replace_whole, write_errors
 from agentcho.tasks import Concepts, Problem, Task, TaskSet, task_set
 
 Data = Literal["generators", "published"]
@@ -69,7 +69,7 @@ def _joined(spec: str, folder: Path) -> str:
     if not found:
         raise TaskError(spec, None, f"has fewer than {WORDS} different words in all")
     file = folder / f"words-{tasks.digest[:12]}.jsonl"
-    with writing(file):
+    with write_errors(file):
         folder.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps({"id": f"{WORDS}/{number}", "words": each}) for number, each in enumerate(found))
     replace_whole(file, "".join(f"{line}\n" for line in lines))

@@ -17,7 +17,7 @@ from agentcho.lab.paper.figures import GAIN
 from agentcho.lab.paper.found import Timed, TimesFound
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import in_turns
-from agentcho.progress import Tell, counted
+from agentcho.protocol.progress import ProgressCallback, counted
 from agentcho.records.trace import Workflow
 
 ARMS = (BASELINE, AUDIT, ENFORCE)
@@ -34,7 +34,9 @@ class Effort(NamedTuple):
 QUICK = Effort(problems=4, repeats=1, scale=0.1)
 
 
-def by_workflow(here: Callable[[], Any], played: Mapping[str, Sequence[Workflow]], tell: Tell) -> TimesFound:
+def by_workflow(
+    here: Callable[[], Any], played: Mapping[str, Sequence[Workflow]], tell: ProgressCallback
+) -> TimesFound:
     """Table 5: each workflow on its own games' words, once a game, after one to warm up."""
     rows: list[Timed] = []
     engine = here()
@@ -46,7 +48,7 @@ def by_workflow(here: Callable[[], Any], played: Mapping[str, Sequence[Workflow]
     return TimesFound(name="5", title="Table 5: times on forced words", rows=tuple(rows), notes=tuple(notes))
 
 
-def sweep(here: Callable[[], Any], effort: Effort, seed: int, tell: Tell) -> TimesFound:
+def sweep(here: Callable[[], Any], effort: Effort, seed: int, tell: ProgressCallback) -> TimesFound:
     """Figure 4: trees of thoughts of random words, branches by voters."""
     rows: list[Timed] = []
     engine = here()

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from agentcho.lab.probe.endpoint import BUSY, TOO_LONG, Asking, Heard, Identity, ServerRefused
 from agentcho.lab.probe.findings import Question
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.progress import ProgressCallback, no_progress
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 """Words of a prompt. The first length at which a caller's own hits stand apart from misses is taken."""
@@ -66,7 +66,9 @@ class Measured:
     ended: str | None = None
 
 
-def measure(server: Asking, plan: Plan, dice: random.Random | None = None, tell: Tell = unheard) -> Measured:
+def measure(
+    server: Asking, plan: Plan, dice: random.Random | None = None, tell: ProgressCallback = no_progress
+) -> Measured:
     """Do the trials that the bounds of the server allow. `dice`: for the order alone; words are never drawn from a
     seed, for a second probe would find those of the first. `ServerRefused`: the very first requests fail."""
     found = _Experiment(server, plan, dice or random.SystemRandom(), tell)
@@ -75,7 +77,7 @@ def measure(server: Asking, plan: Plan, dice: random.Random | None = None, tell:
 
 
 class _Experiment:
-    def __init__(self, server: Asking, plan: Plan, dice: random.Random, tell: Tell) -> None:
+    def __init__(self, server: Asking, plan: Plan, dice: random.Random, tell: ProgressCallback) -> None:
         self._server = server
         self._plan = plan
         self._dice = dice

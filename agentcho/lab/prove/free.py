@@ -11,16 +11,16 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import EnginePort
 from agentcho.config import RunConfig
 from agentcho.events import Ended, Event
-from agentcho.games.game import Game
-from agentcho.games.request import GameSelection, RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.play.game import Game
+from agentcho.games.runs.request import GameSelection, RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.prove.proof import FreePlay, Skipped
 from agentcho.message import Message, Metadata
-from agentcho.progress import Tell, counted, unheard
-from agentcho.records.transcript import Entry
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.scenario import Scenario
 
 Words = dict[str, tuple[int, ...]]
@@ -40,9 +40,9 @@ def free(
     scenario: Scenario,
     config: RunConfig,
     engine: EnginePort,
-    games: Mapping[int, Sequence[Entry]],
+    games: Mapping[int, Sequence[TranscriptEntry]],
     of: str | None = None,
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
 ) -> Freed:
     """Play recorded games of a scenario again, for each owner (or `of` alone) and each reader from whom it kept what it
     said: with the owner's private messages as long as they were, half as long, and twice as long. `config` is that of
@@ -73,7 +73,7 @@ class _FreePlays:
         self.plays: list[FreePlay] = []
         self.skipped: list[Skipped] = []
 
-    def one(self, game: int, entries: Sequence[Entry], of: str | None) -> None:
+    def one(self, game: int, entries: Sequence[TranscriptEntry], of: str | None) -> None:
         """One game: each owner, from everyone else who spoke."""
         agents = sorted({e.message.author for e in entries if e.message.author and e.message.kind == "decode"})
         for reader in agents:
@@ -94,7 +94,7 @@ class _FreePlays:
         owner: str,
         reader: str,
         said: Words,
-        secret: Sequence[Entry],
+        secret: Sequence[TranscriptEntry],
         before: list[object] | None,
     ) -> None:
         ways = [words for longer in (False, True) if (words := self._other(secret, longer))]
@@ -109,7 +109,7 @@ class _FreePlays:
             FreePlay(game=game, owner=owner, reader=reader, swapped=swapped, plays=len(seen), changed=changed)
         )
 
-    def _other(self, secret: Sequence[Entry], longer: bool) -> Words:
+    def _other(self, secret: Sequence[TranscriptEntry], longer: bool) -> Words:
         """The private messages at other lengths: half or twice their words; of a choice, the shortest or longest of the
         others."""
         found: Words = {}
@@ -165,7 +165,7 @@ def _over(data: Metadata, places: Mapping[str, int]) -> tuple[int | None, ...]:
     return tuple(places.get(parent) for parent in data.parents)
 
 
-def _forced(entry: Entry, reader: str) -> bool:
+def _forced(entry: TranscriptEntry, reader: str) -> bool:
     """Whether the words of a message are forced: it was sampled, and not by the reader. A thought is left out: what was
     said after it is said without it."""
     if entry.message.words.thought is not None:
@@ -173,7 +173,7 @@ def _forced(entry: Entry, reader: str) -> bool:
     return entry.message.kind == "decode" and entry.message.author != reader and bool(_sampled(entry))
 
 
-def _sampled(entry: Entry) -> tuple[int, ...]:
+def _sampled(entry: TranscriptEntry) -> tuple[int, ...]:
     """The ids that were sampled, without what closes the message."""
     message = entry.message
     start, stop = message.sampled or (0, 0)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentcho.calls.call import EnginePort
 from agentcho.config import Leakage, Mode
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.measure.stage import UNENCODABLE, why_not
+from agentcho.protocol.call import EnginePort
 from agentcho.records.trace import Workflow
 
 FLOAT = np.dtype("<f4")

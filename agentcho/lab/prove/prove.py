@@ -14,8 +14,8 @@ from agentcho.lab.measure.play import Play, of_workflow
 from agentcho.lab.prove.kept import NOT_IN_IT, WORDLESS, Secret, changed, secrets
 from agentcho.lab.prove.playing import Played, Unplayable, played
 from agentcho.lab.prove.proof import Compared, Digests, Proof, Skipped, Waits
-from agentcho.progress import Tell, counted, unheard
-from agentcho.records.environment import machine, sources, versions
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
+from agentcho.records.environment import machine_info, source_digests, versions
 from agentcho.records.trace import Workflow
 
 STRIDE = 64
@@ -30,7 +30,7 @@ def prove(
     swap: Swapped = "same-length",
     stride: int = STRIDE,
     seed: int = 0,
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
 ) -> Proof:
     """Play each workflow under audit and under enforce, unchanged and with the secrets of `of`, or of each agent in
     turn, swapped; hash the logits of every other agent.
@@ -56,7 +56,10 @@ def prove(
         compared=tuple(work.compared),
         skipped=tuple(work.skipped),
         waits=tuple(work.waits),
-        environment=versions() | machine() | sources() | {"weights": engine.fingerprint.get("weights", "unknown")},
+        environment=versions()
+        | machine_info()
+        | source_digests()
+        | {"weights": engine.fingerprint.get("weights", "unknown")},
         unfinished=tuple(workflow.id for workflow in workflows if workflow.unfinished),
     )
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentcho.calls.call import EnginePort
-from agentcho.cluster.config import ClusterConfig
-from agentcho.cluster.players import Cluster, cluster_of
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import ArgumentError, ConfigError, shown
-from agentcho.games.resume import Changed
-from agentcho.progress import Tell, unheard
+from agentcho.games.runs.resume import Changed
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.players import Cluster, cluster_of
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback, no_progress
 from agentcho.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def sweep(
     at_once: int | None = None,
     retries: int = 0,
     changed: Changed = "refuse",
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
     **options: Any,
 ) -> SweepResult:
     """Play a scenario under every combination of options, models and seeds, and compare them game by game: what
@@ -67,7 +67,7 @@ def sweep(
     return _found(asked._replace(out=kept, json=table, changed=changed, **how), tell)
 
 
-def _found(asked: SweepOptions, tell: Tell) -> SweepResult:
+def _found(asked: SweepOptions, tell: ProgressCallback) -> SweepResult:
     from agentcho.lab.collect import Interrupted
     from agentcho.lab.sweep.folder import Folder
     from agentcho.lab.sweep.plan import planned

@@ -12,7 +12,7 @@ from typing import Any
 from agentcho.errors import RecordBroken
 from agentcho.lab.compare.comparison import ANEW
 from agentcho.lab.sweep.result import SweepResult
-from agentcho.records.files import replace_whole, writing
+from agentcho.records.files import replace_whole, write_errors
 
 
 def write(found: SweepResult, folder: Path, picture: bool = True) -> tuple[Path, ...]:
@@ -26,7 +26,7 @@ def write(found: SweepResult, folder: Path, picture: bool = True) -> tuple[Path,
         return figures, games, whole
     from agentcho.lab.sweep.plot import plot
 
-    with writing(drawn):
+    with write_errors(drawn):
         plot(found, drawn)
     return figures, games, whole, drawn
 

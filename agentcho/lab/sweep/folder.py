@@ -15,16 +15,16 @@ from typing import Any, Literal, NamedTuple
 
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, ResumeMismatch
-from agentcho.games import library
-from agentcho.games.journal import BegunCalls
-from agentcho.games.request import GameSelection
-from agentcho.games.resume import Changed, check_asked, settled_calls
+from agentcho.games.play.journal import BegunCalls
+from agentcho.games.runs import library
+from agentcho.games.runs.request import GameSelection
+from agentcho.games.runs.resume import Changed, check_asked, settled_calls
 from agentcho.lab.sweep.axes import Axis
 from agentcho.lab.sweep.grid import Cell, settings
-from agentcho.records.files import replace_whole, writing
+from agentcho.records.files import replace_whole, write_errors
 from agentcho.records.frozen import Frozen
-from agentcho.records.record import Over, SavedRun, runs
-from agentcho.records.transcript import Entry
+from agentcho.records.record import GameOver, SavedRun, runs
+from agentcho.records.transcript import TranscriptEntry
 
 FILE, CELLS = "request.json", "cells"
 VALUES = 4
@@ -64,8 +64,8 @@ class Change(NamedTuple):
 class There(NamedTuple):
     """What the records of a cell hold: its games that are over, by number, and those that an error ended."""
 
-    over: Mapping[int, Over]
-    failed: Mapping[int, Over]
+    over: Mapping[int, GameOver]
+    failed: Mapping[int, GameOver]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Folder:
     def claim(self, scenario: str, axes: Sequence[Axis], cells: Sequence[Cell]) -> None:
         """Make the folder this sweep's own, once `change` has allowed it."""
         earlier = self.earlier()
-        with writing(self.path):
+        with write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         mine = {cell.key: Settings(values=dict(cell.values), **settings(cell.scenario, cell.config)) for cell in cells}
         named = {axis.name: tuple(value.shown for value in axis.values) for axis in axes}
@@ -127,7 +127,7 @@ class Folder:
 
     def there(self, cell: Cell) -> There:
         """What is there of a cell."""
-        over, failed = dict[int, Over](), dict[int, Over]()
+        over, failed = dict[int, GameOver](), dict[int, GameOver]()
         for run in self.records(cell):
             for number, game in run.finished().items():
                 (failed if game.failed else over)[number] = game
@@ -138,7 +138,7 @@ class Folder:
     def begun(self, cell: Cell, left: Sequence[int]) -> GameSelection:
         """Games of a cell that are to be played, each with what was said in it when it was begun before, and with the
         calls of tools that were begun there without a result: such a game does not go on by itself."""
-        said: dict[int, list[Entry]] = {}
+        said: dict[int, list[TranscriptEntry]] = {}
         calls: dict[int, BegunCalls] = {}
         saved = self.records(cell) if left else []
         for run in saved:

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from agentcho.config import DEFAULT_MODEL, ModelConfig, RunConfig
 from agentcho.errors import AgentchoError, ConfigError
-from agentcho.games import library
-from agentcho.games.library import configured
-from agentcho.games.model_file import read_models, tables
+from agentcho.games.runs import library
+from agentcho.games.runs.library import configured
+from agentcho.games.runs.model_file import read_models, tables
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
 from agentcho.lab.sweep.run import GAMES, SweepOptions

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from agentcho.config import KEYS, RunConfig
 from agentcho.errors import ConfigError
-from agentcho.games.resume import Changed
-from agentcho.games.runtime import tasks_of
+from agentcho.games.runs.resume import Changed
+from agentcho.games.runs.runtime import tasks_of
 from agentcho.lab.sweep.axes import Axis
 from agentcho.lab.sweep.folder import Change, Folder, There
 from agentcho.lab.sweep.grid import Cell

@@ -10,10 +10,10 @@ from typing import Any
 
 from agentcho.audit.wording import many
 from agentcho.extras import require
+from agentcho.games.results.rendering import html_facts, text_facts
+from agentcho.games.results.table import Table
 from agentcho.lab.sweep.data import SweepData
 from agentcho.lab.sweep.tables import Which, means, table
-from agentcho.results.shown import html_facts, text_facts
-from agentcho.results.table import Table
 
 
 class SweepResult(SweepData):

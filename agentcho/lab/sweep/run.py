@@ -12,16 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import EnginePort
-from agentcho.cluster.players import Cluster, players
 from agentcho.config import again
 from agentcho.errors import ConfigError, ExtraMissing
 from agentcho.extras import require
-from agentcho.games import library
-from agentcho.games.discovery import from_anywhere
-from agentcho.games.library import configured
-from agentcho.games.request import OnFailure
-from agentcho.games.resume import Changed
+from agentcho.games.runs import library
+from agentcho.games.runs.discovery import from_anywhere
+from agentcho.games.runs.library import configured
+from agentcho.games.runs.request import OnFailure
+from agentcho.games.runs.resume import Changed
+from agentcho.integrations.ray.players import Cluster, players
 from agentcho.lab.sweep import plan as planning
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.files import write, write_json
@@ -31,10 +30,11 @@ from agentcho.lab.sweep.plan import Plan, Sweep
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.lab.sweep.stage import How, LocalStage, RemoteStage, Stage, check_models, is_served
 from agentcho.lab.sweep.sweeping import Sweeping
-from agentcho.progress import Tell
-from agentcho.records import writer
-from agentcho.records.files import check_file, check_folder, writing
-from agentcho.records.writer import Writer
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records import writer_lock
+from agentcho.records.files import check_file, check_folder, write_errors
+from agentcho.records.writer_lock import WriterLock
 from agentcho.scenario import Scenario
 
 GAMES = 50
@@ -98,7 +98,9 @@ def _check_agents(chosen: Sequence[Cell]) -> None:
         library.agent(agent)
 
 
-def swept(asked: SweepOptions, sweep: Sweep, plan: Plan, tell: Tell) -> tuple[SweepResult, tuple[Path, ...]]:
+def swept(
+    asked: SweepOptions, sweep: Sweep, plan: Plan, tell: ProgressCallback
+) -> tuple[SweepResult, tuple[Path, ...]]:
     """Play what lacks; what all games come to, and the files that were written. `Interrupted` after Ctrl-C."""
     _check_files(asked)
     if asked.engine is None:
@@ -126,7 +128,7 @@ def lacking() -> str | None:
 
 
 @contextmanager
-def _stage(asked: SweepOptions, sweep: Sweep, plan: Plan, tell: Tell) -> Iterator[Stage]:
+def _stage(asked: SweepOptions, sweep: Sweep, plan: Plan, tell: ProgressCallback) -> Iterator[Stage]:
     """Who plays: this process, or the workers of a cluster."""
     here, left = LocalStage(tell, asked.engine), [cell.config for cell in sweep.cells if plan.left(cell)]
     if asked.on is None or not left:
@@ -144,9 +146,9 @@ def _folder(out: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="agentcho-") as folder:
             yield Path(folder)
         return
-    with writing(out):
+    with write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    with Writer(out / writer.NAME):
+    with WriterLock(out / writer_lock.NAME):
         yield out
 
 
@@ -154,7 +156,7 @@ def _check_files(asked: SweepOptions) -> None:
     """`CannotWrite` or `RecordInUse`, before a model is loaded."""
     if asked.out is not None:
         check_folder(asked.out)
-        writer.check(asked.out / writer.NAME)
+        writer_lock.check(asked.out / writer_lock.NAME)
     if asked.json is not None:
         check_file(asked.json)
 

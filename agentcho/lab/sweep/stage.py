@@ -10,22 +10,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from agentcho.backends.text import TextEngine
-from agentcho.calls.call import EnginePort
-from agentcho.cluster import runs
-from agentcho.cluster.runs import Players
 from agentcho.config import RunConfig
 from agentcho.events import Sink
-from agentcho.flow.markers import required_markers
-from agentcho.games import runtime
-from agentcho.games.loading import check_loadable, fingerprints, give_up, speculate
-from agentcho.games.models import Loaded
-from agentcho.games.request import GameSelection, OnFailure, RunRequest
-from agentcho.games.resume import check_engine, loading_config
-from agentcho.games.runtime import RunResult
+from agentcho.games.play.game_models import LoadedEngines
+from agentcho.games.runs import runtime
+from agentcho.games.runs.loading import check_loadable, fingerprints, give_up, speculate
+from agentcho.games.runs.request import GameSelection, OnFailure, RunRequest
+from agentcho.games.runs.resume import check_engine, loading_config
+from agentcho.games.runs.runtime import RunResult
+from agentcho.integrations.endpoints.text_engine import TextEngine
+from agentcho.integrations.ray import runs
+from agentcho.integrations.ray.runs import Players
 from agentcho.lab.sweep.grid import Cell
 from agentcho.lab.sweep.plan import network
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback, no_progress
+from agentcho.provenance.message_boundaries import required_markers
 from agentcho.records.record import SavedRun
 
 
@@ -65,9 +65,9 @@ class LocalStage:
     """This process. What is loaded for a cell stays until a cell needs another network, and is given up before that is
     loaded. `engine`: play all cells on this one, which stays."""
 
-    def __init__(self, tell: Tell = unheard, engine: EnginePort | None = None) -> None:
+    def __init__(self, tell: ProgressCallback = no_progress, engine: EnginePort | None = None) -> None:
         self._tell, self._given = tell, engine
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedEngines | None = None
         self._network: object = None
         self._adapter: str | None = None
 
@@ -78,7 +78,7 @@ class LocalStage:
         for run in saved:
             check_engine(run, *fingerprints(loaded))
         for model in (loaded.engine, *loaded.others.values()):
-            runtime.meet(model, chain.from_iterable(selection.before.values()))
+            runtime.teach_recorded_words(model, chain.from_iterable(selection.before.values()))
         speculate(cell.config, loaded, saved[0].info.costs if saved else {})
         more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
         more |= {"engine": loaded.engine, "selection": selection, "named": how.asked}
@@ -87,16 +87,16 @@ class LocalStage:
         more["others"] = {name: each for name, each in loaded.others.items() if not isinstance(each, TextEngine)}
         return runtime.play(RunRequest(cell.scenario, cell.config, **more))
 
-    def _ready(self, config: RunConfig) -> Loaded:
+    def _ready(self, config: RunConfig) -> LoadedEngines:
         """The models of a cell, loaded where they are not."""
         if self._given is not None:
-            return Loaded(self._given, {})
+            return LoadedEngines(self._given, {})
         if self._loaded is None or self._network != network(config):
             self.close()
             self._loaded = runtime.load_models(_any_markers(config), tell=self._tell)
             self._network, self._adapter = network(config), config.adapter
         elif config.adapter != self._adapter:
-            self._loaded = Loaded(_adapted(self._loaded.engine, config.adapter), {})
+            self._loaded = LoadedEngines(_adapted(self._loaded.engine, config.adapter), {})
             self._adapter = config.adapter
         return self._loaded
 

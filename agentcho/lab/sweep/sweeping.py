@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 
 from agentcho.errors import CannotWrite, WorkersLost
-from agentcho.events import Counting, Over
+from agentcho.events import Counting, GameOver
 from agentcho.lab.collect import Interrupted
 from agentcho.lab.compare.pairs import Scores
 from agentcho.lab.sweep.data import CellResult, GameResult
@@ -20,8 +20,8 @@ from agentcho.lab.sweep.grid import Cell, settings
 from agentcho.lab.sweep.plan import Plan, Sweep
 from agentcho.lab.sweep.result import SweepResult
 from agentcho.lab.sweep.stage import How, Stage, Turn
-from agentcho.progress import Tell
-from agentcho.records.environment import machine, sources, versions
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.environment import machine_info, source_digests, versions
 
 LOG = logging.getLogger("agentcho.sweep")
 FATAL = (CannotWrite, WorkersLost, BrokenPipeError)
@@ -37,7 +37,7 @@ class Sweeping:
     folder: Folder
     stage: Stage
     how: How
-    tell: Tell
+    tell: ProgressCallback
     errors: dict[str, str] = field(default_factory=dict)
 
     def play(self) -> None:
@@ -85,7 +85,7 @@ class Sweeping:
             axes={axis.name: tuple(value.shown for value in axis.values) for axis in sweep.axes},
             fixed=_common(sweep.cells),
             games=sweep.games,
-            machine=machine() | versions() | sources(),
+            machine=machine_info() | versions() | source_digests(),
             command=command,
             cells=tuple(self._cell(cell, there[cell.key]) for cell in sweep.cells),
             rows=found.rows,
@@ -112,7 +112,7 @@ def _kind(error: Exception) -> str:
     return "" if type(error).__module__.startswith("agentcho.") else f"{type(error).__name__}: "
 
 
-def _game(over: Over) -> GameResult:
+def _game(over: GameOver) -> GameResult:
     return GameResult(number=over.game, score=dict(over.score), ended=over.ended, seconds=over.seconds)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from agentcho.errors import ConfigError
+from agentcho.games.results.arrow import Kind
+from agentcho.games.results.table import Table, column
 from agentcho.lab.compare.comparison import Metric
 from agentcho.lab.sweep.data import Row, SweepData
-from agentcho.results.arrow import Kind
-from agentcho.results.table import Table, column
 
 Which = Literal["figures", "games"]
 KINDS: dict[str, Kind] = {"metric": "text", "what": "text", "reference": "text", "method": "text", "test": "text"}

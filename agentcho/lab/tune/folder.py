@@ -20,10 +20,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from agentcho.engine.adapter import CONFIG, TRAINED, WEIGHTS, Trained
+from agentcho.engine.lora_adapter import CONFIG, TRAINED, WEIGHTS, AdapterTraining
 from agentcho.errors import ResumeMismatch
 from agentcho.lab.collect import check_same
-from agentcho.records.files import Lines, read_lines, replace_whole, writing
+from agentcho.records.files import LineFile, read_lines, replace_whole, write_errors
 
 PREFIX = "base_model.model."
 
@@ -37,7 +37,7 @@ class Folder:
         self._gone = path / "gone"
         shutil.rmtree(self._gone, ignore_errors=True)
         self._check(request)
-        with writing(path):
+        with write_errors(path):
             self._going.mkdir(parents=True, exist_ok=True)
         replace_whole(self._going / "request.json", json.dumps(request, indent=1) + "\n")
 
@@ -49,7 +49,7 @@ class Folder:
         elif (self.path / WEIGHTS).exists():
             raise ResumeMismatch.holds(self.path, "another training", ["it is done"])
 
-    def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: Trained) -> None:
+    def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: AdapterTraining) -> None:
         """Replace the stored adapter."""
         _write(self.path, state, config)
         self.write_trained(trained)
@@ -61,7 +61,7 @@ class Folder:
         _write(folder, state, config)
         return folder
 
-    def write_trained(self, trained: Trained) -> None:
+    def write_trained(self, trained: AdapterTraining) -> None:
         """Write what the adapter was trained for."""
         replace_whole(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
 
@@ -83,7 +83,7 @@ class Folder:
 
     def tell(self, line: Mapping[str, Any]) -> None:
         """Append a line to the log."""
-        with Lines(self.path / "log.jsonl") as lines:
+        with LineFile(self.path / "log.jsonl") as lines:
             lines.append(dict(line))
 
     def log(self) -> list[dict[str, Any]]:

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import EnginePort
 from agentcho.errors import RecordBroken, TuneError
-from agentcho.events import Counting, Encoded, Ended, Event, Over, Sink
-from agentcho.games.turn import Forced
+from agentcho.events import Counting, Encoded, Ended, Event, GameOver, Sink
+from agentcho.games.play.turn import Forced
 from agentcho.lab.collect import Playing, check_same
-from agentcho.progress import Tell
-from agentcho.records.files import Lines, read_lines, replace_whole, writing
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.files import LineFile, read_lines, replace_whole, write_errors
 from agentcho.records.trace import Workflow, exported, read_traces, workflow, write_traces
-from agentcho.records.transcript import Entry, carry
+from agentcho.records.transcript import TranscriptEntry, carry
 
 ASKED = "asked.json"
 
@@ -35,7 +35,7 @@ class Sampled(NamedTuple):
 
 
 def sample(
-    playing: Playing, numbers: range, file: Path, tell: Tell, finals: Iterable[Workflow] | None = None
+    playing: Playing, numbers: range, file: Path, tell: ProgressCallback, finals: Iterable[Workflow] | None = None
 ) -> Sampled:
     """Play the games of these numbers that the file lacks, and append each when it is over; at the end the file is in
     order. With `finals`, what is said is not sampled: each game, of one step, ends on what the workflow of its number
@@ -43,7 +43,7 @@ def sample(
 
     Raises `ResumeMismatch` where the file was sampled otherwise, and `GamesFailed` where errors ended games.
     """
-    with Lines(file) as lines:
+    with LineFile(file) as lines:
         writing = _Writing(playing, lines)
         there = _there(file, writing.asked)
         left = [number for number in numbers if number not in there]
@@ -72,7 +72,7 @@ def _records(file: Path, asked: Mapping[str, Any]) -> Path:
     """The folder, made where there is none, in which games are recorded while they are played: one that has called
     tools is gone on with, not begun again. `ResumeMismatch`: it is that of another sampling."""
     folder, question = beside(file), json.loads(json.dumps(asked))
-    with writing(folder):
+    with write_errors(folder):
         folder.mkdir(exist_ok=True)
     if (there := folder / ASKED).exists():
         check_same(folder, "games that were begun for other traces", json.loads(there.read_text()), question)
@@ -106,10 +106,10 @@ def _both(one: Sink, other: Sink) -> Sink:
 class _Writing:
     """Writes each game down when it is over. `without` counts those that had no outcome."""
 
-    def __init__(self, playing: Playing, lines: Lines) -> None:
+    def __init__(self, playing: Playing, lines: LineFile) -> None:
         self.asked, self._tokenizer = playing.asked, playing.engine.fingerprint.get("tokenizer")
         self._lines = lines
-        self._said: dict[int, list[Entry]] = {}
+        self._said: dict[int, list[TranscriptEntry]] = {}
         self.without = 0
 
     def __call__(self, event: Event) -> None:
@@ -117,10 +117,10 @@ class _Writing:
             self._said.setdefault(event.entry.message.game, []).append(event.entry)
         if isinstance(event, Encoded):
             carry(self._said[event.encodings.game], event.encodings)
-        if isinstance(event, Over):
+        if isinstance(event, GameOver):
             self._write(event, self._said.pop(event.game, []))
 
-    def _write(self, over: Over, said: list[Entry]) -> None:
+    def _write(self, over: GameOver, said: list[TranscriptEntry]) -> None:
         if over.outcome is None:
             self.without += 1
             return

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import nn
 
-from agentcho.engine.adapter import Trained
+from agentcho.engine.lora_adapter import AdapterTraining
 from agentcho.errors import TuneError
 from agentcho.lab.timing import alone, stoppable
 from agentcho.lab.tune.folder import Folder
@@ -29,7 +29,7 @@ from agentcho.lab.tune.losses import loss, mean_loss, words
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.lab.tune.speed import Speed
 from agentcho.lab.tune.unfolding import Unfolded
-from agentcho.records.environment import machine, sources, versions
+from agentcho.records.environment import machine_info, source_digests, versions
 from agentcho.runner.engine import Engine
 from agentcho.runner.model.lora import attention_linears
 
@@ -116,12 +116,12 @@ class Training:
         self._steps, self._count = steps_of(lessons.train, recipe), Count()
         self.speed: Speed | None = None
 
-    def train(self) -> Trained:
+    def train(self) -> AdapterTraining:
         """Train to the end. `TuneError`: the training cannot go on; the best adapter until then is kept. Ctrl-C ends it
         after the step that is under way."""
         return stoppable(self._train)
 
-    def _train(self, check: Callable[[], None]) -> Trained:
+    def _train(self, check: Callable[[], None]) -> AdapterTraining:
         self._resume()
         began = saved = perf_counter()
         epoch = -(-len(self._lessons.train) // self._recipe.batch)
@@ -198,9 +198,9 @@ class Training:
         kept = f"the best adapter until then is in {self._folder.path}"
         return TuneError(f"step {step}", f"its loss is not finite; {kept}. Train with a lower --rate, or in float32")
 
-    def _trained(self) -> Trained:
+    def _trained(self) -> AdapterTraining:
         count = self._count
-        return Trained(
+        return AdapterTraining(
             scenario=self._scenario,
             mode=self._recipe.mode,
             leakage=self._recipe.leakage,
@@ -214,7 +214,7 @@ class Training:
             step=count.best_step,
             tokens=count.tokens,
             seconds=round(count.seconds, 1),
-            machine=machine() | versions() | sources(),
+            machine=machine_info() | versions() | source_digests(),
             speed=None if self.speed is None else self.speed._asdict(),
             chosen=self._chosen(),
         )

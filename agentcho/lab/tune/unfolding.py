@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Repair, Shadow, Turn
 from agentcho.config import Leakage, Mode
-from agentcho.engine.base import Template
+from agentcho.engine.call_layout import KVEntry, Segment
 from agentcho.engine.core import EngineCore
 from agentcho.engine.framing import Framing
-from agentcho.engine.layout import KVEntry, Segment
-from agentcho.engine.virtual import VirtualRunner, VirtualSlot, virtual
+from agentcho.engine.protocols import Template
+from agentcho.engine.virtual_runner import VirtualRunner, VirtualSlot, virtual
 from agentcho.errors import RequestError
-from agentcho.games.replay import replay
+from agentcho.games.runs.replay import replay
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, EncodingId, Repair, SchedulingPriority, Shadow
 from agentcho.records.trace import Workflow
 from agentcho.reuse.method import Weighing
 from agentcho.reuse.registry import READINGS
@@ -132,7 +132,7 @@ class RecordingEngine(EngineCore):
         """See `Unfolded`."""
         return tuple(self._runner.targets)
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """See `EnginePort.submit`. `RequestError`: a shadow or a repair, or a call that weighs what it reads."""
         for call in calls:
             if isinstance(call, Shadow | Repair):

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.kv.decode_kv import Pieces, Reads, Slot, SlotPool
 from agentcho.runner.kv.gather import Gather, Gathered, Source
 from agentcho.runner.kv.kv_pool import PagePool

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
     AttentionBackend,
     Capabilities,
@@ -181,7 +181,9 @@ def attend(
     )
 
 
-def weighed(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+def attend_with_logsumexp(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
     """`attend` by a plain softmax, and the logarithms of the sums of its weights `[rows, heads, n]`, float32. On a CPU
     only."""
     rows, heads, count, dim = queries.shape

@@ -37,7 +37,7 @@ class Flex(Dense):
 
     def capabilities(self, setting: Setting) -> Capabilities:
         """On CUDA alone: elsewhere FlexAttention is no faster than dense attention, as far as is known."""
-        return Capabilities(without(setting.device), several=False, padded=True, compiled=True)
+        return Capabilities(why_not_flex(setting.device), several=False, padded=True, compiled=True)
 
     def refused(self, device: torch.device) -> str | None:
         """See `AttentionBackend.refused`."""
@@ -53,23 +53,23 @@ class _FlexDecode(SlotStep):
 
     def __init__(self, rows: DecodeRows) -> None:
         super().__init__(rows)
-        self._blocks: dict[Locality, Seen] = {}
+        self._blocks: dict[Locality, VisibleKeys] = {}
 
     def weigh(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
         """See `SlotStep.weigh`."""
         if locality not in self._blocks:
-            self._blocks[locality] = Seen(self.masks[locality])
+            self._blocks[locality] = VisibleKeys(self.masks[locality])
         return attend_blocks(queries, keys, values, seen=self._blocks[locality], scoring=scoring)
 
 
-def without(device: torch.device) -> str | None:
+def why_not_flex(device: torch.device) -> str | None:
     """Why FlexAttention is not used on a device; None: it is."""
     return None if device.type == "cuda" else f"FlexAttention is no faster on {device.type}"
 
 
-class Seen:
+class VisibleKeys:
     """What rows see of their keys: `mask` is bool `[rows, 1, 1, length]`, at least one True a row."""
 
     def __init__(self, mask: Tensor) -> None:
@@ -99,7 +99,7 @@ def _blocks(seen: Tensor, queries: int) -> BlockMask:
     )
 
 
-def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
+def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: VisibleKeys, scoring: Scoring) -> Tensor:
     """`attend` for one token a row: `[rows, heads, 1, value_dim]`. To be called with few numbers of rows."""
     rows, heads, _, dim = queries.shape
     shapes = rows, keys.shape[1], heads // keys.shape[1], dim, values.shape[3]
@@ -121,7 +121,9 @@ class FlexKind(NamedTuple):
     softcap: float | None
 
 
-def _flexed(kind: FlexKind, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
+def _flexed(
+    kind: FlexKind, queries: Tensor, keys: Tensor, values: Tensor, seen: VisibleKeys, scoring: Scoring
+) -> Tensor:
     """The heads that share keys stand one after another as one sequence: whatever their number, keys are read once."""
     grouped = queries.reshape(kind.rows, kind.heads, kind.groups, kind.dim)
     out, sums = _kernel(kind)(grouped, keys, values, seen.blocks(kind.groups))
@@ -181,13 +183,13 @@ def _gap(kind: FlexKind, blocks: int, capacity: int) -> float:
     if blocks > 1:
         mask[0, ..., :BLOCK] = mask[0, ..., 2 * BLOCK : 3 * BLOCK] = False
     mask[0, ..., -1] = mask[1:, ..., 0] = True
-    seen, scoring = Seen(mask), Scoring(kind.scale, kind.softcap, drawn(kind.heads * kind.groups))
+    seen, scoring = VisibleKeys(mask), Scoring(kind.scale, kind.softcap, drawn(kind.heads * kind.groups))
     tensors = drawn(kind.rows, kind.heads * kind.groups, 1, kind.dim), keys[:, :, :length], values[:, :, :length]
     expected = attend(*tensors, seen.mask, scoring).float()
     return float((_flexed(kind, *tensors, seen, scoring).float() - expected).abs().max() / expected.abs().max())
 
 
-def _plain(queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, scoring: Scoring) -> Tensor:
+def _plain(queries: Tensor, keys: Tensor, values: Tensor, seen: VisibleKeys, scoring: Scoring) -> Tensor:
     return attend(queries, keys, values, mask=seen.mask, scoring=scoring)
 
 

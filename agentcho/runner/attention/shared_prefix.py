@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
     AttentionBackend,
     Capabilities,
@@ -27,7 +27,7 @@ from agentcho.runner.attention.base import (
     Setting,
     Weigher,
 )
-from agentcho.runner.attention.dense import SlotStep, weighed
+from agentcho.runner.attention.dense import SlotStep, attend_with_logsumexp
 from agentcho.runner.kv.decode_kv import Reading, Reads, SharedRun, Slot
 from agentcho.runner.kv.gather import Gather, Source
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
@@ -124,7 +124,7 @@ class SharedRuns:
     ) -> Tensor:
         """`dense.attend` of queries `[rows, heads, n, dim]` over the `own` keys and values `[rows, kv_heads,
         length, dim]` of each row, masked, and over all that it reads in place. On a CPU only."""
-        out, sums = weighed(queries, *own, mask, scale)
+        out, sums = attend_with_logsumexp(queries, *own, mask, scale)
         found = out.float()
         for span in self._spans:
             sums = span.add(found, sums, span.weighed(layer, rotation, queries, scale, self._workspace))
@@ -152,7 +152,7 @@ class _Span:
         rows, heads, count, dim = asked.shape
         together = asked.transpose(0, 1).reshape(1, heads, rows * count, dim)
         keys, values = self._run.slot.get(layer, *self._tokens)
-        out, sums = weighed(together, keys[None], values[None], None, scale)
+        out, sums = attend_with_logsumexp(together, keys[None], values[None], None, scale)
         return (
             out.reshape(heads, rows, count, dim).transpose(0, 1),
             sums.reshape(heads, rows, count).transpose(0, 1),

@@ -83,7 +83,7 @@ class Trial(Generic[K, P]):
         except Exception as error:
             self._refuse(kind.device, _failed(error))
             return False
-        wrong = [gap for gap in gaps if not gap <= close(kind.dtype)]
+        wrong = [gap for gap in gaps if not gap <= tolerance(kind.dtype)]
         if wrong:
             self._refuse(kind.device, f"gives values that are off by {wrong[0]:.2g} of the largest")
         return not wrong
@@ -93,7 +93,7 @@ class Trial(Generic[K, P]):
         warnings.warn(f"decode steps {self._without}, and are slower: {self._name} {why}", stacklevel=3)
 
 
-def close(dtype: torch.dtype) -> float:
+def tolerance(dtype: torch.dtype) -> float:
     """How far values of a kernel may be from those of dense attention, as a share of the largest: both round in this
     type."""
     return 1e-3 if dtype == torch.float32 else 1 / 32

@@ -22,7 +22,7 @@ RADIANS = tl.constexpr(6.283185307179586 / 4294967296)
 """Of a 2^32th of a turn."""
 
 
-class Form(NamedTuple):
+class KernelForm(NamedTuple):
     """What one compiled kernel is for.
 
     - `own`: it reads lanes `[rows, heads, width, dim]`; else pools `[token rows, heads, dim]`.

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
     AttentionBackend,
     Capabilities,
@@ -89,7 +89,7 @@ class TritonPaged(AttentionBackend):
 
     def capabilities(self, setting: Setting) -> Capabilities:
         """It reads whole numbers, and the pages of one device."""
-        missing = without(setting.device)
+        missing = why_not_triton(setting.device)
         if not setting.devices <= {setting.device}:
             missing = "layers are on several devices"
         if setting.rounded:
@@ -150,7 +150,7 @@ class _PagedPrefill(DensePrefill):
         return super().prefill(source, queries, keys, values, mask=mask, scoring=scoring, tempered=tempered)
 
 
-def without(device: torch.device) -> str | None:
+def why_not_triton(device: torch.device) -> str | None:
     """Why there is no kernel for a device; None: as far as is known there is."""
     if device.type != "cuda":
         return f"Triton has no kernels for {device.type}"
@@ -191,8 +191,8 @@ class PagedKind(NamedTuple):
     softcap: float | None
 
     def form(self, own: bool) -> Any:
-        """What the kernel is compiled for: see `triton_kernel.Form`."""
-        from agentcho.runner.attention.triton_kernel import Form
+        """What the kernel is compiled for: see `triton_kernel.KernelForm`."""
+        from agentcho.runner.attention.triton_kernel import KernelForm
 
         pairs, begin, step, gap = (0, 0, 1, 0) if own else _turning(self.rotation)
         if begin and begin + 2 * pairs != self.dim:
@@ -203,7 +203,7 @@ class PagedKind(NamedTuple):
         wide = self.dtype == torch.float32 or self.device.type == "cpu"  # the interpreter multiplies no bfloat16
         scored = window, self.locality.size, self.softcap is not None, wide
         blocks = [_power(each) for each in (self.groups, self.value_dim, pairs, rest)]
-        return Form(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, SPAN, min(BLOCK, SPAN), *blocks)
+        return KernelForm(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, SPAN, min(BLOCK, SPAN), *blocks)
 
 
 def _turning(rotation: Rotation) -> tuple[int, int, int, int]:
@@ -226,7 +226,7 @@ def _phases(rotation: Rotation, device: torch.device) -> Tensor:
     return torch.tensor([turn - 2**64 if turn >= 2**63 else turn for turn in turns], device=device)
 
 
-def weighed(kind: PagedKind, asked: TokenQueries, store: PagedKV, lanes: DecodeKV) -> Pair:
+def attend_parts(kind: PagedKind, asked: TokenQueries, store: PagedKV, lanes: DecodeKV) -> Pair:
     """What is found in each part of what is read: weighted values `[n, kv_heads, parts, groups, value_dim]`, zeros
     where nothing is seen, and the logarithms of the sums of their weights, `[n, kv_heads, parts, groups]`, float32."""
     stored, width = -(-store.columns.table.shape[2] // SPAN), lanes.positions.shape[1]
@@ -252,7 +252,7 @@ def _launch(grid: tuple[int, ...], *given: Any) -> None:
         weigh[grid](*given)
 
 
-def merged(out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
+def merge_parts(out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
     """Parts as one: `[n, heads, value_dim]`, float32, zeros where nothing is seen. `sinks` `[heads]` take their share
     of the weight."""
     count, heads, _, groups = sums.shape
@@ -263,7 +263,7 @@ def merged(out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
     return (out * shares.unsqueeze(-1)).sum(2).view(count, heads * groups, -1)
 
 
-def copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
+def attend_copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
     """`attend_stored` by plain attention over copies, with keys turned as they are where contexts are gathered."""
     (queries, rows, positions, ends), reach = asked, lanes.reach
     table, counts = store.columns.table[rows], store.columns.counts[rows]
@@ -315,10 +315,10 @@ def _gaps(kind: PagedKind) -> Iterator[float]:
     queries = drawn(rows, kind.heads * kind.groups, kind.dim)
     asked = TokenQueries(queries, torch.arange(rows, device=kind.device), at, ends)
     own = DecodeKV(*lanes, near.flip(1).contiguous(), width)
-    found = weighed(kind, asked, store, own)
+    found = attend_parts(kind, asked, store, own)
     for sinks in (None, drawn(kind.heads * kind.groups)):
-        expected = copied(asked, store, own, kind.locality, Scoring(kind.scale, kind.softcap, sinks)).float()
-        yield float((merged(*found, sinks) - expected).abs().max() / expected.abs().max())
+        expected = attend_copied(asked, store, own, kind.locality, Scoring(kind.scale, kind.softcap, sinks)).float()
+        yield float((merge_parts(*found, sinks) - expected).abs().max() / expected.abs().max())
 
 
 def _by_kernel(
@@ -329,13 +329,13 @@ def _by_kernel(
     locality: Locality,
     scoring: Scoring,
 ) -> Tensor:
-    return merged(*weighed(kind, asked, store, lanes), scoring.sinks).to(kind.dtype)
+    return merge_parts(*attend_parts(kind, asked, store, lanes), scoring.sinks).to(kind.dtype)
 
 
 TRIAL = Trial(
     name="Triton's kernel",
     without="read copies of their contexts",
     kernel=_by_kernel,
-    dense=copied,
+    dense=attend_copied,
     gaps=_gaps,
 )

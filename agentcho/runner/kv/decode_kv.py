@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Parallel, Piece
+from agentcho.engine.call_layout import ContextPiece, ParallelContext
 from agentcho.runner.kv.kv_pool import LayerShape, zeros
 from agentcho.runner.kv.page_tables import Tables
 
-Pieces = tuple[Piece, ...]
+Pieces = tuple[ContextPiece, ...]
 Reads = Literal["copy", "shared", "pages"]
 """Where a row reads its context: "copy": all of it is copied to the row's own slot. "shared": runs of it stand in slots
 that several rows read, the rest in its own. "pages": it stays in the pages of the store, and a table says where."""
@@ -41,7 +41,7 @@ class Slot:
         self.length = self.touched = 0
         self.pieces: Pieces = ()
         self.readings: tuple[Reading, ...] = ()
-        self.parallel: Parallel | None = None
+        self.parallel: ParallelContext | None = None
         self.stored: Pieces = ()
 
     def room(self, layer: int, tokens: int) -> tuple[Tensor, Tensor]:
@@ -190,7 +190,7 @@ def _widened(tensor: Tensor, rows: int, dirty: int) -> Tensor:
     return wide
 
 
-def tokens(pieces: Iterable[Piece]) -> int:
+def tokens(pieces: Iterable[ContextPiece]) -> int:
     """The number of tokens of these pieces."""
     return sum(piece.entry.length for piece in pieces)
 

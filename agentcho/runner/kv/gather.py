@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import KVEntry, Piece
+from agentcho.engine.call_layout import ContextPiece, KVEntry
 from agentcho.runner.kv.kv_pool import PagePool, Pages
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 class _Part(NamedTuple):
     """The first `length` tokens of a piece."""
 
-    piece: Piece
+    piece: ContextPiece
     length: int
 
     @property
@@ -122,9 +122,9 @@ class Gather:
 
     def __init__(
         self,
-        pieces: Sequence[Piece],
+        pieces: Sequence[ContextPiece],
         device: torch.device,
-        written: tuple[Piece, int] | None = None,
+        written: tuple[ContextPiece, int] | None = None,
         made: Gathered | None = None,
         lend: bool = False,
     ) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor
 from agentcho.errors import StoreDamaged, StoreFull
 from agentcho.runner.kv import kv_quant
 from agentcho.runner.kv.rope import Workspace
-from agentcho.runner.model.device import memory_of
+from agentcho.runner.model.device import free_memory
 
 ALIGNED = 64
 """torch's own tensors begin at a multiple of so many bytes. Kernels may compute in another order for one that does
@@ -169,14 +169,14 @@ class PagePool:
     def as_read(self, vectors: Tensor) -> Tensor:
         """Keys or values `[..., dim]` as they are read once they were written: the same, or rounded, each vector by
         itself."""
-        return kv_quant.rounded(vectors) if self.rounding else vectors
+        return kv_quant.round_trip(vectors) if self.rounding else vectors
 
     def write(self, pages: Pages, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Each token of a layer is
         written once."""
         rows = pages.on(keys.device)[start : start + keys.shape[1]]
         for pool, each in ((self._keys[layer], keys), (self._values[layer], values)):
-            pool[rows] = (kv_quant.packed(each) if self.rounding else each).transpose(0, 1)
+            pool[rows] = (kv_quant.quantize_vectors(each) if self.rounding else each).transpose(0, 1)
 
     def write_all(self, pages: Pages, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Store the keys and values of every layer, in order."""
@@ -205,7 +205,7 @@ class PagePool:
         most = max(1, AT_ONCE // (pool.shape[1] * dim))
         for start in range(0, len(rows), most):
             part = slice(start, start + most)
-            kv_quant.unpacked(pool.index_select(0, rows[part]), out[part])
+            kv_quant.dequantize_vectors(pool.index_select(0, rows[part]), out[part])
         return out.transpose(0, 1)
 
     def copy_out(self, pages: Pages) -> Copy:
@@ -268,7 +268,7 @@ class PagePool:
     def _zeros(self, shape: tuple[int, int, int], at: torch.device) -> Tensor:
         """A pool for vectors of this shape, as they are kept."""
         if self.rounding:
-            return zeros((*shape[:2], kv_quant.width(shape[2], self.dtype)), at, torch.int8)
+            return zeros((*shape[:2], kv_quant.quantized_width(shape[2], self.dtype)), at, torch.int8)
         return zeros(shape, at, self.dtype)
 
     def _grow(self, pages: int) -> None:
@@ -301,11 +301,14 @@ def checksum(copy: Copy) -> int:
 def token_bytes(layers: list[LayerShape], dtype: torch.dtype, rounding: bool = False) -> int:
     """Bytes of one token's keys and values in all layers, in 8 bits with `rounding`."""
     if rounding:
-        return sum(s.heads * (kv_quant.width(s.key_dim, dtype) + kv_quant.width(s.value_dim, dtype)) for s in layers)
+        return sum(
+            s.heads * (kv_quant.quantized_width(s.key_dim, dtype) + kv_quant.quantized_width(s.value_dim, dtype))
+            for s in layers
+        )
     return sum(shape.heads * (shape.key_dim + shape.value_dim) for shape in layers) * dtype.itemsize
 
 
-class Kind(NamedTuple):
+class KVFormat(NamedTuple):
     """What says how many bytes a token of a model takes, and where: see `token_bytes`."""
 
     layers: list[LayerShape]
@@ -324,17 +327,17 @@ class Kind(NamedTuple):
         return token_bytes(self.layers, self.dtype, self.rounding)
 
 
-def shared_tokens(kinds: Sequence[Kind], share: float = 1) -> list[int]:
+def shared_tokens(kinds: Sequence[KVFormat], share: float = 1) -> list[int]:
     """Tokens of each of these models, equally many on a device, that together fit in 4 GiB on a CPU, or in half of the
     free memory of each CUDA device: all of them take what one would. `share`: so much of that alone."""
     places = [{shape.device or kind.device for shape in kind.layers} for kind in kinds]
     fits: dict[torch.device, int] = {}
     for where in set[torch.device]().union(*places):
-        room = memory_of(where) // 2 if where.type == "cuda" else 4 << 30
+        room = free_memory(where) // 2 if where.type == "cuda" else 4 << 30
         fits[where] = int(room * share) // sum(kind.bytes_on(where) for kind in kinds)
     return [max(1024, min(*(fits[where] for where in on), 1 << 22)) for on in places]
 
 
-def shared_host_tokens(kinds: Sequence[Kind], share: float = 1) -> list[int]:
+def shared_host_tokens(kinds: Sequence[KVFormat], share: float = 1) -> list[int]:
     """Tokens of each, equally many, whose copies together fit in this share of 4 GiB of host memory."""
     return [int((4 << 30) * share) // sum(kind.bytes for kind in kinds)] * len(kinds)

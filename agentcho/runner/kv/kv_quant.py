@@ -27,27 +27,27 @@ def check_kv_dtype(name: str | None) -> None:
         raise ModelError(f"unknown kv_dtype {name!r}; give {known}, or leave it out for the numbers of the model")
 
 
-def width(dim: int, dtype: torch.dtype) -> int:
+def quantized_width(dim: int, dtype: torch.dtype) -> int:
     """Bytes of one vector of `dim` numbers of this dtype: one each, and those of the largest magnitude."""
     return dim + dtype.itemsize
 
 
-def packed(vectors: Tensor) -> Tensor:
+def quantize_vectors(vectors: Tensor) -> Tensor:
     """Vectors `[..., dim]` as bytes `[..., width]`, int8. One with a number that is infinite, or none, comes back
     without numbers; one whose numbers are all as small as the smallest normal one, or smaller, as zeros."""
     largest, numbers = _rounded(vectors)
     return torch.cat([numbers.to(torch.int8), largest.view(torch.int8)], -1)
 
 
-def unpacked(kept: Tensor, out: Tensor) -> Tensor:
+def dequantize_vectors(kept: Tensor, out: Tensor) -> Tensor:
     """Write the vectors `[..., dim]` behind bytes `[..., width]` into `out`, which is returned."""
     dim = out.shape[-1]
     largest = kept[..., dim:].contiguous().view(out.dtype)
     return out.copy_(_multiplied(kept[..., :dim].float(), largest))
 
 
-def rounded(vectors: Tensor) -> Tensor:
-    """What `unpacked` gives of `packed` vectors."""
+def round_trip(vectors: Tensor) -> Tensor:
+    """What `dequantize_vectors` gives of `quantize_vectors` vectors."""
     largest, numbers = _rounded(vectors)
     return _multiplied(numbers, largest).to(vectors.dtype)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Piece
+from agentcho.engine.call_layout import ContextPiece
 
 NARROWEST = 256
 
@@ -40,7 +40,7 @@ class Tables:
         self.width = width
         self.columns = _empty(1, width, device)
 
-    def write(self, row: int, pieces: Sequence[Piece]) -> None:
+    def write(self, row: int, pieces: Sequence[ContextPiece]) -> None:
         """Say that a row, which read nothing, reads these pieces, which have their pages."""
         if not pieces:
             return

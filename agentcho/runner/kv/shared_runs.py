@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from agentcho.engine.layout import Context, KVEntry, Piece
+from agentcho.engine.call_layout import CallContext, ContextPiece, KVEntry
 from agentcho.runner.kv.decode_kv import Pieces, tokens
 
 LEAST = 64
@@ -18,13 +18,13 @@ _Beside = tuple[KVEntry, int] | None
 """The neighbour of a piece, and how many positions further along it stands; None: it has none."""
 
 
-def runs(contexts: Iterable[Context], saved: int = 0) -> Iterator[Pieces]:
+def runs(contexts: Iterable[CallContext], saved: int = 0) -> Iterator[Pieces]:
     """The runs that are worth sharing of contexts that are about to be read, each as the first of its readers has it:
     those that save copies of at least so many tokens. Where one of its pieces stands, there stand all of them, in this
     order and at these distances, each once. Rows that weigh their keys otherwise share none."""
     every = [context.pieces for context in contexts if context.parallel is None]
     counts, before, twice = _neighbours(every)
-    found, run = set[KVEntry](), list[Piece]()
+    found, run = set[KVEntry](), list[ContextPiece]()
 
     def whole() -> Iterator[Pieces]:
         if (length := tokens(run)) >= LEAST and length * (counts[run[0].entry] - 1) >= saved:
@@ -51,7 +51,7 @@ def _neighbours(every: Iterable[Pieces]) -> tuple[dict[KVEntry, int], dict[KVEnt
     entries are in one context more than once."""
     counts, before, twice = dict[KVEntry, int](), dict[KVEntry, _Beside](), set[KVEntry]()
     for pieces in every:
-        last: Piece | None = None
+        last: ContextPiece | None = None
         if len({piece.entry for piece in pieces}) < len(pieces):
             twice |= {entry for entry, count in Counter(piece.entry for piece in pieces).items() if count > 1}
         for piece in pieces:
@@ -67,7 +67,7 @@ def _neighbours(every: Iterable[Pieces]) -> tuple[dict[KVEntry, int], dict[KVEnt
     return counts, before, twice
 
 
-def alike(run: Sequence[Piece], pieces: Sequence[Piece]) -> int:
+def alike(run: Sequence[ContextPiece], pieces: Sequence[ContextPiece]) -> int:
     """How many of these pieces are those of a run, from its first on, at the same distances."""
     if not run or not pieces:
         return 0

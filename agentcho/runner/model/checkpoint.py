@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from transformers.utils.hub import cached_file
 
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound
-from agentcho.progress import Tell, unheard
+from agentcho.protocol.progress import ProgressCallback, no_progress
 
 INDEX = "model.safetensors.index.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -126,12 +126,12 @@ def _line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def heard(tell: Tell) -> dict[str, Any]:
+def download_progress(tell: ProgressCallback) -> dict[str, Any]:
     """The library's option by which `tell` hears of megabytes; no option where nobody listens."""
-    return {} if tell is unheard else {"tqdm_class": _bars(tell)}
+    return {} if tell is no_progress else {"tqdm_class": _bars(tell)}
 
 
-def _bars(tell: Tell) -> type[tqdm]:
+def _bars(tell: ProgressCallback) -> type[tqdm]:
     class Told(tqdm):
         """A progress bar that is not drawn. It tells of bytes that are written to disk, and of nothing else."""
 

@@ -27,7 +27,7 @@ DeviceMap = str | Mapping[str, str | int | torch.device]
 takes it."""
 
 
-class Place(NamedTuple):
+class DevicePlacement(NamedTuple):
     """Where a model shall run, and in which numbers. With a `map`, `device` must be "auto". `bits`: in which
     the weights of linear layers are; None: in those numbers too. `kv`: in which keys and values are kept; None: in
     those of the model."""
@@ -90,7 +90,7 @@ def warn_emulated(dtype: torch.dtype, device: torch.device) -> None:
 
 def check_room(name: str, weights: int, device: torch.device) -> None:
     """Refuse weights of so many bytes that there is no memory for. `ModelError`."""
-    room = memory_of(device)
+    room = free_memory(device)
     if weights + SPARE > room:
         needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
         raise ModelError(
@@ -98,7 +98,7 @@ def check_room(name: str, weights: int, device: torch.device) -> None:
         )
 
 
-def memory_of(device: torch.device) -> int:
+def free_memory(device: torch.device) -> int:
     """Free bytes on a CUDA device, including those that torch keeps for later; elsewhere all bytes that the machine
     has, or that its container may use."""
     if device.type == "cuda":
@@ -124,19 +124,19 @@ def synchronize(*devices: torch.device) -> None:
             torch.cuda.synchronize(device)
 
 
-def hardware(device: torch.device) -> dict[str, str]:
+def gpu_name(device: torch.device) -> dict[str, str]:
     """The name of a GPU, as "gpu"; of a CPU nothing."""
     return {"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
 
 
-def check_kept(name: str, placed: Mapping[str, Any]) -> None:
+def check_device_map(name: str, placed: Mapping[str, Any]) -> None:
     """Refuse a device map that keeps weights on another device than the one that uses them. `ModelError`."""
     kinds = {str(where).partition(":")[0] for where in placed.values()}
     if "disk" in kinds or ("cpu" in kinds and len(kinds) > 1):
         raise ModelError(f"{name} does not fit into the memory of all GPUs; give more of them, or a smaller model")
 
 
-def capability() -> str:
+def cpu_capability() -> str:
     """The widest instructions that torch uses here, by torch's name for them. They can be narrower than the
     processor's, if `ATEN_CPU_CAPABILITY` says so."""
     return str(torch.backends.cpu.get_cpu_capability())
@@ -154,7 +154,7 @@ def has_bfloat16() -> bool:
     of ARM."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return reorders_bfloat16()
-    wide = capability().startswith(("AVX512", "AMX"))
+    wide = cpu_capability().startswith(("AVX512", "AMX"))
     return wide and reorders_bfloat16() and (_says("_is_avx512_bf16_supported") or _says("_is_amx_tile_supported"))
 
 

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcho.records.environment import versions
-from agentcho.runner.model.device import Place, capability, hardware
-from agentcho.runner.model.model import Model, Source
+from agentcho.runner.model.device import DevicePlacement, cpu_capability, gpu_name
+from agentcho.runner.model.model import Model, ModelSource
 
 if TYPE_CHECKING:
-    from agentcho.engine.kept import KeptFiles
+    from agentcho.engine.persistent_files import PersistentFiles
 
 OF_MODEL = ("model", "model_type", "weights", "tokenizer", "dtype")
 """Fields of a model's fingerprint that all files of a folder have in common."""
 
 
-def check_kept(folder: Path, source: Source, place: Place) -> None:
-    """`engine.kept.check`, by what is known of a model before its weights are read."""
-    from agentcho.engine.kept import check  # on POSIX systems
+def check_kept(folder: Path, source: ModelSource, place: DevicePlacement) -> None:
+    """`engine.persistent_files.check`, by what is known of a model before its weights are read."""
+    from agentcho.engine.persistent_files import check  # on POSIX systems
 
     numbers = {} if place.dtype == "auto" else {"dtype": place.dtype}
     kind = {"model_type": source.config.model_type, "bits": place.bits or "none"}
@@ -27,7 +27,7 @@ def check_kept(folder: Path, source: Source, place: Place) -> None:
 
 
 def _processor() -> str:
-    """Which processor it is, where the system says so: libraries choose their kernels by more than `capability`."""
+    """Which processor it is, where the system says so: libraries choose their kernels by more than `cpu_capability`."""
     try:
         said = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     except OSError:
@@ -35,7 +35,7 @@ def _processor() -> str:
     return "; ".join(line for line in said if line.startswith(("vendor_id", "model", "flags", "CPU ", "Features")))
 
 
-def _name(source: Source) -> str:
+def _name(source: ModelSource) -> str:
     """What a model is called, wherever it is called from."""
     if source.gguf is not None:
         return str(source.gguf.path.resolve())
@@ -44,10 +44,10 @@ def _name(source: Source) -> str:
     )
 
 
-def kept_files(folder: Path, model: Model, context: int) -> KeptFiles:
+def kept_files(folder: Path, model: Model, context: int) -> PersistentFiles:
     """The files of a model, of which so many positions are used. It reads all weights, for their digest. Raises what
-    `KeptFiles` raises."""
-    from agentcho.engine.kept import Fingerprint, KeptFiles
+    `PersistentFiles` raises."""
+    from agentcho.engine.persistent_files import Fingerprint, PersistentFiles
 
     known = model.fingerprint()
     of_model = {name: known[name] for name in OF_MODEL} | {"model": _name(model.source), "bits": model.bits or "none"}
@@ -58,7 +58,7 @@ def kept_files(folder: Path, model: Model, context: int) -> KeptFiles:
         "context": str(context),
         "packed": str(model.prepacked),
         "threads": str(model.threads.count),
-        "processor": f"{platform.machine()} {capability()} {_processor()}",
-        "devices": str([f"{device} {hardware(device)}" for device in model.devices]),
+        "processor": f"{platform.machine()} {cpu_capability()} {_processor()}",
+        "devices": str([f"{device} {gpu_name(device)}" for device in model.devices]),
     }
-    return KeptFiles(folder, Fingerprint(of_model, beside))
+    return PersistentFiles(folder, Fingerprint(of_model, beside))

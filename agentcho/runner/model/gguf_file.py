@@ -43,7 +43,7 @@ LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_positio
 F32 = 0
 
 
-class Stored(NamedTuple):
+class TensorInfo(NamedTuple):
     """One tensor: `shape` as torch has it, `kind` the number of its type, `start` its first byte."""
 
     name: str
@@ -59,7 +59,7 @@ class GgufFile(NamedTuple):
     path: Path
     architecture: str
     keys: Mapping[str, Any]
-    tensors: tuple[Stored, ...]
+    tensors: tuple[TensorInfo, ...]
     numbers: str
 
     @property
@@ -108,10 +108,10 @@ def read(name: str, path: Path) -> GgufFile:
 
 
 @contextmanager
-def alone(file: GgufFile) -> Iterator[dict[str, str]]:
+def single_file_options(file: GgufFile) -> Iterator[dict[str, str]]:
     """The library's options for a folder in which that file is alone: it would read what else lies beside one, such as
     a tokenizer's settings, or an adapter."""
-    with TemporaryDirectory(prefix="agentcho-gguf-") as folder, quickly():
+    with TemporaryDirectory(prefix="agentcho-gguf-") as folder, fast_reading():
         Path(folder, file.path.name).symlink_to(file.path.resolve())
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.path.name}
 
@@ -134,7 +134,7 @@ class _Quick:
 
 
 @contextmanager
-def quickly() -> Iterator[None]:
+def fast_reading() -> Iterator[None]:
     """A context in which the library reads a file in a sixth of the time, and gets the same. Its reader slices a
     `numpy.memmap` for each token of the vocabulary, and asks for each what type it has; and transformers makes the
     table of names of all tensors again for each module of a network. Several threads may be in it at a time."""
@@ -159,7 +159,7 @@ def _reader(stock: Any) -> type:
     """The package's reader over a plain array, which reads lists of texts and numbers in one go."""
 
     class Reader(stock):  # type: ignore[misc]
-        """See `quickly`."""
+        """See `fast_reading`."""
 
         @property
         def data(self) -> numpy.ndarray[Any, Any]:
@@ -207,7 +207,7 @@ def _texts(data: numpy.ndarray[Any, Any], start: int, count: int) -> tuple[int, 
     return at - start, parts
 
 
-def take_factors(file: GgufFile, config: Any) -> None:
+def apply_rope_factors(file: GgufFile, config: Any) -> None:
     """Give the config the scaling of positions of Llamas from 3.1 on, where a file's factors are those that it makes:
     the library leaves them out."""
     stored = next((each for each in file.tensors if each.name == "rope_freqs.weight" and each.kind == F32), None)
@@ -315,16 +315,16 @@ def _header(path: Path, data: mmap.mmap) -> GgufFile:
     return GgufFile(path, said["general.architecture"], said, stored, numbers)
 
 
-def _stored(at: _Bytes) -> Stored:
+def _stored(at: _Bytes) -> TensorInfo:
     name, (dimensions,) = at.text(), at.take("I")
     if dimensions > 8:
         raise ValueError(f"tensor {name} with {dimensions} dimensions")
     sizes = at.take(f"{dimensions}Q")
     kind, start = at.take("IQ")
-    return Stored(name, tuple(reversed(sizes)), kind, start)
+    return TensorInfo(name, tuple(reversed(sizes)), kind, start)
 
 
-def _within(tensors: tuple[Stored, ...], size: int) -> str:
+def _within(tensors: tuple[TensorInfo, ...], size: int) -> str:
     """What the tensors are in, by how many numbers are. ValueError: one lies outside of the file."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 

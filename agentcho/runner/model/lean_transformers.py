@@ -32,7 +32,7 @@ SYMBOLIC = "torch.fx.experimental.symbolic_shapes"
 T = TypeVar("T")
 
 
-def whole() -> bool:
+def fully_imported() -> bool:
     """Whether all of transformers is imported: this process is not a command's, or there is a GPU, for which kernels
     are compiled."""
     return not _commanded() or torch.cuda.is_available() or "transformers.modeling_utils" in sys.modules
@@ -47,7 +47,7 @@ def _commanded() -> bool:
 
 
 @contextmanager
-def left_out() -> Iterator[None]:
+def lean_imports() -> Iterator[None]:
     """A context in which transformers leaves out what no game needs, where it is imported and where it makes networks.
     It holds for all threads, and for one user at a time. What is asked for in functions is imported later, when they
     are called. Afterwards transformers says again what is installed."""
@@ -105,9 +105,9 @@ def _unmarked(function: Callable[..., T] | None = None, *_: object, **__: object
     return (lambda marked: marked) if function is None else function
 
 
-WHOLE = whole()
+WHOLE = fully_imported()
 """What was found before transformers was imported here."""
-with left_out():
+with lean_imports():
     import transformers
     from transformers import (
         MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -133,7 +133,7 @@ __all__ = [
     "GenerationConfig",
     "GgufConfig",
     "LlamaForCausalLM",
-    "left_out",
+    "lean_imports",
     "no_init_weights",
     "transformers",
 ]

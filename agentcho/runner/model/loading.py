@@ -10,31 +10,31 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from agentcho.calls.variables import NO_VARIABLES, Variables
-from agentcho.calls.variables import checked as given_variables
 from agentcho.config import Markers
-from agentcho.engine.adapter import Adapter
-from agentcho.engine.cache import NO_DISK, DiskRoom
-from agentcho.engine.fidelity import Fidelity, check_plain, fidelity
+from agentcho.engine.cache import NO_DISK, DiskQuota
 from agentcho.engine.framing import Framing
+from agentcho.engine.lora_adapter import Adapter
 from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import TemplateFidelity, check_plain, fidelity
 from agentcho.errors import ModelBroken, ModelError, of_model
-from agentcho.flow.markers import check_markers
-from agentcho.progress import Tell, counted, unheard
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
+from agentcho.protocol.variables import NO_VARIABLES, Variables
+from agentcho.protocol.variables import checked as given_variables
+from agentcho.provenance.message_boundaries import check_markers
 from agentcho.runner.attention.base import Locality, Scoring
-from agentcho.runner.kv.kv_pool import Kind, shared_host_tokens, shared_tokens
+from agentcho.runner.kv.kv_pool import KVFormat, shared_host_tokens, shared_tokens
 from agentcho.runner.kv.kv_quant import check_kv_dtype
-from agentcho.runner.model.device import Place, dtype_of
+from agentcho.runner.model.device import DevicePlacement, dtype_of
 from agentcho.runner.model.fingerprints import check_kept
-from agentcho.runner.model.model import Model, Source, end_tokens, find, ours, read_tokenizer
+from agentcho.runner.model.model import Model, ModelSource, end_tokens, find, is_embedded_tokenizer, read_tokenizer
 from agentcho.runner.model.quantized_checkpoint import check_quantised
 from agentcho.runner.model.threads import Wish, check_threads
-from agentcho.runner.quant.prepack import pack
+from agentcho.runner.quant.prepack import pack_linears
 from agentcho.runner.quant.quantized_linear import check_bits
-from agentcho.runner.reuse_check import PROBE, Gate, LayerProof, check_config, plain_attention
+from agentcho.runner.reuse_check import PROBE, LayerProof, ReuseCheck, check_config, plain_attention
 
 
-class Parts(NamedTuple):
+class EngineParts(NamedTuple):
     """What an engine is made of. `store_tokens`, `host_tokens` and `disk`: how many tokens it keeps in the store, in
     host memory and on disk. `kept`: the folder of what outlives it. `fidelity`: how far its prompts are those of
     transformers (None: of the embedded model, which is ours, nobody asks that)."""
@@ -45,12 +45,12 @@ class Parts(NamedTuple):
     store_tokens: int
     host_tokens: int
     context: int
-    disk: DiskRoom
+    disk: DiskQuota
     kept: str | Path | None = None
-    fidelity: Fidelity | None = None
+    fidelity: TemplateFidelity | None = None
 
 
-class Sizes(NamedTuple):
+class EngineSizes(NamedTuple):
     """How much of a model may be used: `context` positions; `store_tokens` tokens of encodings in the store, and
     `host_tokens` tokens of copies in host memory, and more on `disk`. None: as much as there is, or `share` of what is
     kept by default. `kept`: the folder in which what is everyone's outlives the engine (None: nothing does)."""
@@ -58,7 +58,7 @@ class Sizes(NamedTuple):
     context: int | None = None
     store_tokens: int | None = None
     host_tokens: int | None = None
-    disk: DiskRoom = NO_DISK
+    disk: DiskQuota = NO_DISK
     share: float = 1
     kept: str | Path | None = None
 
@@ -75,13 +75,13 @@ class Sizes(NamedTuple):
         self.disk.check()
 
 
-class Weights(NamedTuple):
+class WeightsSource(NamedTuple):
     """Which weights are loaded, and to which device: a model's name or folder, and an adapter, which every forward goes
     through; `merge`: it is added to the weights instead. `threads`: on how many threads a CPU computes them.
     `variables`: what the chat template is given beside the conversation."""
 
     model: str | Path
-    place: Place
+    place: DevicePlacement
     adapter: Adapter | None = None
     merge: bool = False
     threads: Wish = "auto"
@@ -89,17 +89,17 @@ class Weights(NamedTuple):
 
 
 def load(
-    weights: Weights,
-    sizes: Sizes,
+    weights: WeightsSource,
+    sizes: EngineSizes,
     markers: Markers,
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
     differs: Markers = "refuse",
-    found: Checked | None = None,
-) -> Parts:
+    found: CheckedModel | None = None,
+) -> EngineParts:
     """See `Engine.load`. `found`: what `checked` returned, where it was called before. The default size of the store is
     a share of the memory that the weights leave free."""
     sizes.check()
-    found = found or checked(weights, markers, sizes.context, differs)
+    found = found or check_model_files(weights, markers, sizes.context, differs)
     source = found.source
     if sizes.kept is not None:
         check_kept(Path(sizes.kept), source, weights.place)
@@ -107,11 +107,11 @@ def load(
     loaded.kv_dtype = weights.place.kv
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
-    loaded.prepacked = pack(loaded.network, tell=tell) > 0 or loaded.bits is not None
+    loaded.prepacked = pack_linears(loaded.network, tell=tell) > 0 or loaded.bits is not None
     if loaded.device.type == "cpu":
         _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)
     with loaded.threads.using():
-        return proved(loaded, sizes, tell, found, variables=weights.variables)
+        return prove_model(loaded, sizes, tell, found, variables=weights.variables)
 
 
 def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
@@ -138,28 +138,28 @@ class _Alone:
 
 
 def load_all(
-    wanted: Mapping[str, Weights],
+    wanted: Mapping[str, WeightsSource],
     markers: Markers,
-    tell: Tell = unheard,
+    tell: ProgressCallback = no_progress,
     share: float = 1,
     disk_tokens: int = 0,
     kept: str | Path | None = None,
     differs: Markers = "refuse",
-) -> list[Parts]:
+) -> list[EngineParts]:
     """Several models, which together keep no more than this share of what one of them would, on each device equally
     many tokens, and `disk_tokens` on disk; what outlives them is in a folder of `kept` each, by its name. Raises as
     `load` does, with the name of the model."""
     parts = []
-    sizes = Sizes(share=share, disk=DiskRoom(disk_tokens // max(1, len(wanted))))
+    sizes = EngineSizes(share=share, disk=DiskQuota(disk_tokens // max(1, len(wanted))))
     folders = {name: None if kept is None else Path(kept) / name for name in wanted}
     for name, weights in wanted.items():
         if (folder := folders[name]) is not None:
             with of_model(name):
                 check_kept(folder, find(weights.model), weights.place)
-    found = dict[str, Checked]()
+    found = dict[str, CheckedModel]()
     for name, weights in wanted.items():
         with of_model(name):
-            found[name] = checked(weights, markers, sizes.context, differs)
+            found[name] = check_model_files(weights, markers, sizes.context, differs)
     for name, weights in wanted.items():
         with of_model(name):
             parts.append(load(weights, sizes._replace(kept=folders[name]), markers, tell, differs, found[name]))
@@ -168,18 +168,20 @@ def load_all(
     return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]
 
 
-class Checked(NamedTuple):
+class CheckedModel(NamedTuple):
     """Where a model is; and what was looked at before its weights (None: not yet): its tokenizer, the framing of that
     with these end tokens, and how far its prompts are those of transformers."""
 
-    source: Source
+    source: ModelSource
     tokenizer: Any = None
     framing: Framing | None = None
     ends: frozenset[int] = frozenset()
-    fidelity: Fidelity | None = None
+    fidelity: TemplateFidelity | None = None
 
 
-def checked(weights: Weights, markers: Markers, context: int | None = None, differs: Markers = "accept") -> Checked:
+def check_model_files(
+    weights: WeightsSource, markers: Markers, context: int | None = None, differs: Markers = "accept"
+) -> CheckedModel:
     """Where a model is, once all is known to be right with it that can be known before its weights are read."""
     for what, given in (("plain_markers", markers), ("template_differs", differs)):
         if given not in get_args(Markers):
@@ -192,16 +194,16 @@ def checked(weights: Weights, markers: Markers, context: int | None = None, diff
     check_quantised(source.name, source.config, source.renamed, weights.place.bits, weights.merge)
     dtype_of(weights.place.dtype, weights.place.where())
     variables = _variables(weights.variables)
-    if markers == "accept" and (differs == "accept" or ours(source)):
-        return Checked(source)
+    if markers == "accept" and (differs == "accept" or is_embedded_tokenizer(source)):
+        return CheckedModel(source)
     tokenizer, ends = read_tokenizer(source), end_tokens(source)
     framing = derive(tokenizer, source.name, ends, variables)  # it does not depend on the weights
     check_markers(framing.plain, markers, source.name)
-    if differs == "accept" or ours(source):
-        return Checked(source, tokenizer, framing, ends)
+    if differs == "accept" or is_embedded_tokenizer(source):
+        return CheckedModel(source, tokenizer, framing, ends)
     found = fidelity(tokenizer, framing)
     check_plain(found, source.name, differs)
-    return Checked(source, tokenizer, framing, ends, fidelity=found)
+    return CheckedModel(source, tokenizer, framing, ends, fidelity=found)
 
 
 def _variables(given: Variables) -> Variables:
@@ -236,13 +238,13 @@ def check_vocabulary(model: Model, framing: Framing) -> None:
         raise ModelBroken(model.source.name, Path(model.source.path), what, fix)
 
 
-def proved(
+def prove_model(
     model: Model,
-    sizes: Sizes,
-    tell: Tell = unheard,
-    found: Checked | None = None,
+    sizes: EngineSizes,
+    tell: ProgressCallback = no_progress,
+    found: CheckedModel | None = None,
     variables: Variables = NO_VARIABLES,
-) -> Parts:
+) -> EngineParts:
     """All that is found out about a loaded model: its framing, and a proof a layer. `found`: what was looked at before
     its weights were read, with the same `variables`, which its chat template is given beside the conversation. Raises
     as `Engine.load` does."""
@@ -254,17 +256,17 @@ def proved(
         check_vocabulary(model, framing)
     positions = min(sizes.context or model.context, model.context)
     proving = counted(tell, "proofs", 1)
-    proofs = Gate(model, positions).prove()
+    proofs = ReuseCheck(model, positions).prove()
     proving(1)
     room, outside = sizes.store_tokens, sizes.host_tokens
     kind = _kind(model, proofs)
     room = shared_tokens([kind], sizes.share)[0] if room is None else room
     outside = shared_host_tokens([kind], sizes.share)[0] if outside is None else outside
     known = None if found is None else found.fidelity
-    if known is None and not ours(model.source):
+    if known is None and not is_embedded_tokenizer(model.source):
         known = fidelity(model.tokenizer, framing)
-    return Parts(model, framing, proofs, room, outside, positions, sizes.disk, sizes.kept, known)
+    return EngineParts(model, framing, proofs, room, outside, positions, sizes.disk, sizes.kept, known)
 
 
-def _kind(model: Model, proofs: list[LayerProof]) -> Kind:
-    return Kind([proof.shape for proof in proofs], model.device, model.dtype, model.kv_dtype is not None)
+def _kind(model: Model, proofs: list[LayerProof]) -> KVFormat:
+    return KVFormat([proof.shape for proof in proofs], model.device, model.dtype, model.kv_dtype is not None)

@@ -12,10 +12,10 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from agentcho.engine.adapter import WEIGHTS, Adapter
+from agentcho.engine.lora_adapter import WEIGHTS, Adapter
 from agentcho.errors import AdapterError, ConfigError
 from agentcho.extras import require
-from agentcho.runner.model.mixed_lora import PLAIN_STARTS, Mixed, check_plain, odd, unlike
+from agentcho.runner.model.mixed_lora import PLAIN_STARTS, MixedLora, check_plain, is_not_tokenwise, unsupported_lora
 
 TRAINING = "in_training"
 
@@ -41,7 +41,7 @@ class Adapters:
     those that forwards may go through side by side."""
 
     def __init__(self, network: nn.Module) -> None:
-        self._network, self.mixed = network, Mixed(network)
+        self._network, self.mixed = network, MixedLora(network)
         self._wrapped: Any = None
         self.used: str | None = None
 
@@ -148,7 +148,7 @@ def is_plain(adapter: Adapter) -> bool:
     too. `AdapterError`: they cannot be read."""
     with _reading(adapter), safe_open(str(adapter.path / WEIGHTS), "pt") as weights:
         names = list(weights.keys())
-    return unlike(_read_config(adapter)) is None and not any(odd(name) for name in names)
+    return unsupported_lora(_read_config(adapter)) is None and not any(is_not_tokenwise(name) for name in names)
 
 
 def _read_config(adapter: Adapter) -> Any:

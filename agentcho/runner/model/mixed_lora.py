@@ -38,7 +38,7 @@ UNLIKE = {
 """Fields of a peft configuration that make more of it than plain LoRA, and what they bring."""
 
 
-class Share(NamedTuple):
+class AdapterTokens(NamedTuple):
     """The tokens of a forward that go through one adapter: their places `[n]`, and the places `[m]` of theirs among the
     rows of logits that are wanted. None: all of them."""
 
@@ -49,11 +49,11 @@ class Share(NamedTuple):
 
 def check_plain(config: Any, path: Path) -> None:
     """`AdapterError`: this peft configuration is of no plain LoRA, so that it cannot go beside others."""
-    if (why := unlike(config)) is not None:
+    if (why := unsupported_lora(config)) is not None:
         raise AdapterError(path, f"{why}, so it cannot go beside others in one forward; {OF_ITS_OWN}")
 
 
-def unlike(config: Any) -> str | None:
+def unsupported_lora(config: Any) -> str | None:
     """What makes a peft configuration more than plain LoRA on linear layers, in words; None: nothing does."""
     kind = str(getattr(config.peft_type, "value", config.peft_type))
     if kind != "LORA":
@@ -66,20 +66,20 @@ def unlike(config: Any) -> str | None:
     return None if found is None else f"it has {found}"
 
 
-def odd(name: str) -> bool:
+def is_not_tokenwise(name: str) -> bool:
     """Whether a layer or weight of this name does not see each token of a forward in its order, by itself."""
     parts = name.split(".")
     kinds = ("lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector", "base_layer", "modules_to_save")
     return any(part in kinds or part.startswith("expert") for part in parts)
 
 
-class Mixed:
+class MixedLora:
     """The plain LoRA adapters on a network that forwards may go through side by side."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
         self._hooked = set[nn.Module]()
-        self._shares: Sequence[Share] = ()
+        self._shares: Sequence[AdapterTokens] = ()
         self._counts = (0, 0)
 
     def admit(self, adapter: str, path: Path) -> None:
@@ -89,7 +89,7 @@ class Mixed:
         for name, layer in layers:
             if adapter in layer.lora_variant or not isinstance(layer.get_base_layer(), nn.Linear):
                 raise AdapterError(path, f"{name} is no plain linear layer, and cannot mix adapters; {OF_ITS_OWN}")
-            if odd(name):
+            if is_not_tokenwise(name):
                 raise AdapterError(path, f"{name} sees the tokens of its expert alone; {OF_ITS_OWN}")
         if not layers:
             raise AdapterError(path, f"it has no linear layer of this model; {OF_ITS_OWN}")
@@ -99,7 +99,7 @@ class Mixed:
                 self._hooked.add(layer)
 
     @contextmanager
-    def through(self, shares: Sequence[Share], tokens: int, wanted: int) -> Iterator[None]:
+    def through(self, shares: Sequence[AdapterTokens], tokens: int, wanted: int) -> Iterator[None]:
         """In the `with` block, forwards of so many tokens, with so many rows of logits, go through these shares. The
         adapters of peft itself must be off."""
         self._shares, self._counts = shares, (tokens, wanted)
@@ -139,7 +139,7 @@ def _matrices(layer: Any) -> Sequence[str]:
     return [name for each in found for name in each]
 
 
-def poisoned(network: nn.Module, adapter: str) -> list[Any]:
+def nan_hooks(network: nn.Module, adapter: str) -> list[Any]:
     """Hooks by which every layer of an adapter gives what is no number; to be removed. What has stayed a number in a
     forward does not depend on any of them."""
 

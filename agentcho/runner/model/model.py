@@ -19,28 +19,35 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from agentcho.calls.owner import Owner
 from agentcho.config import served
-from agentcho.engine.adapter import Adapter
+from agentcho.engine.lora_adapter import Adapter
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
-from agentcho.progress import Tell, counted, unheard
+from agentcho.protocol.ownership import Owner
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.model import quantized_checkpoint
-from agentcho.runner.model.checkpoint import Unreadable, check_files, heard, refusal
-from agentcho.runner.model.device import DeviceMap, Place, check_kept, check_room, dtype_of, warn_emulated
+from agentcho.runner.model.checkpoint import Unreadable, check_files, download_progress, refusal
+from agentcho.runner.model.device import (
+    DeviceMap,
+    DevicePlacement,
+    check_device_map,
+    check_room,
+    dtype_of,
+    warn_emulated,
+)
 from agentcho.runner.model.digests import tokenizer_digest, weights_digest
 from agentcho.runner.model.gguf_file import (
     WHOLE,
     GgufFile,
-    alone,
+    apply_rope_factors,
     check_taken,
     is_gguf,
     named_files,
     read,
-    take_factors,
+    single_file_options,
 )
-from agentcho.runner.model.hf_progress import heard as weights_heard
-from agentcho.runner.model.hf_progress import multiplied_out, quiet
+from agentcho.runner.model.hf_progress import reported_dequantization, silenced_progress
+from agentcho.runner.model.hf_progress import reported_weights as weights_heard
 from agentcho.runner.model.known_models import KNOWN, place_of
 from agentcho.runner.model.lean_transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -50,15 +57,15 @@ from agentcho.runner.model.lean_transformers import (
     AutoTokenizer,
     GenerationConfig,
     GgufConfig,
-    left_out,
+    lean_imports,
     no_init_weights,
     transformers,
 )
 from agentcho.runner.model.lora import TRAINING, Adapters
 from agentcho.runner.model.shapes import PREFIX, SHAPES
-from agentcho.runner.model.threads import Threads
-from agentcho.runner.quant.prepack import packed
-from agentcho.runner.quant.quantized_linear import lighten
+from agentcho.runner.model.threads import ComputeThreads
+from agentcho.runner.quant.prepack import use_packed
+from agentcho.runner.quant.quantized_linear import quantize_linears
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
@@ -74,7 +81,7 @@ OPTIONAL = ("stored", "adapter", "bits", "kv_dtype")
 """What a fingerprint has of some models alone."""
 
 
-class Attending(Protocol):
+class AttentionPort(Protocol):
     """What answers the attention calls of a forward; see `Batch.attend`."""
 
     def attend(
@@ -83,7 +90,7 @@ class Attending(Protocol):
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """Where a model comes from: the name that the user gave, the folder or hub id, and its config. `random`: its
     weights are random, and only its tokenizer comes from there. `renamed`: it is the text part of a larger model, whose
     weights have longer names. `gguf`: all of it is in this file of the folder."""
@@ -106,11 +113,11 @@ class Source:
         if self.gguf is None:
             yield {"pretrained_model_name_or_path": self.path}
             return
-        with alone(self.gguf) as place:
+        with single_file_options(self.gguf) as place:
             yield place
 
 
-def find(model: str | Path) -> Source:
+def find(model: str | Path) -> ModelSource:
     """Read the config of a model, and no weights. `ModelNotFound` says where it was looked for."""
     name = str(model)
     if name.startswith(PREFIX):
@@ -136,20 +143,20 @@ def find(model: str | Path) -> Source:
         raise refusal(name, path, error) from error
     if layers < 1:
         raise ModelBroken(name, Path(path, "config.json"), f"it says that there are {layers} layers")
-    return Source(name, path, _text(config), renamed=_text(config) is not config)
+    return ModelSource(name, path, _text(config), renamed=_text(config) is not config)
 
 
-def _of_gguf(name: str, file: GgufFile) -> Source:
+def _of_gguf(name: str, file: GgufFile) -> ModelSource:
     """With the config that the library makes of a file's metadata."""
     if not file.keys.get("tokenizer.chat_template"):  # before its vocabulary is read
         raise UnsupportedModel.unframed(name, "its tokenizer has no chat template")
     try:
-        with alone(file) as place:
+        with single_file_options(file) as place:
             config = AutoConfig.from_pretrained(**place, trust_remote_code=False)
     except Unreadable as error:
         raise ModelBroken(name, file.path, _first_line(error), WHOLE) from error
-    take_factors(file, config)
-    return Source(name, str(file.path.parent), config, gguf=file)
+    apply_rope_factors(file, config)
+    return ModelSource(name, str(file.path.parent), config, gguf=file)
 
 
 def _text(config: Any) -> Any:
@@ -163,7 +170,7 @@ def _text(config: Any) -> Any:
     return part
 
 
-def read_tokenizer(source: Source) -> Any:
+def read_tokenizer(source: ModelSource) -> Any:
     """Its Hugging Face tokenizer, with a chat template, and no weights."""
     try:
         with source.place() as place:
@@ -176,7 +183,7 @@ def read_tokenizer(source: Source) -> Any:
     return tokenizer
 
 
-def end_tokens(source: Source) -> frozenset[int]:
+def end_tokens(source: ModelSource) -> frozenset[int]:
     """The ids that end a message by what lies beside its weights, before these are read: the generation config, or
     where there is none the config. `Model.end_tokens` has the last word."""
     if source.gguf is None:
@@ -189,20 +196,20 @@ def _ids(eos: Any) -> frozenset[int]:
     return frozenset() if eos is None else frozenset([eos] if isinstance(eos, int) else eos)
 
 
-def ours(source: Source) -> bool:
+def is_embedded_tokenizer(source: ModelSource) -> bool:
     """Whether it has the tokenizer of the embedded model."""
     return source.path == str(_understudy())
 
 
-def _shape(name: str) -> Source:
+def _shape(name: str) -> ModelSource:
     shape = SHAPES.get(name.removeprefix(PREFIX))
     if shape is None:
         raise ModelNotFound(name, f"the known shapes are {', '.join(SHAPES)}")
-    return Source(name, str(_understudy()), AutoConfig.for_model(shape.model_type, **shape.sizes), random=True)
+    return ModelSource(name, str(_understudy()), AutoConfig.for_model(shape.model_type, **shape.sizes), random=True)
 
 
 def _understudy() -> Path:
-    from agentcho.understudy import weights_path
+    from agentcho.runner.understudy import weights_path
 
     return weights_path()
 
@@ -217,9 +224,9 @@ class Model:
     forwards go through weights in the order of the processor's kernels. `sizes`: those of forwards in which rows do not
     depend on each other, by adapter and number of threads, as they are proved."""
 
-    def __init__(self, source: Source, network: nn.Module, tokenizer: Any) -> None:
+    def __init__(self, source: ModelSource, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
-        self.adapters, self.owner, self.threads = Adapters(network), Owner(), Threads()
+        self.adapters, self.owner, self.threads = Adapters(network), Owner(), ComputeThreads()
         self.adapter: str | None = None
         self.merged = self.prepacked = False
         self._weights: str | None = None
@@ -238,7 +245,9 @@ class Model:
         self.packed = min(4096, _scale_step(self.config))
 
     @classmethod
-    def load(cls, source: Source, place: Place, tell: Tell = unheard, tokenizer: Any = None) -> Model:
+    def load(
+        cls, source: ModelSource, place: DevicePlacement, tell: ProgressCallback = no_progress, tokenizer: Any = None
+    ) -> Model:
         """Load weights (safetensors only, no remote code) straight to their device. See `Engine.load` for where and in
         which numbers. `tokenizer`: the model's own, where it was read already."""
         where = place.where()
@@ -271,10 +280,10 @@ class Model:
             model._lighten(place.bits, tell)
         return model
 
-    def _lighten(self, bits: str, tell: Tell) -> None:
+    def _lighten(self, bits: str, tell: ProgressCallback) -> None:
         """Bring weights into few bits. Their digest stays that of the whole ones, which adapters are made for."""
         self._weights = self.weights
-        lighten(self.network, bits, self.source.name, tell)
+        quantize_linears(self.network, bits, self.source.name, tell)
         self.bits, self.prepacked = bits, True
 
     def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
@@ -315,14 +324,14 @@ class Model:
         return self._weights
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
+    def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
         """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
         if not self.prepacked:
             return self.differentiable(ids, positions, wanted, attending)
-        with packed():
+        with use_packed():
             return self.differentiable(ids, positions, wanted, attending)
 
-    def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Attending) -> Tensor:
+    def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
         """The same, with gradients."""
         if not self.merged and self.adapters.used != self.adapter:
             self.adapters.use(self.adapter)
@@ -376,7 +385,7 @@ def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _refusal(source: Source, error: Exception) -> ModelError:
+def _refusal(source: ModelSource, error: Exception) -> ModelError:
     name = source.name
     if isinstance(error, torch.OutOfMemoryError):
         return ModelError(f"{name} does not fit into the memory of its device; give a smaller model, or another device")
@@ -393,16 +402,18 @@ def _loader() -> Any:
     return AutoModelForCausalLM
 
 
-def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, tell: Tell) -> nn.Module:
+def _read(
+    source: ModelSource, dtype: torch.dtype, where: torch.device | DeviceMap, tell: ProgressCallback
+) -> nn.Module:
     """Weights from safetensors files, straight to their devices without a copy in host memory. No remote code."""
     if isinstance(where, torch.device):
         placed: DeviceMap | None = None if where.type == "cpu" else {"": where}
     else:
         placed = where if isinstance(where, str) else dict(where)
-    of_gguf = nullcontext() if source.gguf is None else multiplied_out(tell)
+    of_gguf = nullcontext() if source.gguf is None else reported_dequantization(tell)
     MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class with all that this asks for
-    lean = left_out() if quantized_checkpoint.quantisation(source.config) is None else nullcontext()
-    with quiet(), weights_heard(tell), of_gguf, source.place() as place, lean:
+    lean = lean_imports() if quantized_checkpoint.quantisation(source.config) is None else nullcontext()
+    with silenced_progress(), weights_heard(tell), of_gguf, source.place() as place, lean:
         network, report = _loader().from_pretrained(
             **place,
             dtype=dtype,
@@ -412,14 +423,14 @@ def _read(source: Source, dtype: torch.dtype, where: torch.device | DeviceMap, t
             output_loading_info=True,
             device_map=placed,
             **_part(source),
-            **heard(tell),
+            **download_progress(tell),
         )
     _check_whole(source, report)
-    check_kept(source.name, getattr(network, "hf_device_map", {}))
+    check_device_map(source.name, getattr(network, "hf_device_map", {}))
     return network  # type: ignore[no-any-return]
 
 
-def _embedded(source: Source, dtype: torch.dtype, tell: Tell) -> nn.Module:
+def _embedded(source: ModelSource, dtype: torch.dtype, tell: ProgressCallback) -> nn.Module:
     """The model of the package. Its weights have the names that its class gives them, so they are put in their places
     without the library's conversions, whose imports take longer than a game."""
     with no_init_weights():
@@ -437,11 +448,11 @@ def _embedded(source: Source, dtype: torch.dtype, tell: Tell) -> nn.Module:
     return network  # type: ignore[no-any-return]
 
 
-def _embedded_file(source: Source) -> Path:
+def _embedded_file(source: ModelSource) -> Path:
     return Path(source.path, "model.safetensors")
 
 
-def _part(source: Source) -> dict[str, Any]:
+def _part(source: ModelSource) -> dict[str, Any]:
     """How the weights of a text part are found among those of the whole model; or those of a GGUF file, to be
     multiplied out and never kept in blocks: the library would fetch code for these from the hub."""
     if source.gguf is not None:
@@ -451,7 +462,7 @@ def _part(source: Source) -> dict[str, Any]:
     return quantized_checkpoint.dequantised(source.config)
 
 
-def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
+def _drawn(source: ModelSource, dtype: torch.dtype, where: torch.device) -> nn.Module:
     """Random weights made on the device, the same every time on devices of one kind. `ModelError`: they do not fit."""
     check_room(source.name, _size(source, dtype), where)
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
@@ -459,7 +470,7 @@ def _drawn(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module
         return _made(source, dtype, where)
 
 
-def _size(source: Source, dtype: torch.dtype = torch.float32) -> int:
+def _size(source: ModelSource, dtype: torch.dtype = torch.float32) -> int:
     """How many bytes all weights take, shared ones counted once. Nothing is loaded."""
     if source.embedded:
         with safe_open(_embedded_file(source), "pt") as file:
@@ -468,26 +479,26 @@ def _size(source: Source, dtype: torch.dtype = torch.float32) -> int:
     return sum(weight.nbytes for weight in _outlined(source, dtype).parameters())
 
 
-def _count(source: Source) -> int:
+def _count(source: ModelSource) -> int:
     """How many numbers all weights have, shared ones counted once. Nothing is loaded."""
     return sum(weight.numel() for weight in _outlined(source, torch.float32).parameters())
 
 
-def _outlined(source: Source, dtype: torch.dtype) -> nn.Module:
+def _outlined(source: ModelSource, dtype: torch.dtype) -> nn.Module:
     """The network without numbers."""
     MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class with all that this asks for
-    with left_out():
+    with lean_imports():
         return _made(source, dtype, torch.device("meta"))
 
 
-def _made(source: Source, dtype: torch.dtype, where: torch.device) -> nn.Module:
+def _made(source: ModelSource, dtype: torch.dtype, where: torch.device) -> nn.Module:
     """A network with the weights that its class begins with."""
     with where:
         network: nn.Module = _loader().from_config(source.config, dtype=dtype, attn_implementation=ATTENTION)
     return network
 
 
-def _check_whole(source: Source, report: Any) -> None:
+def _check_whole(source: ModelSource, report: Any) -> None:
     """Refuse a checkpoint in which weights are missing, which the library would fill with random numbers."""
     lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if lacking:
@@ -511,7 +522,7 @@ def _answer(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scoring = Scoring(scale, options.get("softcap"), options.get("s_aux"))
     query, key = query.to(value.dtype), key.to(value.dtype)
-    attending: Attending = options["attending"]
+    attending: AttentionPort = options["attending"]
     return attending.attend(layer, query, key, value, locality, scoring), None
 
 

@@ -21,7 +21,7 @@ APART = re.compile(r"weight_?only|int8_?dynamic_?activation", re.IGNORECASE)
 """Names of torchao for weights alone, and for scales of single tokens."""
 
 
-class Method(NamedTuple):
+class QuantizationMethod(NamedTuple):
     """A way of keeping weights: the module and package of each library that it needs, and whether transformers can
     multiply them out, to a network like any other."""
 
@@ -30,13 +30,13 @@ class Method(NamedTuple):
 
 
 METHODS = {
-    COMPRESSED: Method({}, True),
-    "fp8": Method({}, True),
-    "mxfp4": Method({}, True),
-    "gptq": Method({"optimum": "optimum", "gptqmodel": "gptqmodel"}),
-    "awq": Method({"gptqmodel": "gptqmodel"}),
-    "bitsandbytes": Method({"bitsandbytes": "bitsandbytes"}),
-    "torchao": Method({"torchao": "torchao"}),
+    COMPRESSED: QuantizationMethod({}, True),
+    "fp8": QuantizationMethod({}, True),
+    "mxfp4": QuantizationMethod({}, True),
+    "gptq": QuantizationMethod({"optimum": "optimum", "gptqmodel": "gptqmodel"}),
+    "awq": QuantizationMethod({"gptqmodel": "gptqmodel"}),
+    "bitsandbytes": QuantizationMethod({"bitsandbytes": "bitsandbytes"}),
+    "torchao": QuantizationMethod({"torchao": "torchao"}),
 }
 """Those of which it is known how they round what layers are given."""
 

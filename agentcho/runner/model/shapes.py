@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 PREFIX = "shape:"
 
 
-class Shape(NamedTuple):
+class ModelShape(NamedTuple):
     """A model type of transformers and the sizes of its config."""
 
     model_type: str
@@ -17,7 +17,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "qwen3-0.6b": Shape(
+    "qwen3-0.6b": ModelShape(
         "qwen3",
         {
             "hidden_size": 1024,
@@ -32,7 +32,7 @@ SHAPES = {
             "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
         },
     ),
-    "llama-3.2-1b": Shape(
+    "llama-3.2-1b": ModelShape(
         "llama",
         {
             "hidden_size": 2048,
@@ -47,7 +47,7 @@ SHAPES = {
             "rope_parameters": {"rope_type": "default", "rope_theta": 5e5},
         },
     ),
-    "llama-3.1-8b": Shape(
+    "llama-3.1-8b": ModelShape(
         "llama",
         {
             "hidden_size": 4096,

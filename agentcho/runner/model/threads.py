@@ -36,7 +36,7 @@ WINDOW, SLOWER = 32, 4.0
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class Threads:
+class ComputeThreads:
     """The compute threads of one network; engines on it share this object. `number` is None where torch's own setting
     is left alone: before `settle`, on a GPU, and where the user has set it. `why`: the reason, in words."""
 

@@ -1,9 +1,9 @@
 """A second copy of the weights of linear layers, in the order in which the processor's kernels read them.
 
 On a CPU torch brings weights into that order for every product, which takes longer than the product itself if there are
-few rows. The copies are used inside `packed` alone; everywhere else, and for code that looks at its weights, a layer is
-unchanged. If the processor has no such kernels for a dtype, no layer has a copy. Does not know: attention, models.
-"""
+few rows. The copies are used inside `use_packed` alone; everywhere else, and for code that looks at its weights, a
+layer is unchanged. If the processor has no such kernels for a dtype, no layer has a copy. Does not know: attention,
+models."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.model.device import capability, memory_of, reorders_bfloat16
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
+from agentcho.runner.model.device import cpu_capability, free_memory, reorders_bfloat16
 
 LEAST = 64 << 20
 """Bytes below which all weights may stay in the processor's caches, and nothing is gained."""
@@ -34,7 +34,7 @@ _use = _Use()
 
 
 @contextmanager
-def packed() -> Iterator[None]:
+def use_packed() -> Iterator[None]:
     """In this thread and within the `with` block, use the copies where there are any. Without gradients."""
     before, _use.on = _use.on, True
     try:
@@ -44,11 +44,11 @@ def packed() -> Iterator[None]:
 
 
 def in_use() -> bool:
-    """Whether this thread is within `packed`."""
+    """Whether this thread is within `use_packed`."""
     return _use.on
 
 
-class Packed(nn.Linear):
+class PackedLinear(nn.Linear):
     """A linear layer with a second copy of its weight. The copy is not used once the weight has changed. Copies of the
     layer have no second copy."""
 
@@ -77,7 +77,7 @@ class Packed(nn.Linear):
         return other
 
 
-def pack(network: nn.Module, least: int | None = None, tell: Tell = unheard) -> int:
+def pack_linears(network: nn.Module, least: int | None = None, tell: ProgressCallback = no_progress) -> int:
     """Pack the linear layers of a network on a CPU, if they are large enough (`least` bytes, by default `LEAST`) and
     there is memory for the copies. Returns the bytes that these take."""
     layers = [each for each in network.modules() if type(each) is nn.Linear and _suits(each.weight)]
@@ -85,7 +85,7 @@ def pack(network: nn.Module, least: int | None = None, tell: Tell = unheard) -> 
         return 0
     packing = counted(tell, "matrices packed", len(layers))
     for number, layer in enumerate(layers, 1):
-        Packed.make(layer)
+        PackedLinear.make(layer)
         packing(number)
     return sum(layer.weight.nbytes for layer in layers)
 
@@ -97,18 +97,18 @@ def _cause(layers: Sequence[nn.Linear], least: int) -> str | None:
         return "there is nothing that would suit it"
     if size < least:
         return f"they are {size / 1e6:.0f} MB, which processors keep in their caches"
-    if size > SHARE * memory_of(torch.device("cpu")):
+    if size > SHARE * free_memory(torch.device("cpu")):
         return "there is no memory for a second copy"
-    return next(filter(None, map(refusal, dict.fromkeys(layer.weight.dtype for layer in layers))), None)
+    return next(filter(None, map(why_not_packable, dict.fromkeys(layer.weight.dtype for layer in layers))), None)
 
 
-def refusal(dtype: torch.dtype) -> str | None:
+def why_not_packable(dtype: torch.dtype) -> str | None:
     """Why this processor's kernels cannot be used for weights of a dtype; None: they can. torch is asked, and then one
     small weight is packed to be sure."""
     if dtype not in KINDS:
         return f"there are no kernels for {_short(dtype)}"
     if dtype == torch.bfloat16 and not reorders_bfloat16():
-        return f"this processor has none for bfloat16 (torch uses {capability()})"
+        return f"this processor has none for bfloat16 (torch uses {cpu_capability()})"
     weight = torch.arange(64 * 64, dtype=torch.float32).reshape(64, 64).remainder(7).to(dtype)
     rows = torch.eye(2, 64, dtype=dtype)
     try:
@@ -119,20 +119,20 @@ def refusal(dtype: torch.dtype) -> str | None:
     return None if torch.equal(product, rows @ weight.T) else "a trial gave other products"
 
 
-def kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
+def matmul_kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
     """Which kernels multiply by the linear layers of a network, in a word, and why."""
     if device.type != "cpu":
         return "plain", f"torch's own for {device.type}"
     linear = [each for each in network.modules() if isinstance(each, nn.Linear)]
     layers = [each for each in linear if each.weight.dtype.is_floating_point]
-    done = [layer for layer in layers if isinstance(layer, Packed)]
+    done = [layer for layer in layers if isinstance(layer, PackedLinear)]
     kinds = ", ".join(dict.fromkeys(_short(layer.weight.dtype) for layer in layers))
     if done:
         size = sum(layer.weight.nbytes for layer in done)
-        return "packed", f"{len(done)} layers of {kinds}, {size / 1e6:.0f} MB in oneDNN's order; {capability()}"
+        return "packed", f"{len(done)} layers of {kinds}, {size / 1e6:.0f} MB in oneDNN's order; {cpu_capability()}"
     cause = _cause([each for each in layers if _suits(each.weight)], LEAST) or "they were not asked for"
-    unsuited = next((refusal(each.weight.dtype) for each in layers if each.weight.dtype not in KINDS), None)
-    return "plain", f"torch's own for {kinds}, {capability()}; not packed: {unsuited or cause}"
+    unsuited = next((why_not_packable(each.weight.dtype) for each in layers if each.weight.dtype not in KINDS), None)
+    return "plain", f"torch's own for {kinds}, {cpu_capability()}; not packed: {unsuited or cause}"
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -21,7 +21,7 @@ LOW, HIGH = -8, 7
 """The range of 4 bits."""
 
 
-class Rounded(NamedTuple):
+class QuantizedMatrix(NamedTuple):
     """`numbers` `[out, in]`, int8; `scale` `[out, groups]`, in the dtype of the matrix."""
 
     numbers: Tensor
@@ -34,12 +34,12 @@ class Rounded(NamedTuple):
         return (wide * self.scale.unsqueeze(2)).view(self.numbers.shape)
 
 
-def fits(width: int, bits: Bits) -> bool:
+def can_quantize(width: int, bits: Bits) -> bool:
     """Whether rows of this width can be in so many bits."""
     return bits == "int8" or width % GROUP == 0
 
 
-def rounded(weight: Tensor, bits: Bits) -> Rounded:
+def quantized_matrix(weight: Tensor, bits: Bits) -> QuantizedMatrix:
     """A matrix `[out, in]` in few bits. The largest number of each group is kept as it is, but for its scale; in 4 bits
     that has the digits of bfloat16, so that each number times its scale is exact in 16 bits."""
     groups = 1 if bits == "int8" else weight.shape[1] // GROUP
@@ -52,16 +52,16 @@ def rounded(weight: Tensor, bits: Bits) -> Rounded:
     by = scale.float().unsqueeze(2)
     numbers = torch.where(by == 0, by, torch.round(wide / by))
     low, high = (-TOP, TOP) if bits == "int8" else (LOW, HIGH)
-    return Rounded(numbers.clamp(low, high).to(torch.int8).view(weight.shape), scale)
+    return QuantizedMatrix(numbers.clamp(low, high).to(torch.int8).view(weight.shape), scale)
 
 
-def paired(numbers: Tensor) -> Tensor:
+def pack_nibbles(numbers: Tensor) -> Tensor:
     """Numbers of 4 bits `[out, in]`, int8, two in a byte: `[out, in / 2]`, uint8."""
     above = (numbers - LOW).to(torch.uint8)
     return above[:, 0::2] | above[:, 1::2] << 4
 
 
-def unpaired(pairs: Tensor) -> Tensor:
-    """What `paired` was given."""
+def unpack_nibbles(pairs: Tensor) -> Tensor:
+    """What `pack_nibbles` was given."""
     both = torch.stack((pairs & 15, pairs >> 4), dim=2)
     return both.view(len(pairs), -1).to(torch.int8) + LOW

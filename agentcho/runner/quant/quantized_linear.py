@@ -16,15 +16,31 @@ from torch import Tensor, nn
 
 from agentcho.config import Bits
 from agentcho.errors import ModelError
-from agentcho.progress import Tell, counted, unheard
-from agentcho.runner.quant.int_matmul import Making, Product, few, of_bytes, of_halves, of_nibbles, quickest, takes
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
+from agentcho.runner.quant.int_matmul import (
+    Making,
+    Product,
+    accepts_rows,
+    fastest_matmul,
+    fp16_matmul,
+    int4_matmul,
+    int8_matmul,
+    row_limit,
+)
 from agentcho.runner.quant.prepack import in_use
-from agentcho.runner.quant.quantize import GROUP, Rounded, fits, paired, rounded, unpaired
+from agentcho.runner.quant.quantize import (
+    GROUP,
+    QuantizedMatrix,
+    can_quantize,
+    pack_nibbles,
+    quantized_matrix,
+    unpack_nibbles,
+)
 
 SAID: dict[Making | None, str] = {
-    of_bytes: "by torch's product of 8 bits",
-    of_nibbles: "by torch's product of 4 bits, over a second copy",
-    of_halves: "by FBGEMM, over a copy in 16 bits",
+    int8_matmul: "by torch's product of 8 bits",
+    int4_matmul: "by torch's product of 4 bits, over a second copy",
+    fp16_matmul: "by FBGEMM, over a copy in 16 bits",
     None: "multiplied out each time",
 }
 """How layers multiply, by what made their product."""
@@ -41,7 +57,7 @@ def check_bits(bits: str | None, merge: bool) -> None:
         raise ModelError(f"an adapter cannot be merged into weights in {bits}; leave out merge, or weights={bits}")
 
 
-class Lighter(nn.Linear):
+class QuantizedLinear(nn.Linear):
     """A linear layer whose weight is in few bits: `weight` `[out, in]`, int8, or `[out, in / 2]`, uint8, two numbers in
     a byte. It has no gradient; what goes through it has."""
 
@@ -53,19 +69,19 @@ class Lighter(nn.Linear):
     @classmethod
     def make(cls, layer: Any, bits: Bits, making: Making | None) -> None:
         """From a linear layer, and what makes its product, if anything; its own weight is given up."""
-        matrix = rounded(layer.weight, bits)
+        matrix = quantized_matrix(layer.weight, bits)
         layer.__class__ = cls
-        kept = matrix.numbers if bits == "int8" else paired(matrix.numbers)
+        kept = matrix.numbers if bits == "int8" else pack_nibbles(matrix.numbers)
         layer.weight = nn.Parameter(kept, requires_grad=False)
         layer.register_buffer("scale", matrix.scale)
-        layer.making = making if making is not None and takes(making, layer.out_features) else None
+        layer.making = making if making is not None and accepts_rows(making, layer.out_features) else None
         layer._product = None if layer.making is None else layer.making(matrix)
-        layer._few = None if layer.making is None else few(layer.making)
+        layer._few = None if layer.making is None else row_limit(layer.making)
 
     def whole(self) -> Tensor:
         """Its weight `[out, in]`, multiplied out."""
-        numbers = self.weight if self.weight.dtype == torch.int8 else unpaired(self.weight)
-        return Rounded(numbers, self.scale).whole()
+        numbers = self.weight if self.weight.dtype == torch.int8 else unpack_nibbles(self.weight)
+        return QuantizedMatrix(numbers, self.scale).whole()
 
     def forward(self, input: Tensor) -> Tensor:
         """See `torch.nn.Linear`."""
@@ -86,22 +102,22 @@ class Lighter(nn.Linear):
         return self._few is None or input.numel() <= self._few * self.in_features
 
 
-def lighten(network: nn.Module, bits: str, name: str, tell: Tell = unheard) -> int:
+def quantize_linears(network: nn.Module, bits: str, name: str, tell: ProgressCallback = no_progress) -> int:
     """Bring the linear layers of a network into few bits, those aside whose width has no whole number of groups, and
     its head into 8; returns how many. Embeddings are whole, those that the head had shared too. `ModelError`: there is
     no layer."""
     asked = cast(Bits, bits)
-    layers = [each for each in _linear(network) if fits(each.in_features, asked)]
+    layers = [each for each in _linear(network) if can_quantize(each.in_features, asked)]
     if not layers:
         raise ModelError(f"{name} has no linear layers that could be in {bits}; leave out weights={bits}")
     every: list[tuple[nn.Linear, Bits]] = [(layer, asked) for layer in layers]
     if isinstance(head := _head(network), nn.Linear):
         every.append((head, "int8"))
     kinds = {(each.weight.dtype, each.weight.device, kept) for each, kept in every}
-    making = {(dtype, device, kept): quickest(kept, dtype, device) for dtype, device, kept in kinds}
+    making = {(dtype, device, kept): fastest_matmul(kept, dtype, device) for dtype, device, kept in kinds}
     done = counted(tell, "matrices in few bits", len(every))
     for number, (layer, kept) in enumerate(every, 1):
-        Lighter.make(layer, kept, making[layer.weight.dtype, layer.weight.device, kept])
+        QuantizedLinear.make(layer, kept, making[layer.weight.dtype, layer.weight.device, kept])
         done(number)
     return len(every)
 
@@ -116,10 +132,10 @@ def _linear(network: nn.Module) -> list[nn.Linear]:
     return [each for each in network.modules() if isinstance(each, nn.Linear) and each is not head]
 
 
-def lightened(network: nn.Module) -> str:
+def quantization_summary(network: nn.Module) -> str:
     """How many layers are in few bits, what they take and how they multiply, in words; empty: none is."""
     layers = _linear(network)
-    found = [each for each in layers if isinstance(each, Lighter)]
+    found = [each for each in layers if isinstance(each, QuantizedLinear)]
     if not found:
         return ""
     size = sum(each.weight.nbytes + each.scale.nbytes for each in found)
@@ -130,6 +146,8 @@ def lightened(network: nn.Module) -> str:
     whole = f"; {left} left whole, with a width that is no multiple of {GROUP}" if left else ""
     kept = f"{len(found)} layers in {size / 1e6:.1f} MB, a scale for each {scaled}"
     head = (
-        "the head in 8 bits, embeddings whole" if isinstance(_head(network), Lighter) else "embeddings and head whole"
+        "the head in 8 bits, embeddings whole"
+        if isinstance(_head(network), QuantizedLinear)
+        else "embeddings and head whole"
     )
     return f"{kept}; {', '.join(said)}{whole}; {head}"

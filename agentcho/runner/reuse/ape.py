@@ -12,11 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import Parallel
+from agentcho.engine.call_layout import ParallelContext
 from agentcho.reuse.ape import Ape
 
 
-class Tempered(NamedTuple):
+class TemperedKeys(NamedTuple):
     """Keys of rows that were encoded beside each other, `marks` `[rows, 1, 1, length]` bool, and how they are weighed
     `[rows, 1, 1, 1]`: see `Ape`."""
 
@@ -33,7 +33,9 @@ class Tempered(NamedTuple):
         return torch.where(self.marks, scores + more, scores)
 
 
-def tempered(rows: Iterable[tuple[int, Parallel]], count: int, width: int, device: torch.device) -> Tempered:
+def tempered_keys(
+    rows: Iterable[tuple[int, ParallelContext]], count: int, width: int, device: torch.device
+) -> TemperedKeys:
     """Of `count` rows with `width` keys each those keys that are not weighed as they are; `rows` by their index."""
     marks = torch.zeros(count, 1, 1, width, dtype=torch.bool)
     temperature, scale = torch.ones(2, count, 1, 1, 1)
@@ -42,4 +44,4 @@ def tempered(rows: Iterable[tuple[int, Parallel]], count: int, width: int, devic
         temperature[row], scale[row] = parallel.ape.temperature, parallel.ape.scale
         for start, stop in parallel.spans:
             marks[row, :, :, start:stop] = True
-    return Tempered(marks.to(device), temperature.to(device), scale.to(device))
+    return TemperedKeys(marks.to(device), temperature.to(device), scale.to(device))

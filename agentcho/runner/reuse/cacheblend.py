@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from agentcho.engine.layout import Segment
+from agentcho.engine.call_layout import Segment
 from agentcho.runner.reuse.deviation import COMPARED, most_deviating
 
 
-def still_anew(segment: Segment, layer: int, layers: int, fresh: Tensor, kept: Tensor) -> Sequence[int]:
+def recomputed_tokens(segment: Segment, layer: int, layers: int, fresh: Tensor, kept: Tensor) -> Sequence[int]:
     """The indices in `segment.places` of the tokens that are encoded anew at `layer` of `layers`, by the `fresh` values
     `[heads, places, dim]` and the `kept` ones `[heads, tokens of the message, dim]` of that layer. Layers are asked in
     their order."""

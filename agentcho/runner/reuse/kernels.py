@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import KVEntry, Parallel, Segment
+from agentcho.engine.call_layout import KVEntry, ParallelContext, Segment
 from agentcho.reuse.ape import Ape
 from agentcho.reuse.cacheblend import CacheBlend
 from agentcho.reuse.kvcomm import KVComm
@@ -21,27 +21,27 @@ from agentcho.reuse.method import ByAnchors, ByDeviation
 from agentcho.runner.attention.base import Weigher
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation
-from agentcho.runner.reuse.ape import tempered
-from agentcho.runner.reuse.cacheblend import still_anew
-from agentcho.runner.reuse.kvcomm import put_together
+from agentcho.runner.reuse.ape import tempered_keys
+from agentcho.runner.reuse.cacheblend import recomputed_tokens
+from agentcho.runner.reuse.kvcomm import assemble_entry
 
-Rows = Iterable[tuple[int, Parallel]]
+Rows = Iterable[tuple[int, ParallelContext]]
 """Rows of a forward by their index, and which of their keys are weighed how."""
 Narrow = Callable[[Segment, int, int, Tensor, Tensor], Sequence[int]]
-"""Which tokens of a segment are still encoded anew in a layer: see `still_anew`."""
+"""Which tokens of a segment are still encoded anew in a layer: see `recomputed_tokens`."""
 Assemble = Callable[[PagePool, Sequence[Rotation], KVEntry], None]
-"""Writes the keys and values of an entry by its base and its anchors: see `put_together`."""
+"""Writes the keys and values of an entry by its base and its anchors: see `assemble_entry`."""
 Weigh = Callable[[Rows, int, int, torch.device], Weigher]
-"""Weighs keys of some rows of a forward otherwise: see `tempered`."""
+"""Weighs keys of some rows of a forward otherwise: see `tempered_keys`."""
 
 Kernel = TypeVar("Kernel")
 
-NARROW: dict[str, Narrow] = {CacheBlend.name: still_anew}
-ASSEMBLE: dict[str, Assemble] = {KVComm.name: put_together}
-WEIGH: dict[str, Weigh] = {Ape.name: tempered}
+NARROW: dict[str, Narrow] = {CacheBlend.name: recomputed_tokens}
+ASSEMBLE: dict[str, Assemble] = {KVComm.name: assemble_entry}
+WEIGH: dict[str, Weigh] = {Ape.name: tempered_keys}
 
 
-class Several:
+class CombinedWeighers:
     """Rows of several methods in one forward; each method changes the scores of its own rows alone."""
 
     def __init__(self, weighers: Sequence[Weigher]) -> None:
@@ -54,24 +54,26 @@ class Several:
         return scores
 
 
-def narrow(method: ByDeviation) -> Narrow:
+def narrowing_kernel(method: ByDeviation) -> Narrow:
     """The kernel by which a method encodes fewer tokens anew from layer to layer."""
     return _kernel(NARROW, method.name)
 
 
-def assemble(method: ByAnchors) -> Assemble:
+def assembly_kernel(method: ByAnchors) -> Assemble:
     """The kernel by which a method puts an entry together of its base and its anchors."""
     return _kernel(ASSEMBLE, method.name)
 
 
-def weigher(rows: Iterable[tuple[int, Parallel | None]], count: int, width: int, device: torch.device) -> Weigher:
+def weigher(
+    rows: Iterable[tuple[int, ParallelContext | None]], count: int, width: int, device: torch.device
+) -> Weigher:
     """What weighs the keys of `count` rows with `width` keys each; `rows` by their index."""
-    by_method = defaultdict[str, list[tuple[int, Parallel]]](list)
+    by_method = defaultdict[str, list[tuple[int, ParallelContext]]](list)
     for row, parallel in rows:
         if parallel is not None:
             by_method[parallel.ape.name].append((row, parallel))
     weighers = [_kernel(WEIGH, name)(each, count, width, device) for name, each in by_method.items()]
-    return weighers[0] if len(weighers) == 1 else Several(weighers)
+    return weighers[0] if len(weighers) == 1 else CombinedWeighers(weighers)
 
 
 def _kernel(known: Mapping[str, Kernel], name: str) -> Kernel:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agentcho.engine.layout import KVEntry
+from agentcho.engine.call_layout import KVEntry
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.kv.rope import Rotation
 
 
 @torch.inference_mode()
-def put_together(pages: PagePool, rotations: Sequence[Rotation], entry: KVEntry) -> None:
+def assemble_entry(pages: PagePool, rotations: Sequence[Rotation], entry: KVEntry) -> None:
     """Write the keys and values of an entry by its recipe: those of its base, and of each anchor as much as it weighs
     of the difference between its real and its base ones, token by token. All of these are in the store."""
     recipe = entry.recipe

@@ -19,14 +19,14 @@ import torch
 from llguidance import LLMatcher
 from torch import Tensor
 
-from agentcho.calls.call import Sampling
-from agentcho.calls.tools import AnswerForm
-from agentcho.engine.base import Constraint, Template
+from agentcho.engine.protocols import Template, TokenConstraint
 from agentcho.errors import RequestError
-from agentcho.runner.sampling.endings import Document, Endings
+from agentcho.protocol.call import Sampling
+from agentcho.protocol.tools import AnswerForm
+from agentcho.runner.sampling.endings import DocumentEnding, DocumentEndings
 from agentcho.runner.sampling.grammar import grammar
 from agentcho.runner.sampling.pattern_hints import hints
-from agentcho.runner.sampling.token_bytes import Spelling
+from agentcho.runner.sampling.token_bytes import TokenBytes
 
 KEPT = 64
 """The grammars of so many schemas are kept, those that were used last."""
@@ -41,24 +41,24 @@ class Constraints:
         self._content, self._stop = template.content, template.end
         self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
-    def of(self, sampling: Sampling, forms: Sequence[AnswerForm] = (), begun: bool = False) -> Constraint | None:
+    def of(self, sampling: Sampling, forms: Sequence[AnswerForm] = (), begun: bool = False) -> TokenConstraint | None:
         """The constraint of a call with choices, a JSON schema, or forms; None: it has none of these. `begun`: the
         message has a header. `RequestError`: nothing can satisfy it."""
         if forms:
-            return Forms(self._usable(forms, sampling.max_tokens))
+            return FormsConstraint(self._usable(forms, sampling.max_tokens))
         if sampling.choices is not None:
             encode = self._content.encode_behind if begun else self._content.encode
-            return Choices([encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
+            return ChoiceConstraint([encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
         if sampling.json_schema is not None:
             return self._grammars.json(sampling.json_schema, sampling.max_tokens)
         return None
 
-    def _usable(self, forms: Sequence[AnswerForm], max_tokens: int) -> list[Formed]:
+    def _usable(self, forms: Sequence[AnswerForm], max_tokens: int) -> list[FormConstraint]:
         """Those of the forms that can be said at all. `RequestError`: none can."""
-        found, errors = list[Formed](), list[RequestError]()
+        found, errors = list[FormConstraint](), list[RequestError]()
         for form in forms:
             try:
-                found.append(Formed(form, self._grammars, max_tokens, self._stop))
+                found.append(FormConstraint(form, self._grammars, max_tokens, self._stop))
             except RequestError as error:
                 errors.append(error)
         if not found:
@@ -66,7 +66,7 @@ class Constraints:
         return found
 
 
-class Choices:
+class ChoiceConstraint:
     """One of several token sequences. Where one sequence is the beginning of another, `stop` ends it."""
 
     def __init__(self, sequences: list[list[int]], stop: int, max_tokens: int) -> None:
@@ -93,7 +93,7 @@ class Choices:
         """Whether one choice is said, and no other goes on."""
         return not any(self._left)
 
-    def ahead(self) -> Choices:
+    def ahead(self) -> ChoiceConstraint:
         """A copy."""
         return copy(self)
 
@@ -108,7 +108,7 @@ class Choices:
         return token
 
 
-class Formed:
+class FormConstraint:
     """An answer in one form: ids, JSON if there is a schema, ids."""
 
     def __init__(self, form: AnswerForm, grammars: Grammars, max_tokens: int, stop: int) -> None:
@@ -148,7 +148,7 @@ class Formed:
         """Whether a token may come next."""
         return bool((self.allowed == token).any())
 
-    def ahead(self) -> Formed:
+    def ahead(self) -> FormConstraint:
         """A copy."""
         other = copy(self)
         other.lead, other._trail = [*self.lead], [*self._trail]
@@ -173,10 +173,10 @@ class Formed:
         return self._trail.pop(0) if self._trail else self._stop
 
 
-class Forms:
+class FormsConstraint:
     """An answer in one of several forms, of which those are left that go on with what was said."""
 
-    def __init__(self, forms: list[Formed]) -> None:
+    def __init__(self, forms: list[FormConstraint]) -> None:
         self._left = forms
 
     @property
@@ -196,9 +196,9 @@ class Forms:
         """Whether all of one form is said, and no other goes on."""
         return all(form.done for form in self._left)
 
-    def ahead(self) -> Forms:
+    def ahead(self) -> FormsConstraint:
         """A copy."""
-        return Forms([form.ahead() for form in self._left])
+        return FormsConstraint([form.ahead() for form in self._left])
 
     def follow(self, token: int) -> None:
         """Keep the forms that go on with `token`."""
@@ -219,15 +219,16 @@ class Forms:
         return told
 
 
-class Compiled:
+class CompiledGrammar:
     """A grammar: a matcher at its beginning, and the endings of its documents."""
 
-    def __init__(self, matcher: LLMatcher, endings: Endings) -> None:
+    def __init__(self, matcher: LLMatcher, endings: DocumentEndings) -> None:
         self.matcher, self.endings = matcher, endings
         self._whole, self._more = list[bytes | None](), endings.document().endings()
 
     def whole(self) -> Iterator[bytes | None]:
-        """Whole documents, as `Document.endings` gives them where nothing is said yet. Each is searched for once."""
+        """Whole documents, as `DocumentEnding.endings` gives them where nothing is said yet. Each is searched for
+        once."""
         yield from self._whole
         for path in self._more:
             self._whole.append(path)
@@ -239,17 +240,17 @@ class Grammars:
 
     def __init__(self, tokenizer: Any, vocabulary: int, stop: int) -> None:
         self._tokenizer, self._vocabulary, self._stop = tokenizer, vocabulary, stop
-        self._spelling: Spelling | None = None
-        self._compiled: dict[tuple[str, bool], Compiled] = {}
+        self._spelling: TokenBytes | None = None
+        self._compiled: dict[tuple[str, bool], CompiledGrammar] = {}
 
     def json(self, schema: dict[str, Any], max_tokens: int, around: int = 0, lenient: bool = False) -> JsonConstraint:
         """A constraint for a schema, of whose tokens so many stand around the JSON. `lenient`: what a grammar cannot
         hold an answer to is left out of the schema. `RequestError`: the schema cannot be used, or needs more tokens."""
         if self._spelling is None:
-            self._spelling = Spelling(self._tokenizer, self._vocabulary, self._stop)
+            self._spelling = TokenBytes(self._tokenizer, self._vocabulary, self._stop)
         return JsonConstraint(self._grammar(schema, lenient, self._spelling), self._spelling, max_tokens, around)
 
-    def _grammar(self, schema: dict[str, Any], lenient: bool, spelling: Spelling) -> Compiled:
+    def _grammar(self, schema: dict[str, Any], lenient: bool, spelling: TokenBytes) -> CompiledGrammar:
         key = json.dumps(schema), lenient
         found = self._compiled.pop(key, None)
         if found is None:
@@ -257,7 +258,7 @@ class Grammars:
             matcher = LLMatcher(spelling.table, made)
             if matcher.is_error():
                 raise RequestError(f"json_schema is not usable: {matcher.get_error()}; simplify it", "sampling")
-            found = Compiled(matcher, Endings(made, spelling.letters, hints(schema)))
+            found = CompiledGrammar(matcher, DocumentEndings(made, spelling.letters, hints(schema)))
         self._compiled[key] = found
         if len(self._compiled) > KEPT:
             del self._compiled[next(iter(self._compiled))]
@@ -268,11 +269,11 @@ class JsonConstraint:
     """JSON of one schema. `ending` is the shortest known way to end the document, in tokens; None: none is known, since
     the search for one has a bound (`endings.STEPS`). While one is known, it fits into the tokens that are left."""
 
-    def __init__(self, compiled: Compiled, spelling: Spelling, max_tokens: int, around: int) -> None:
+    def __init__(self, compiled: CompiledGrammar, spelling: TokenBytes, max_tokens: int, around: int) -> None:
         self._compiled, self._spelling = compiled, spelling
         self._matcher = compiled.matcher.deep_copy()
         self._said = bytearray()
-        self._document: Document | None = None
+        self._document: DocumentEnding | None = None
         self._allowed: Tensor | None = None
         self._next_search = inf
         room = max_tokens - around

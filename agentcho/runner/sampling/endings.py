@@ -60,16 +60,16 @@ class _Octets:
 
 
 @cache
-def octets() -> LLTokenizer:
+def byte_vocabulary() -> LLTokenizer:
     """That vocabulary."""
     return LLTokenizer(TokenizerWrapper(_Octets()), END + 1, END, slices=[])
 
 
-class Spent(Exception):
+class SearchExhausted(Exception):
     """A search has tried as many states as it may."""
 
 
-class Learned(NamedTuple):
+class LearnedStates(NamedTuple):
     """What was learned of states, which are told by the bytes that they allow. `kinds`: of the bytes that a search may
     try, one for each state behind. `ways`: how the text or value ended in which one was, by where that was."""
 
@@ -77,24 +77,24 @@ class Learned(NamedTuple):
     ways: dict[tuple[bytes, int], bytes]
 
 
-class Endings:
+class DocumentEndings:
     """Endings of documents of one `grammar`, of `letters` alone. What is learned of the grammar's states in one
     document is used in all. `hints` are ways in which texts of the grammar may end, the best first."""
 
     def __init__(self, grammar: str, letters: bytes = EVERY, hints: Sequence[bytes] = ()) -> None:
-        self._start, self._letters = LLMatcher(octets(), grammar), letters
+        self._start, self._letters = LLMatcher(byte_vocabulary(), grammar), letters
         self._hints = tuple(hint + b'"' for hint in hints if not hint.translate(None, letters))
-        self._learned = Learned({}, {})
+        self._learned = LearnedStates({}, {})
 
-    def document(self) -> Document:
+    def document(self) -> DocumentEnding:
         """A document of which nothing is said yet."""
-        return Document(self._start.deep_copy(), self._letters, self._learned, self._hints)
+        return DocumentEnding(self._start.deep_copy(), self._letters, self._learned, self._hints)
 
 
-class Document:
+class DocumentEnding:
     """One that is being said. `steps` are the states that were tried for it so far."""
 
-    def __init__(self, matcher: LLMatcher, letters: bytes, learned: Learned, hints: Sequence[bytes] = ()) -> None:
+    def __init__(self, matcher: LLMatcher, letters: bytes, learned: LearnedStates, hints: Sequence[bytes] = ()) -> None:
         self._matcher, self._letters, self._learned, self._hints = matcher, letters, learned, hints
         self._at, self._said = b"", bytearray()
         self._mask: bytes | None = None
@@ -123,7 +123,7 @@ class Document:
             try:
                 self._bound = self.steps + most
                 found = search(behind)
-            except Spent:
+            except SearchExhausted:
                 continue
             finally:
                 self._go(b"")
@@ -257,7 +257,7 @@ class Document:
 
     def _step(self) -> None:
         if self.steps == self._bound:
-            raise Spent
+            raise SearchExhausted
         self.steps += 1
 
     def _allowed(self, mask: bytes, place: int) -> bytes:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from llguidance import LLMatcher
 
-from agentcho.calls.schema import LISTS, MAPS, ONES
 from agentcho.errors import RequestError
+from agentcho.protocol.json_schema import LISTS, MAPS, ONES
 
 FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"})
 """The formats that a grammar holds a text to."""
@@ -36,7 +36,7 @@ Schema = Mapping[str, Any]
 _UNMET = re.compile(r"required property '(.*)' is unsatisfiable")
 
 
-class Fault(NamedTuple):
+class SchemaFault(NamedTuple):
     """What makes a schema unusable: the JSON pointer of the part that is at fault, as a reference has it ("#": the
     whole), and why. `hopeless`: no JSON fits the schema; else a grammar cannot hold an answer to that part."""
 
@@ -48,10 +48,10 @@ class Fault(NamedTuple):
         return f"at {self.pointer}: {self.why}"
 
 
-class Unusable(RequestError):
+class UnusableSchema(RequestError):
     """A schema of which no grammar can be made."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: SchemaFault) -> None:
         remedy = "mend the schema" if fault.hopeless else "leave this out of the schema, and check it in the answer"
         super().__init__(f"json_schema is not usable {fault}; {remedy}", "sampling")
         self.fault = fault
@@ -59,32 +59,34 @@ class Unusable(RequestError):
 
 def grammar(schema: Schema, lenient: bool = False) -> str:
     """The grammar of compact JSON that fits a schema. `lenient`: what a grammar cannot hold an answer to is left out of
-    the schema. `Unusable`: there is none."""
+    the schema. `UnusableSchema`: there is none."""
     try:
         finite = _Finite(schema)
         if not finite(schema):
-            raise Unusable(Fault("#", "every document of it is endless", hopeless=True))
+            raise UnusableSchema(SchemaFault("#", "every document of it is endless", hopeless=True))
         prepared = _prepared(schema, finite, lenient)
         made = _compiled(prepared, lenient)
         why = _complaint(made)
     except (ValueError, RecursionError) as error:
-        raise error if isinstance(error, Unusable) else Unusable(Fault("#", _brief(str(error)))) from error
+        raise (
+            error if isinstance(error, UnusableSchema) else UnusableSchema(SchemaFault("#", _brief(str(error))))
+        ) from error
     if why:
         pointer, why = _located(prepared, why, lenient)
-        raise Unusable(Fault(pointer, _brief(why), hopeless="Unsatisfiable" in why))
+        raise UnusableSchema(SchemaFault(pointer, _brief(why), hopeless="Unsatisfiable" in why))
     return made
 
 
-def fault(schema: Schema, lenient: bool = False) -> Fault | None:
+def fault(schema: Schema, lenient: bool = False) -> SchemaFault | None:
     """What makes a schema unusable; None: nothing."""
     return _fault(json.dumps(schema), lenient)
 
 
 @lru_cache(256)
-def _fault(schema: str, lenient: bool) -> Fault | None:
+def _fault(schema: str, lenient: bool) -> SchemaFault | None:
     try:
         grammar(json.loads(schema), lenient)
-    except Unusable as error:
+    except UnusableSchema as error:
         return error.fault
     return None
 

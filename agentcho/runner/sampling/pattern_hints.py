@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentcho.calls.patterns import Automaton, Uncountable
+from agentcho.protocol.regex_cardinality import RegexAutomaton, Uncountable
 
 MOST = 256
 """So many hints are given, and none that is longer than so many bytes."""
@@ -29,7 +29,7 @@ def hints(schema: Mapping[str, Any]) -> Sequence[bytes]:
 def _shortest(pattern: str) -> str | None:
     """None: there is no such text, or the pattern says what only a grammar can read."""
     try:
-        return Automaton(pattern).shortest()
+        return RegexAutomaton(pattern).shortest()
     except (Uncountable, RecursionError):
         return None
 

@@ -16,8 +16,8 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from agentcho.calls.call import Logprobs
-from agentcho.engine.generation import Draw, Limits
+from agentcho.engine.generation import SamplingDraw, TokenLimits
+from agentcho.protocol.call import Logprobs
 
 FEW = 256
 MOST = 3e38
@@ -30,7 +30,7 @@ def uniform(seed: int, index: int) -> float:
     return (int.from_bytes(digest) >> 11) / 2**53
 
 
-def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | None]:
+def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Tensor) -> list[int | None]:
     """One token for each row of `logits` `[rows, vocab]`; None where a row has no token that can be drawn.
 
     `banned`: bool `[vocab]`, the ids that no message may contain. The `allowed` ids (int64) of a draw are those that
@@ -61,7 +61,7 @@ def choose(logits: Tensor, draws: Sequence[Draw], banned: Tensor) -> list[int | 
     return found
 
 
-def likely(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
+def top_logprobs(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
     """For each row of `logits` `[rows, vocab]`, and a token and a number: the natural logarithms of the probabilities,
     computed in float32, of this token, and then of so many of the likeliest ones, the likeliest first."""
     logs = logits.float().log_softmax(-1)
@@ -75,7 +75,7 @@ def likely(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
     return found
 
 
-def _within(limits: Limits, scores: Tensor, row: Tensor) -> Tensor:
+def _within(limits: TokenLimits, scores: Tensor, row: Tensor) -> Tensor:
     """A row of logits `[vocab]` whose control tokens are ruled out (`scores`), within limits. `row`: it as a whole."""
     found = scores.clone()
     if limits.freed:
@@ -90,7 +90,7 @@ def _within(limits: Limits, scores: Tensor, row: Tensor) -> Tensor:
     return found
 
 
-def _bent(row: Tensor, draw: Draw) -> Tensor:
+def _bent(row: Tensor, draw: SamplingDraw) -> Tensor:
     """A row of logits `[vocab]` with the bias of chosen tokens, and then the penalties of those that were read or said
     before, in the order of vLLM. Computed in float32; what would be infinite stays finite."""
     options, bent = draw.sampling, row.float().clone()
@@ -110,7 +110,7 @@ def _bent(row: Tensor, draw: Draw) -> Tensor:
     return bent.clamp(-MOST, MOST).to(row.dtype)
 
 
-def _options(draws: Sequence[Draw], device: torch.device) -> Tensor:
+def _options(draws: Sequence[SamplingDraw], device: torch.device) -> Tensor:
     """`[rows, 5]`, float64: temperature (1 where greedy), top_k, top_p, min_p, and the random number of the token."""
     rows = list[tuple[float, ...]]()
     for draw in draws:

@@ -12,7 +12,7 @@ import llguidance.hf
 from llguidance import LLTokenizer
 
 
-class Spelling:
+class TokenBytes:
     """The vocabulary of a Hugging Face tokenizer, of `size` ids, in which `stop` ends a document. `table` is the same
     for llguidance. Making one takes up to a second for a large vocabulary."""
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, cast, g
 from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError, from_json
 
-from agentcho.serve.api.limits import Limits
-from agentcho.serve.faults import ApiError
+from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api_errors import ApiError
 
 PARTS = (b"{", b"[", b'":')
 """How objects and lists begin, and the names in objects end."""
@@ -33,7 +33,7 @@ Several = Annotated[tuple[Item, ...], Strict(False), FailFast()]
 """A list, read up to its first wrong item: one error is told, and a million of them would cost gigabytes."""
 
 
-class Only(NamedTuple):
+class OnlyValue(NamedTuple):
     """The one value of a parameter that is taken, because it changes nothing, and why there is no other."""
 
     value: object
@@ -54,7 +54,7 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", populate_by_name=False)
 
     ignored: ClassVar[frozenset[str]] = frozenset()
-    only: ClassVar[Mapping[str, Only]] = {}
+    only: ClassVar[Mapping[str, OnlyValue]] = {}
     refused: ClassVar[Mapping[str, str]] = {}
     within: ClassVar[str] = ""
     kinds: ClassVar[tuple[str, ...]] = ()
@@ -99,7 +99,7 @@ def count(info: ValidationInfo, name: str) -> None:
 Read = TypeVar("Read", bound=Body)
 
 
-def read(body: bytes, model: type[Read], ignored: set[str], limits: Limits) -> Read:
+def read(body: bytes, model: type[Read], ignored: set[str], limits: RequestLimits) -> Read:
     """The body as a `model`. The names of ignored parameters are added to `ignored`. `ApiError`: it is no JSON, or not
     what the model takes, or has so many parts that reading it would hold up everybody else."""
     parts = sum(map(body.count, PARTS))

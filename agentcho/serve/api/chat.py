@@ -11,37 +11,37 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from agentcho.calls.variables import Effort
-from agentcho.serve.api import asked as asking
-from agentcho.serve.api import fields, functions, ids
-from agentcho.serve.api.asked import Asked
-from agentcho.serve.api.body import Body, Only, Several, read
-from agentcho.serve.api.fields import IGNORED, ONLY, Positive, TopLogprobs
-from agentcho.serve.api.held import Held
-from agentcho.serve.api.limits import Limits
-from agentcho.serve.api.messages import Message
-from agentcho.serve.api.models import Target
-from agentcho.serve.api.shape import Shape, counts, event, logprob
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Usage
+from agentcho.protocol.variables import Effort
+from agentcho.serve.api import functions, ids, request_fields
+from agentcho.serve.api import request_checks as asking
+from agentcho.serve.api.answer_shape import Shape, counts, event, logprob
+from agentcho.serve.api.body import Body, OnlyValue, Several, read
+from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api.messages import ChatMessageBody
+from agentcho.serve.api.models import RequestTarget
+from agentcho.serve.api.request_checks import RequestParts
+from agentcho.serve.api.request_fields import IGNORED, ONLY, Positive, TopLogprobs
+from agentcho.serve.api.tool_call_buffer import ToolCallBuffer
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Answer, AnswerDelta, Answers, ChatRequest, TokenLogprob, TokenUsage
 
 DONE = b"data: [DONE]\n\n"
 CHUNK = "chat.completion.chunk"
 
 
-class StreamOptions(Body):
+class ChatStreamOptions(Body):
     """What a stream tells beside the answers."""
 
     within = "stream_options."
     ignored = frozenset({"include_obfuscation"})
-    only: ClassVar[Mapping[str, Only]] = {
-        "continuous_usage_stats": Only(False, "tokens are counted when the answer has ended")
+    only: ClassVar[Mapping[str, OnlyValue]] = {
+        "continuous_usage_stats": OnlyValue(False, "tokens are counted when the answer has ended")
     }
 
     include_usage: bool = False
 
 
-class Named(Body):
+class NamedSchema(Body):
     """A JSON schema with the name that a client has for it."""
 
     name: str = "answer"
@@ -50,34 +50,34 @@ class Named(Body):
     schema_: dict[str, Any] = Field(default={"type": "object"}, alias="schema")
 
 
-class Format(Body):
+class ChatFormat(Body):
     """What the answer must be: any text, any JSON object, or JSON of a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
-    json_schema: Named | None = None
+    json_schema: NamedSchema | None = None
 
     @property
     def wanted(self) -> dict[str, Any] | None:
         """The schema that the answer must match, if any."""
         if self.type == "json_schema":
-            return (self.json_schema or Named()).schema_
+            return (self.json_schema or NamedSchema()).schema_
         return {"type": "object"} if self.type == "json_object" else None
 
 
-class ChatBody(fields.Parameters):
+class ChatBody(request_fields.Parameters):
     """A request."""
 
     ignored = IGNORED | {"verbosity"}
-    only: ClassVar[Mapping[str, Only]] = {**ONLY, "modalities": Only(["text"], "answers are text")}
+    only: ClassVar[Mapping[str, OnlyValue]] = {**ONLY, "modalities": OnlyValue(["text"], "answers are text")}
 
-    messages: Annotated[Several[Message], Field(min_length=1)]
+    messages: Annotated[Several[ChatMessageBody], Field(min_length=1)]
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     n: Positive = 1
     logprobs: bool = False
     top_logprobs: TopLogprobs | None = None
-    response_format: Format = Format(type="text")
-    stream_options: StreamOptions = StreamOptions()
+    response_format: ChatFormat = ChatFormat(type="text")
+    stream_options: ChatStreamOptions = ChatStreamOptions()
     tools: Several[functions.ChatTool] = ()
     reasoning_effort: Effort | None = None
 
@@ -97,13 +97,13 @@ class ChatBody(fields.Parameters):
         return None
 
 
-def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
+def parsed(body: bytes, limits: RequestLimits) -> tuple[RequestTarget, ChatRequest, Shape]:
     """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
     ignored = set[str]()
     given = read(body, ChatBody, ignored, limits)
     target = given.target()
     tools = functions.tools([each.function for each in given.tools], given.tool_choice, limits, ".function")
-    asked = Asked(
+    asked = RequestParts(
         [each.quoted for each in given.messages],
         "messages",
         tools,
@@ -138,15 +138,15 @@ def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
     return _head(shape, "chat.completion") | {"choices": choices, "usage": _usage(answers.usage)}
 
 
-class Stream:
+class ChatStream:
     """The events of one answer, as it is said. A call of a function begins with `opening` (None: nothing that the model
     says by itself is a call); what may be one is told when the answer has ended."""
 
     def __init__(self, shape: Shape, opening: str | None = None) -> None:
         how = {"none": None, "auto": opening, "forced": ""}[shape.calling]
         self._shape = shape
-        self._held = [Held(how) for _ in shape.ids]
-        self._likely: list[list[Likely]] = [[] for _ in shape.ids]
+        self._held = [ToolCallBuffer(how) for _ in shape.ids]
+        self._likely: list[list[TokenLogprob]] = [[] for _ in shape.ids]
         self._heard = [0 for _ in shape.ids]
 
     def begin(self) -> list[bytes]:
@@ -154,7 +154,7 @@ class Stream:
         first = {"role": "assistant", "content": "", "refusal": None}
         return [self._chunk(index, first) for index in range(len(self._held))]
 
-    def delta(self, delta: Delta) -> list[bytes]:
+    def delta(self, delta: AnswerDelta) -> list[bytes]:
         """What a step added to one answer, or to the thought before it."""
         if delta.thought:
             return [self._chunk(delta.choice, _thought(delta.thought))]
@@ -239,11 +239,11 @@ def _reason(answer: Answer) -> str:
     return "tool_calls" if answer.calls else "stop"
 
 
-def _logprobs(shape: Shape, likely: Iterable[Likely]) -> dict[str, Any]:
+def _logprobs(shape: Shape, likely: Iterable[TokenLogprob]) -> dict[str, Any]:
     return {"content": [logprob(each, shape.as_ids) for each in likely], "refusal": None}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     found = counts(usage)
     return {
         "prompt_tokens": found.prompt,

@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from agentcho.serve.api import fields
-from agentcho.serve.api.body import Body, Only, within
-from agentcho.serve.api.limits import Limits
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Tool, Tools
+from agentcho.serve.api import request_fields
+from agentcho.serve.api.body import Body, OnlyValue, within
+from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import ToolDefinition, Tools
 
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}\z")]
 Calls = Literal["none", "auto", "required"]
@@ -44,10 +44,10 @@ class ChatTool(Body):
 class ResponsesTool(Function):
     """A function as /v1/responses lists it."""
 
-    only: ClassVar[Mapping[str, Only]] = {
-        "defer_loading": Only(False, "all functions are listed for the model"),
-        "async": Only(False, "the client runs functions, and sends their results"),
-        "allowed_callers": Only(["direct"], "the client runs functions, and sends their results"),
+    only: ClassVar[Mapping[str, OnlyValue]] = {
+        "defer_loading": OnlyValue(False, "all functions are listed for the model"),
+        "async": OnlyValue(False, "the client runs functions, and sends their results"),
+        "allowed_callers": OnlyValue(["direct"], "the client runs functions, and sends their results"),
     }
 
     kinds = ("function",)
@@ -60,7 +60,7 @@ class ResponsesTool(Function):
         return own | {"parameters": self.parameters, "strict": None}
 
 
-class Chosen(NamedTuple):
+class ToolChoice(NamedTuple):
     """What a request says of calls: how many there are to be, of which function, of which of the listed ones."""
 
     calls: Calls | Literal["named"]
@@ -77,12 +77,12 @@ class Chosen(NamedTuple):
         return {"type": "allowed_tools", "mode": self.calls, "tools": functions}
 
 
-def tools(given: Sequence[Function], choice: Any, limits: Limits, inside: str = "") -> Tools | None:
+def tools(given: Sequence[Function], choice: Any, limits: RequestLimits, inside: str = "") -> Tools | None:
     """The functions of a request and what must be called. None: there is nothing to call. `inside` is the field of a
     tool that has its name. `ApiError`: a name is there twice, a schema cannot be compiled, the choice names nothing."""
     within(len(given), limits.tools, "tools")
     what = chosen(choice)
-    left, found = limits.schema_bytes, dict[str, Tool]()
+    left, found = limits.schema_bytes, dict[str, ToolDefinition]()
     for number, each in enumerate(given):
         param = f"tools[{number}]{inside}"
         if each.name in found:
@@ -92,9 +92,9 @@ def tools(given: Sequence[Function], choice: Any, limits: Limits, inside: str = 
             if parameters.get("type", "object") != "object":
                 told = f'{param}.parameters.type: arguments are an object; give "object"'
                 raise ApiError(400, told, f"{param}.parameters.type")
-            parameters = fields.schema(parameters, f"{param}.parameters", limits._replace(schema_bytes=left))
-            left -= fields.size(parameters)
-        found[each.name] = Tool(each.name, each.description, parameters)
+            parameters = request_fields.schema(parameters, f"{param}.parameters", limits._replace(schema_bytes=left))
+            left -= request_fields.size(parameters)
+        found[each.name] = ToolDefinition(each.name, each.description, parameters)
     made = _of(what, found)
     odd = apart(made)
     if made is not None and odd and (made.named in odd or len(odd) == len(made.tools)):
@@ -113,13 +113,13 @@ def apart(tools: Tools | None) -> frozenset[str]:
     return frozenset(tool.name for tool in asked if _fault(tool) is not None)
 
 
-def _fault(tool: Tool) -> Any:
+def _fault(tool: ToolDefinition) -> Any:
     from agentcho.runner.sampling.grammar import fault
 
     return None if tool.parameters is None else fault(tool.parameters, lenient=True)
 
 
-def _of(chosen: Chosen, found: dict[str, Tool]) -> Tools | None:
+def _of(chosen: ToolChoice, found: dict[str, ToolDefinition]) -> Tools | None:
     names = chosen.allowed if chosen.named is None else frozenset({chosen.named})
     if names is not None and not names <= found.keys():
         raise ApiError(400, "tool_choice: it names a function that tools does not list; list it", CHOICE)
@@ -131,15 +131,15 @@ def _of(chosen: Chosen, found: dict[str, Tool]) -> Tools | None:
     return Tools(tuple(allowed), chosen.calls, chosen.named)
 
 
-def chosen(given: Any) -> Chosen:
+def chosen(given: Any) -> ToolChoice:
     """What `tool_choice` says, in the words of either API. `ApiError`: nothing that is known."""
     match given:
         case None:
-            return Chosen("auto")
+            return ToolChoice("auto")
         case "none" | "auto" | "required":
-            return Chosen(given)
+            return ToolChoice(given)
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
-            return Chosen("named", name)
+            return ToolChoice("named", name)
         case {"type": "allowed_tools", "allowed_tools": dict(inner)}:
             return _allowed(inner)
         case {"type": "allowed_tools"}:
@@ -147,7 +147,7 @@ def chosen(given: Any) -> Chosen:
     raise _unknown()
 
 
-def _allowed(given: dict[str, Any]) -> Chosen:
+def _allowed(given: dict[str, Any]) -> ToolChoice:
     names = list[str]()
     listed = given.get("tools")
     for each in listed if isinstance(listed, list) else []:
@@ -158,7 +158,7 @@ def _allowed(given: dict[str, Any]) -> Chosen:
     mode = given.get("mode")
     if not names or mode not in ("auto", "required"):
         raise _unknown()
-    return Chosen(mode, None, frozenset(names))
+    return ToolChoice(mode, None, frozenset(names))
 
 
 def _unknown() -> ApiError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 
-from agentcho.serve.request import Answer, Quoted
+from agentcho.serve.request import Answer, QuotedMessage
 
 PART = re.compile(r"(?:call|fc)_(.+)_\d+|msg_(.+)", re.DOTALL)
 
@@ -40,7 +40,7 @@ def of_calls(given: list[str]) -> str | None:
     return found.pop() if len(found) == 1 and all(answer(id) != id for id in given) else None
 
 
-def quotation(said: Answer) -> Quoted:
+def quotation(said: Answer) -> QuotedMessage:
     """An answer as a client quotes it."""
     calls = tuple(each._replace(id=call(said.id, number)) for number, each in enumerate(said.calls))
-    return Quoted("assistant", said.before if calls else said.text, id=said.id, calls=calls)
+    return QuotedMessage("assistant", said.before if calls else said.text, id=said.id, calls=calls)

@@ -12,13 +12,13 @@ from pydantic import BeforeValidator, ValidationInfo, model_validator
 
 from agentcho.serve.api import ids
 from agentcho.serve.api.body import Body, Several, count, wrapped, wrong
-from agentcho.serve.api.messages import PARSED_ARGUMENTS, Id, Name, Part, joined
-from agentcho.serve.request import ChatRole, Quoted, ToolCall
+from agentcho.serve.api.messages import PARSED_ARGUMENTS, Id, Name, TextPart, joined
+from agentcho.serve.request import ChatRole, QuotedMessage, ToolCall
 
 TYPES = ("message", "function_call", "function_call_output")
 
 
-class ItemPart(Part):
+class ItemPart(TextPart):
     """A piece of an item's text."""
 
     types: ClassVar[Mapping[str, str]] = {
@@ -28,7 +28,7 @@ class ItemPart(Part):
         "refusal": "refusal",
     }
     within = "input.content."
-    ignored = Part.ignored | {"logprobs"}
+    ignored = TextPart.ignored | {"logprobs"}
 
 
 Content = Annotated[Several[ItemPart], BeforeValidator(lambda given: wrapped(given, "input_text", "text"))]
@@ -79,27 +79,27 @@ class Item(Body):
 Input = Annotated[Several[Item], BeforeValidator(lambda given: wrapped(given, "message", "content", role="user"))]
 
 
-def quoted(items: Iterable[Item]) -> list[Quoted]:
+def quoted(items: Iterable[Item]) -> list[QuotedMessage]:
     """The messages that the items are parts of: calls stand in the message that they were said in."""
-    found = list[Quoted]()
+    found = list[QuotedMessage]()
     for item in items:
         match item.type:
             case "message":
                 role: ChatRole = "system" if item.role == "developer" else item.role
                 of = ids.answer(item.id) if item.id else None
-                found.append(Quoted(role, joined(item.content), item.name, of))
+                found.append(QuotedMessage(role, joined(item.content), item.name, of))
             case "function_call":
                 _add(found, item)
             case "function_call_output":
-                found.append(Quoted("tool", joined(item.output), item.name, call_id=item.call_id))
+                found.append(QuotedMessage("tool", joined(item.output), item.name, call_id=item.call_id))
     return found
 
 
-def _add(found: list[Quoted], item: Item) -> None:
+def _add(found: list[QuotedMessage], item: Item) -> None:
     """Adds a call to the message before it, if both are of one answer, or both of another server's."""
     of = ids.of_calls([item.call_id or ""]) or ids.of_calls([item.id or ""])
     call, last = ToolCall(item.name or "", item.arguments, item.call_id or ""), found[-1] if found else None
     if last is not None and last.role == "assistant" and last.id == of and (last.calls or of is not None):
         found[-1] = last._replace(calls=(*last.calls, call))
     else:
-        found.append(Quoted("assistant", "", id=of, calls=(call,)))
+        found.append(QuotedMessage("assistant", "", id=of, calls=(call,)))

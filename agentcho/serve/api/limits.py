@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Limits(NamedTuple):
+class RequestLimits(NamedTuple):
     """The most that one request may have.
 
     - `choices` is the number of answers ("n"), `tokens` the largest max_tokens.

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from agentcho.serve.api import ids
 from agentcho.serve.api.body import Body, Several, wrapped, wrong
 from agentcho.serve.api.functions import FunctionName
-from agentcho.serve.request import ChatRole, Quoted, ToolCall
+from agentcho.serve.request import ChatRole, QuotedMessage, ToolCall
 
 TEXT_ALONE = "this server reads texts alone; give a part of type "
 PARSED_ARGUMENTS = "parsed_arguments"
@@ -24,7 +24,7 @@ Id = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
-class Part(Body):
+class TextPart(Body):
     """A piece of a message's text. One of another type is an error that says so."""
 
     types: ClassVar[Mapping[str, str]] = {"text": "text", "refusal": "refusal"}
@@ -48,10 +48,10 @@ class Part(Body):
         return {name: value for name, value in given.items() if name not in ("type", field)} | {"text": said}
 
 
-Content = Annotated[Several[Part], BeforeValidator(lambda given: wrapped(given, "text", "text"))]
+Content = Annotated[Several[TextPart], BeforeValidator(lambda given: wrapped(given, "text", "text"))]
 
 
-class Called(Body):
+class CalledFunction(Body):
     """The function of a call, and its arguments as JSON."""
 
     within = "messages.tool_calls.function."
@@ -61,7 +61,7 @@ class Called(Body):
     arguments: str = ""
 
 
-class Call(Body):
+class FunctionCall(Body):
     """A call of a function in what an assistant said."""
 
     ignored = frozenset({"index", "extra_content", "provider_specific_fields"})
@@ -70,7 +70,7 @@ class Call(Body):
 
     id: Id | None = None
     type: Literal["function"] = "function"
-    function: Called
+    function: CalledFunction
 
     @property
     def made(self) -> ToolCall:
@@ -78,7 +78,7 @@ class Call(Body):
         return ToolCall(self.function.name, self.function.arguments, self.id or "")
 
 
-class Message(Body):
+class ChatMessageBody(Body):
     """A message as clients send it, and as they send back what they were sent."""
 
     within = "messages."
@@ -94,11 +94,11 @@ class Message(Body):
     name: Name | None = None
     id: Id | None = None
     provider_specific_fields: dict[str, Any] = Field(default_factory=dict)
-    tool_calls: Several[Call] = ()
+    tool_calls: Several[FunctionCall] = ()
     tool_call_id: Id | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Message:
+    def _whole(self) -> ChatMessageBody:
         """Raises for a part that its role needs, and that is not there, or cannot have."""
         if not self._has_content and not (self.role == "assistant" and (self.tool_calls or self.refusal is not None)):
             raise wrong("content", "it is missing; give a text, or a list of text parts")
@@ -119,20 +119,20 @@ class Message(Body):
         return self.id or (kept if isinstance(kept, str) and len(kept) <= LONGEST else None)
 
     @property
-    def quoted(self) -> Quoted:
+    def quoted(self) -> QuotedMessage:
         """The message without the forms of the API."""
         role: ChatRole = "system" if self.role == "developer" else self.role
         said = joined(self.content) if self._has_content else self.refusal or ""
         calls = tuple(each.made for each in self.tool_calls)
         of = ids.answer(self._own_id) if self._own_id else ids.of_calls([each.id or "" for each in self.tool_calls])
-        return Quoted(role=role, text=said, name=self.name, id=of, calls=calls, call_id=self.tool_call_id)
+        return QuotedMessage(role=role, text=said, name=self.name, id=of, calls=calls, call_id=self.tool_call_id)
 
 
-def joined(parts: Iterable[Part]) -> str:
+def joined(parts: Iterable[TextPart]) -> str:
     """The text of all parts, a line each, as vLLM has it."""
     return "\n".join(part.text for part in parts)
 
 
-def letters(quoted: Collection[Quoted]) -> int:
+def letters(quoted: Collection[QuotedMessage]) -> int:
     """How many letters all messages have together."""
     return sum(len(each.text) + sum(len(call.arguments) for call in each.calls) for each in quoted)

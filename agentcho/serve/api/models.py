@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 
 from agentcho.errors import AudienceError
 from agentcho.message import agent_name
-from agentcho.serve.faults import ApiError
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import ServedMode
 
 MODES: tuple[ServedMode, ...] = get_args(ServedMode)
@@ -21,7 +21,7 @@ SOCIETY = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{LONGEST - 1}}}")
 EVERYONE = "everyone"
 
 
-class Target(NamedTuple):
+class RequestTarget(NamedTuple):
     """Where a request goes. None: it does not say."""
 
     model: str
@@ -30,7 +30,7 @@ class Target(NamedTuple):
     agent: str | None = None
 
 
-class Place(NamedTuple):
+class NamedTarget(NamedTuple):
     """The society and the agent that one part of a request names; `where` that is, in words for an error: "the path",
     "header x-agentcho-agent". `param` is the field of the body, if it is one."""
 
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     param: str | None = None
 
 
-def read(model: str) -> Target:
+def read(model: str) -> RequestTarget:
     """What a model's name says. An ending after "@" that is no mode is a part of the name. `ApiError`: two modes, or a
     society or an agent that cannot be one."""
     name, sharp, place = model.partition("#")
@@ -48,13 +48,13 @@ def read(model: str) -> Target:
     if mode is not None and _mode(base)[1] is not None:
         raise ApiError(400, "model: it names two modes; give one of " + _listed(f"@{each}" for each in MODES), "model")
     if not sharp:
-        return Target(base, mode)
+        return RequestTarget(base, mode)
     society, slash, agent = place.partition("/")
-    where = Place("model", society, agent if slash else None, "model")
-    return agreed(Target(base, mode), where)
+    where = NamedTarget("model", society, agent if slash else None, "model")
+    return agreed(RequestTarget(base, mode), where)
 
 
-def agreed(target: Target, *places: Place) -> Target:
+def agreed(target: RequestTarget, *places: NamedTarget) -> RequestTarget:
     """The target, with what the places name too. `ApiError`: two of them name different societies, or agents, or one
     names what cannot be one."""
     for place in places:
@@ -66,7 +66,7 @@ def agreed(target: Target, *places: Place) -> Target:
     return target
 
 
-def settled(target: Target, served: Collection[str]) -> Target:
+def settled(target: RequestTarget, served: Collection[str]) -> RequestTarget:
     """The target, once all places have said what they name. `ApiError`: 404, the model is not `served`; 400, it has an
     agent, or a mode that only societies have, without a society."""
     if target.model not in served:
@@ -89,7 +89,7 @@ def unknown(served: Iterable[str]) -> ApiError:
     return ApiError(404, told, "model", "model_not_found")
 
 
-def society_name(given: object, place: Place) -> str:
+def society_name(given: object, place: NamedTarget) -> str:
     """The value as the name of a society: it is a part of paths. `ApiError`: it cannot be one."""
     if not isinstance(given, str) or not SOCIETY.fullmatch(given):
         raise ApiError(
@@ -101,7 +101,7 @@ def society_name(given: object, place: Place) -> str:
     return given
 
 
-def member_name(given: object, place: Place) -> str:
+def member_name(given: object, place: NamedTarget) -> str:
     """The value as the name of an agent. `ApiError`: it cannot be one."""
     try:
         name = agent_name(given)
@@ -117,7 +117,7 @@ def member_name(given: object, place: Place) -> str:
     return name
 
 
-def audience(given: object, place: Place) -> tuple[str, ...] | None:
+def audience(given: object, place: NamedTarget) -> tuple[str, ...] | None:
     """The names of an audience, a list of them or as a header has them, with commas between. None: everyone.
     `ApiError`: one of them cannot name an agent."""
     if isinstance(given, str):
@@ -152,7 +152,7 @@ def _mode(name: str) -> tuple[str, ServedMode | None]:
     return next(((base, mode) for mode in MODES if base and last == mode), (name, None))
 
 
-def _one(known: str | None, given: str | None, place: Place, what: str) -> str | None:
+def _one(known: str | None, given: str | None, place: NamedTarget, what: str) -> str | None:
     if known is not None and given is not None and known != given:
         told = f"{place.where}: it names another {what} than another part of the request; name one"
         raise ApiError(400, told, place.param)

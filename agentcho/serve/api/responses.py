@@ -11,19 +11,28 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from agentcho.calls.variables import Effort
-from agentcho.serve.api import asked as asking
-from agentcho.serve.api import fields, functions, ids
-from agentcho.serve.api.asked import Asked
-from agentcho.serve.api.body import Body, Only, Several, read
-from agentcho.serve.api.fields import IGNORED, ONLY, Positive, TopLogprobs
-from agentcho.serve.api.held import Held
+from agentcho.protocol.variables import Effort
+from agentcho.serve.api import functions, ids, request_fields
+from agentcho.serve.api import request_checks as asking
+from agentcho.serve.api.answer_shape import Shape, counts, event, logprob
+from agentcho.serve.api.body import Body, OnlyValue, Several, read
 from agentcho.serve.api.items import Input, quoted
-from agentcho.serve.api.limits import Limits
-from agentcho.serve.api.models import Target
-from agentcho.serve.api.shape import Shape, counts, event, logprob
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answer, Answers, ChatRequest, Delta, Likely, Quoted, ToolCall, Usage
+from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api.models import RequestTarget
+from agentcho.serve.api.request_checks import RequestParts
+from agentcho.serve.api.request_fields import IGNORED, ONLY, Positive, TopLogprobs
+from agentcho.serve.api.tool_call_buffer import ToolCallBuffer
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import (
+    Answer,
+    AnswerDelta,
+    Answers,
+    ChatRequest,
+    QuotedMessage,
+    TokenLogprob,
+    TokenUsage,
+    ToolCall,
+)
 
 Previous = Annotated[str, Field(min_length=1, max_length=128)]
 OFF = (
@@ -44,7 +53,7 @@ Includable = Literal[
 ]
 
 
-class Format(Body):
+class ResponsesFormat(Body):
     """What the answer must be: any text, any JSON object, or JSON of a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -64,13 +73,13 @@ class Format(Body):
         return {"type": self.type} | (schema if self.type == "json_schema" else {})
 
 
-class Text(Body):
+class TextOptions(Body):
     """What the text of the answer is like."""
 
     within = "text."
     ignored = frozenset({"verbosity"})
 
-    format: Format = Format(type="text")
+    format: ResponsesFormat = ResponsesFormat(type="text")
 
 
 class Reasoning(Body):
@@ -82,21 +91,21 @@ class Reasoning(Body):
     effort: Effort | None = None
 
 
-class StreamOptions(Body):
+class ResponsesStreamOptions(Body):
     """What a stream tells beside the answer: always its usage."""
 
     within = "stream_options."
     ignored = frozenset({"include_obfuscation", "include_usage"})
 
 
-class ResponsesBody(fields.Parameters):
+class ResponsesBody(request_fields.Parameters):
     """A request."""
 
     ignored = IGNORED - {"metadata", "store"}
-    only: ClassVar[Mapping[str, Only]] = {
+    only: ClassVar[Mapping[str, OnlyValue]] = {
         **ONLY,
-        "background": Only(False, "an answer is told as it is said"),
-        "truncation": Only("disabled", "nothing is ever cut from a prompt"),
+        "background": OnlyValue(False, "an answer is told as it is said"),
+        "truncation": OnlyValue("disabled", "nothing is ever cut from a prompt"),
     }
 
     input: Annotated[Input, Field(min_length=1)]
@@ -104,9 +113,9 @@ class ResponsesBody(fields.Parameters):
     max_output_tokens: Positive | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
     include: Several[Includable] = ()
-    text: Text = Text()
+    text: TextOptions = TextOptions()
     top_logprobs: TopLogprobs | None = None
-    stream_options: StreamOptions = StreamOptions()
+    stream_options: ResponsesStreamOptions = ResponsesStreamOptions()
     tools: Several[functions.ResponsesTool] = ()
     previous_response_id: Previous | None = None
     store: bool = True
@@ -122,15 +131,15 @@ class ResponsesBody(fields.Parameters):
         return found | ({"include"} if set(self.include) - {LOGPROBS} else set())
 
 
-def parsed(body: bytes, limits: Limits) -> tuple[Target, ChatRequest, Shape]:
+def parsed(body: bytes, limits: RequestLimits) -> tuple[RequestTarget, ChatRequest, Shape]:
     """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
     ignored = set[str]()
     given = read(body, ResponsesBody, ignored, limits)
     target, keeps = given.target(), limits.conversations > 0
     if given.previous_response_id is not None and not keeps:
         raise ApiError(400, OFF, "previous_response_id")
-    told = [Quoted("system", given.instructions)] if given.instructions is not None else []
-    asked = Asked(
+    told = [QuotedMessage("system", given.instructions)] if given.instructions is not None else []
+    asked = RequestParts(
         told + quoted(given.input),
         "input",
         functions.tools(given.tools, given.tool_choice, limits),
@@ -179,14 +188,14 @@ def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
     return _head(shape) | ended | {"output": output, "usage": _usage(answers.usage)}
 
 
-class Stream:
+class ResponsesStream:
     """The events of one answer, as it is said. A call of a function begins with `opening` (None: nothing that the model
     says by itself is a call); what may be one is told when the answer has ended."""
 
     def __init__(self, shape: Shape, opening: str | None = None) -> None:
         how = {"none": None, "auto": opening, "forced": ""}[shape.calling]
-        self._shape, self._held, self._answer = shape, Held(how), shape.ids[0]
-        self._said, self._likely, self._waiting = list[str](), list[Likely](), list[Likely]()
+        self._shape, self._held, self._answer = shape, ToolCallBuffer(how), shape.ids[0]
+        self._said, self._likely, self._waiting = list[str](), list[TokenLogprob](), list[TokenLogprob]()
         self._open, self._number, self._heard = False, 0, 0
         self._thought, self._place = list[str](), 0
 
@@ -195,7 +204,7 @@ class Stream:
         response = _head(self._shape) | {"status": "in_progress"}
         return [self._event(f"response.{kind}", response=response) for kind in ("created", "in_progress")]
 
-    def delta(self, delta: Delta) -> list[bytes]:
+    def delta(self, delta: AnswerDelta) -> list[bytes]:
         """What a step added to the answer, or to the thought before it."""
         if delta.thought:
             return list(self._think(delta.thought))
@@ -303,7 +312,7 @@ def _head(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _echo(given: ResponsesBody, chosen: functions.Chosen, store: bool) -> dict[str, Any]:
+def _echo(given: ResponsesBody, chosen: functions.ToolChoice, store: bool) -> dict[str, Any]:
     """The parameters that an answer repeats."""
     return {
         "previous_response_id": given.previous_response_id,
@@ -346,7 +355,7 @@ def _call_item(answer: str, number: int, call: ToolCall) -> dict[str, Any]:
     return own | {"call_id": ids.call(answer, number), "name": call.name, "arguments": call.arguments}
 
 
-def _logprobs(shape: Shape, likely: Iterable[Likely]) -> list[dict[str, Any]]:
+def _logprobs(shape: Shape, likely: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
     return [logprob(each, shape.as_ids) for each in likely] if shape.logprobs else []
 
 
@@ -369,7 +378,7 @@ def _code(error: ApiError) -> str:
     return "server_error" if error.status >= 500 else "invalid_prompt"
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     found = counts(usage)
     return {
         "input_tokens": found.prompt,

@@ -15,18 +15,18 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import EnginePort, FramePort, Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import Markers, ReusePolicy, RunConfig
 from agentcho.errors import RequestError
-from agentcho.flow.markers import check_markers
-from agentcho.games.recording import RecordingSink
+from agentcho.games.runs.recording import RecordingSink
+from agentcho.protocol.call import EnginePort, FramePort, SchedulingPriority
+from agentcho.provenance.message_boundaries import check_markers
 from agentcho.records.record import RunRecord
-from agentcho.serve.faults import SHORTLY, ApiError
+from agentcho.serve.api_errors import SHORTLY, ApiError
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, LogprobsRule, ServedMode, Sharing
-from agentcho.serve.sharing.plain import PlainPrompts
-from agentcho.serve.sharing.prompt import OF_SOCIETY, check_framed, without_effect
-from agentcho.serve.sharing.society import Keeping, Recording, Society
+from agentcho.serve.sharing.request_prompt import OF_SOCIETY, check_framed, without_effect
+from agentcho.serve.sharing.society import RetentionLimits, Society, SocietyRecording
+from agentcho.serve.sharing.stateless_prompts import StatelessPrompts
 
 POLICIES: dict[ServedMode, ReusePolicy] = {
     "baseline": ReusePolicy("baseline"),
@@ -53,7 +53,7 @@ class Serving(NamedTuple):
     mode: ServedMode = "enforce"
     markers: Markers = "refuse"
     record: Path | None = None
-    keeping: Keeping = Keeping()
+    keeping: RetentionLimits = RetentionLimits()
     quota: Callable[[str], int] = lambda tenant: 1 << 20
     idle: float = 3600.0
     societies: int = 1000
@@ -75,7 +75,7 @@ class ServedModel:
         self.name, self.engine, self._config, self._serving = name, engine, config, serving
         self._secret = secrets.token_bytes(32)
         self._societies: dict[Place, Society] = {}
-        self._prompts: dict[Place, PlainPrompts] = {}
+        self._prompts: dict[Place, StatelessPrompts] = {}
         self._asking: Counter[Place] = Counter()
 
     @property
@@ -120,7 +120,7 @@ class ServedModel:
 
     async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         exact = self._exact(request)
-        turn = Turn(f"{caller.tenant}/{caller.society or ''}", request.priority)
+        turn = SchedulingPriority(f"{caller.tenant}/{caller.society or ''}", request.priority)
         self.end_idle()
         place = caller.tenant, caller.society or "", request.cache_salt
         if caller.society is None:
@@ -218,12 +218,12 @@ class ServedModel:
         how = self._serving
         return Society(self.choreographer, reuse, self._salt(place), how.keeping, recording, how.user_messages)
 
-    def _recording(self, caller: Caller, reuse: ReusePolicy) -> Recording:
+    def _recording(self, caller: Caller, reuse: ReusePolicy) -> SocietyRecording:
         if self._serving.record is None:
-            return Recording(lambda event: None, lambda key, agent: None, lambda: None, lambda status: None)
-        return Recording.later(lambda: self._create(caller, reuse))
+            return SocietyRecording(lambda event: None, lambda key, agent: None, lambda: None, lambda status: None)
+        return SocietyRecording.later(lambda: self._create(caller, reuse))
 
-    def _create(self, caller: Caller, reuse: ReusePolicy) -> Recording:
+    def _create(self, caller: Caller, reuse: ReusePolicy) -> SocietyRecording:
         """The record of a society, begun now."""
         assert self._serving.record is not None
         options = {"tenant": caller.tenant, "society": caller.society}
@@ -233,7 +233,7 @@ class ServedModel:
         name, folder = f"society-{caller.society}", self._serving.record
         record = RunRecord.create(folder, name, options, config, self.engine.fingerprint, asked="serve")
         sink = RecordingSink(record, None)
-        return Recording(sink, record.spoke_for, sink.flush, record.close)
+        return SocietyRecording(sink, record.spoke_for, sink.flush, record.close)
 
     def _make_room(self, tenant: str) -> None:
         """End the society of a tenant that was asked least recently, where it has too many, or all have together: each
@@ -249,10 +249,10 @@ class ServedModel:
             raise ApiError(429, f"this key has {len(own)} societies, all of them at work", retry_after=5)
         self._societies.pop(min(idle, key=lambda place: self._societies[place].used)).end()
 
-    def _plain(self, place: Place) -> PlainPrompts:
+    def _plain(self, place: Place) -> StatelessPrompts:
         if place not in self._prompts:
             self._make_plain_room(place[0])
-            self._prompts[place] = PlainPrompts(self.choreographer, self._salt(place), self._serving.keeping)
+            self._prompts[place] = StatelessPrompts(self.choreographer, self._salt(place), self._serving.keeping)
         return self._prompts[place]
 
     def _make_plain_room(self, tenant: str) -> None:
@@ -285,7 +285,7 @@ class ServedModel:
     def _shrink(self, tenant: str) -> None:
         """Keep a tenant within its quota: what was used least recently is forgotten first."""
         quota = self._serving.quota(tenant)
-        own: list[Society | PlainPrompts] = [
+        own: list[Society | StatelessPrompts] = [
             *(society for place, society in self._societies.items() if place[0] == tenant),
             *(prompts for place, prompts in self._prompts.items() if place[0] == tenant),
         ]

@@ -16,26 +16,26 @@ from typing import NamedTuple
 
 import anyio
 
-from agentcho.calls.call import Turn
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy
 from agentcho.errors import RecordError
 from agentcho.events import Event, FirstToken, Sink, Token
 from agentcho.message import EVERYONE, Audience, Words, agent_name
+from agentcho.protocol.call import SchedulingPriority
 from agentcho.records.record import Status
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Sharing, Usage
-from agentcho.serve.sharing.index import Reader
-from agentcho.serve.sharing.prompt import Framed, prompt_of, room_for, samplings, speaker, tokenised
-from agentcho.serve.sharing.speech import Speech, all_said
-from agentcho.serve.sharing.talk import Brings, Speaking, Talk, missed
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Sharing, TokenUsage
+from agentcho.serve.sharing.answer_stream import AnswerStream, all_said
+from agentcho.serve.sharing.conversation import AnswerContext, PromptSender, SocietyConversation, missed
+from agentcho.serve.sharing.message_index import Reader
+from agentcho.serve.sharing.request_prompt import FramedMessage, prompt_of, room_for, samplings, speaker, tokenised
 
 LOG = logging.getLogger("agentcho.serve")
 UNNAMED = "~"
 """The names of agents that gave none begin so, and none that is given may."""
 
 
-class Keeping(NamedTuple):
+class RetentionLimits(NamedTuple):
     """How much is kept. `tokens`: encoded in one society. `messages`: in one game of it, twice as many where it is
     never quiet. `most`: tokens of an answer
     where the request does not say. `capacity`: tokens that the engine's store has room for."""
@@ -46,7 +46,7 @@ class Keeping(NamedTuple):
     capacity: int = 1 << 40
 
 
-class Recording(NamedTuple):
+class SocietyRecording(NamedTuple):
     """Where a society's events go: `sink` hears them, `spoke_for` for whom a key spoke, `flush` puts on record what was
     said, `close` ends the record."""
 
@@ -56,12 +56,12 @@ class Recording(NamedTuple):
     close: Callable[[Status], None]
 
     @classmethod
-    def later(cls, create: Callable[[], Recording]) -> Recording:
+    def later(cls, create: Callable[[], SocietyRecording]) -> SocietyRecording:
         """One that `create` begins when the first token is sampled, with all that was heard until then. Nothing is
         recorded where that never comes."""
-        made, waiting = list[Recording](), list[Callable[[Recording], None]]()
+        made, waiting = list[SocietyRecording](), list[Callable[[SocietyRecording], None]]()
 
-        def tell(what: Callable[[Recording], None], begins: bool = False) -> None:
+        def tell(what: Callable[[SocietyRecording], None], begins: bool = False) -> None:
             if begins and not made:
                 made.append(create())
                 for each in waiting:
@@ -89,8 +89,8 @@ class Society:
         choreographer: Choreographer,
         reuse: ReusePolicy,
         salt: str,
-        keeping: Keeping,
-        recording: Recording,
+        keeping: RetentionLimits,
+        recording: SocietyRecording,
         user_messages: Sharing = "shared",
     ) -> None:
         self._choreographer = choreographer
@@ -128,7 +128,7 @@ class Society:
         return self._talk.tokens
 
     async def answer(
-        self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn, exact: bool = False
+        self, caller: Caller, request: ChatRequest, hear: Hear, turn: SchedulingPriority, exact: bool = False
     ) -> Answers:
         """Read a request, say what it asks for, and keep both. `exact`: in the deterministic profile, whatever the
         society's own is. Cancelled: what was said so far is on record, and its rows are freed at the next step."""
@@ -139,7 +139,9 @@ class Society:
             self.broken = True
             raise
 
-    async def _counted(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn, exact: bool) -> Answers:
+    async def _counted(
+        self, caller: Caller, request: ChatRequest, hear: Hear, turn: SchedulingPriority, exact: bool
+    ) -> Answers:
         self._requests += 1
         try:
             return await self._answer(caller, request, hear, turn, exact)
@@ -150,13 +152,15 @@ class Society:
             if not self._requests:
                 self._quiet.set()
 
-    async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear, turn: Turn, exact: bool) -> Answers:
+    async def _answer(
+        self, caller: Caller, request: ChatRequest, hear: Hear, turn: SchedulingPriority, exact: bool
+    ) -> Answers:
         reader, audience = self._reader(caller, request), self._audience(request)
         talk, frames = self._talk, self._frames
         prompt = await tokenised(request, lambda: prompt_of(request, frames))
         to = Audience(None) if audience is None else Audience(audience | {reader.agent})
         private = (request.user_messages or self._user_messages) == "private"
-        brings = Brings(reader, to, private, request.history == "shared")
+        brings = PromptSender(reader, to, private, request.history == "shared")
         words = await self._words(request, talk.unknown(prompt, reader)) if request.is_long else {}
         matched = talk.matched(prompt, brings, words)
         name = speaker(reader.agent, "assistant", frames)
@@ -167,8 +171,10 @@ class Society:
         self._recording.spoke_for(caller.key or "no key", reader.agent)
         talk.join(reader.agent, "named" if reader.proven else "unnamed")
         reads = talk.reads(matched, reader)
-        speeches = [Speech(n, request, hear, frames) for n in range(request.choices)]
-        hows = (Speaking(*each, turn, self._recording.flush, exact) for each in zip(options, speeches, strict=True))
+        speeches = [AnswerStream(n, request, hear, frames) for n in range(request.choices)]
+        hows = (
+            AnswerContext(*each, turn, self._recording.flush, exact) for each in zip(options, speeches, strict=True)
+        )
         said = await all_said([talk.say(reads, to, request, how) for how in hows])
         answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
         reused = min((each.reused for each in said), key=sum)
@@ -178,7 +184,7 @@ class Society:
         lacked = tuple(sorted(missed(matched).items()))
         return Answers(
             answers,
-            Usage(
+            TokenUsage(
                 prompt=room.prompt,
                 completion=completion,
                 exact=reused.exact,
@@ -188,7 +194,7 @@ class Society:
             ),
         )
 
-    async def _words(self, request: ChatRequest, new: Sequence[Framed]) -> dict[Framed, Words]:
+    async def _words(self, request: ChatRequest, new: Sequence[FramedMessage]) -> dict[FramedMessage, Words]:
         """The words of messages that are new, before it is settled which are."""
         return await tokenised(request, lambda: {framed: framed.words(self._frames) for framed in new})
 
@@ -237,8 +243,8 @@ class Society:
                 self._quiet = anyio.Event()
             await self._quiet.wait()
 
-    def _game(self, number: int, earlier: Talk | None) -> Talk:
-        return Talk(
+    def _game(self, number: int, earlier: SocietyConversation | None) -> SocietyConversation:
+        return SocietyConversation(
             game=number,
             choreographer=self._choreographer,
             reuse=self.reuse,

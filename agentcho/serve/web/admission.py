@@ -15,22 +15,22 @@ from typing import NamedTuple
 
 import anyio
 
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.faults import ApiError
 
 LONGEST = 120
 """Seconds: clients come back no more when they are told to wait for longer."""
 SHORTLY = 1
 
 
-class Bounds(NamedTuple):
+class KeyLimits(NamedTuple):
     """Bounds of one key: requests at once, and begun in a minute. None: those of its tenant alone."""
 
     concurrent: int | None = None
     per_minute: int | None = None
 
 
-class Rate:
+class RateLimit:
     """So many a minute, all of them at once if they like: a bucket that is filled evenly."""
 
     def __init__(self, per_minute: int, now: float) -> None:
@@ -59,7 +59,7 @@ class Admission:
         self.draining, self.drained = False, anyio.Event()
         self.running = self.buffered = 0
         self._at_once = Counter[tuple[str, ...]]()
-        self._rates: dict[tuple[str, ...], Rate] = {}
+        self._rates: dict[tuple[str, ...], RateLimit] = {}
 
     def drain(self) -> None:
         """Take no more requests."""
@@ -71,7 +71,7 @@ class Admission:
             self.drained.set()
 
     @contextmanager
-    def admitted(self, tenant: str, key: str, bounds: Bounds) -> Iterator[None]:
+    def admitted(self, tenant: str, key: str, bounds: KeyLimits) -> Iterator[None]:
         """A request under way, until the context ends. `ApiError` 503: the server has no room, 429: its tenant or its
         key has used up theirs."""
         whose = (tenant,), (tenant, key)
@@ -104,7 +104,7 @@ class Admission:
         finally:
             self.buffered -= held
 
-    def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: Bounds) -> None:
+    def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: KeyLimits) -> None:
         if self.draining:
             raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
         if self.running >= self._limits.requests:
@@ -114,12 +114,12 @@ class Admission:
                 said = f"{most} requests of yours are under way, and no more are taken at once"
                 raise ApiError(429, said, code="rate_limit_exceeded", retry_after=SHORTLY)
 
-    def _checked_rates(self, whose: tuple[tuple[str, ...], ...], bounds: Bounds) -> list[Rate]:
-        now, rates = self._clock(), list[Rate]()
+    def _checked_rates(self, whose: tuple[tuple[str, ...], ...], bounds: KeyLimits) -> list[RateLimit]:
+        now, rates = self._clock(), list[RateLimit]()
         for who, most in zip(whose, (self._limits.tenant_per_minute, bounds.per_minute), strict=True):
             if most is None:
                 continue
-            rates.append(self._rates.setdefault(who, Rate(most, now)))
+            rates.append(self._rates.setdefault(who, RateLimit(most, now)))
             if wait := rates[-1].wait(now):
                 after = min(LONGEST, max(1, ceil(wait)))
                 said = f"{most} requests a minute are taken of you, and these are used up"

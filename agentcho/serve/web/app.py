@@ -29,20 +29,20 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agentcho.calls.call import FramePort
+from agentcho.protocol.call import FramePort
 from agentcho.serve.api import chat, ids, models, responses
+from agentcho.serve.api.answer_shape import Shape
 from agentcho.serve.api.body import within
-from agentcho.serve.api.limits import Limits
+from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.messages import letters
-from agentcho.serve.api.shape import Shape
+from agentcho.serve.api_errors import ApiError, api_error
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.faults import ApiError, api_error
-from agentcho.serve.request import Answers, Caller, ChatRequest, Delta, Hear, ServedMode, Sharing
+from agentcho.serve.request import AnswerDelta, Answers, Caller, ChatRequest, Hear, ServedMode, Sharing
 from agentcho.serve.web import metrics
-from agentcho.serve.web.admission import Admission, Bounds
-from agentcho.serve.web.conversations import Conversations
+from agentcho.serve.web.admission import Admission, KeyLimits
+from agentcho.serve.web.conversations import ResponseStore
 from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
-from agentcho.serve.web.keys import ABSENT, Claim, Key, Keys
+from agentcho.serve.web.keys import ABSENT, ApiKey, ApiKeys, RequestClaim
 from agentcho.serve.web.length import check_length
 
 LOG = logging.getLogger("agentcho.serve")
@@ -88,7 +88,7 @@ class Model(Protocol):
 class Api(NamedTuple):
     """One of the APIs: how its requests are read and its answers written."""
 
-    parsed: Callable[[bytes, Limits], tuple[models.Target, ChatRequest, Shape]]
+    parsed: Callable[[bytes, RequestLimits], tuple[models.RequestTarget, ChatRequest, Shape]]
     whole: Callable[[Shape, Answers], dict[str, Any]]
     stream: Callable[[Shape, str | None], Events]
 
@@ -96,16 +96,16 @@ class Api(NamedTuple):
 class Site:
     """All that requests share: models by name, keys, limits, counts."""
 
-    def __init__(self, served: Iterable[Model], keys: Keys, limits: ServeLimits) -> None:
+    def __init__(self, served: Iterable[Model], keys: ApiKeys, limits: ServeLimits) -> None:
         self.models = {model.name: model for model in served}
         self.keys, self.limits, self.admission = keys, limits, Admission(limits)
-        self.conversations = Conversations(
+        self.conversations = ResponseStore(
             limits.conversations, limits.conversation_letters, limits.conversation_minutes * 60
         )
         self.metrics, self.created = metrics.Metrics(), int(time.time())
         self.metrics.watch(lambda: self.admission.running)
 
-    def key(self, headers: Headers) -> Key | None:
+    def key(self, headers: Headers) -> ApiKey | None:
         """The entry of the key that a request brings; None: the server has no keys. `ApiError` 401."""
         if not self.keys:
             return None
@@ -118,13 +118,13 @@ class Site:
             )
         return found
 
-    def caller(self, scope: Scope, target: models.Target) -> tuple[Model, Caller]:
+    def caller(self, scope: Scope, target: models.RequestTarget) -> tuple[Model, Caller]:
         """Which model is asked, and by whom, when path, header and key have said what they name too."""
-        key: Key | None = scope["state"]["key"]
+        key: ApiKey | None = scope["state"]["key"]
         target = models.agreed(target, *_places(scope))
         society, agent = target.society, target.agent
         if key is not None:
-            society, agent = self.keys.allowed(key, Claim(society, agent))
+            society, agent = self.keys.allowed(key, RequestClaim(society, agent))
         if society is None:  # where there is no society, a key's own agent says nothing
             agent = target.agent
         target = models.settled(target._replace(society=society, agent=agent), self.models)
@@ -150,9 +150,9 @@ class Generate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        key: Key | None = scope["state"]["key"]
+        key: ApiKey | None = scope["state"]["key"]
         channel = Channel(receive, send)
-        whose = ("", "", Bounds()) if key is None else (key.tenant, key.name, key.bounds)
+        whose = ("", "", KeyLimits()) if key is None else (key.tenant, key.name, key.bounds)
         with self._site.admission.admitted(*whose):
             with self._site.admission.buffering() as hold:
                 body = await channel.body(scope, self._site.limits, hold)
@@ -163,7 +163,7 @@ class Generate:
             _check_priority(key, request)
             request = self._continued(caller, request, shape)
             self._site.metrics.ignored((*shape.ignored, *model.without_effect(caller, request)))
-            await self._answer(channel, Asked(self._site, model, caller, request, shape), shape)
+            await self._answer(channel, ModelRequest(self._site, model, caller, request, shape), shape)
 
     def _continued(self, caller: Caller, request: ChatRequest, shape: Shape) -> ChatRequest:
         """The request, with the messages of the response that it goes on with. `ApiError`: there is no such response,
@@ -176,7 +176,7 @@ class Generate:
         within(letters(whole), limits.letters, "previous_response_id", "letters")
         return replace(request, messages=whole)
 
-    async def _answer(self, channel: Channel, asked: Asked, shape: Shape) -> None:
+    async def _answer(self, channel: Channel, asked: ModelRequest, shape: Shape) -> None:
         if shape.stream:
             events = self._api.stream(shape, asked.model.frames.framing.tools.opening)
             answers = await channel.attended(lambda: channel.stream(asked.answer, events))
@@ -186,7 +186,7 @@ class Generate:
         self._site.metrics.used(answers.usage)
 
 
-class Asked:
+class ModelRequest:
     """One request of a model."""
 
     def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest, shape: Shape) -> None:
@@ -196,7 +196,7 @@ class Asked:
         """Ask the model. The first that is heard is timed."""
         began, first = time.perf_counter(), True
 
-        def heard(delta: Delta) -> None:
+        def heard(delta: AnswerDelta) -> None:
             nonlocal first
             if first:
                 self._site.metrics.first(time.perf_counter() - began)
@@ -211,7 +211,7 @@ class Asked:
         return answers
 
 
-class Pages:
+class StaticRoutes:
     """The routes that generate nothing."""
 
     def __init__(self, site: Site) -> None:
@@ -262,10 +262,12 @@ class Pages:
         key, society = _key(request), request.path_params["society"]
         if key is None:
             return Caller("", society)
-        return Caller(key.tenant, self._site.keys.allowed(key, Claim(society)).society, key.agent, None, key.name)
+        return Caller(
+            key.tenant, self._site.keys.allowed(key, RequestClaim(society)).society, key.agent, None, key.name
+        )
 
 
-class Edge:
+class RequestMiddleware:
     """Around all routes: each request gets an id, is known by its key, has every error in OpenAI's shape, and is logged
     and counted when it is over."""
 
@@ -274,7 +276,7 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request."""
-        headers, began, sent = Headers(scope=scope), time.perf_counter(), Sent(send)
+        headers, began, sent = Headers(scope=scope), time.perf_counter(), SentResponse(send)
         given = headers.get("x-request-id", "")
         sent.id = given if REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
         try:
@@ -289,7 +291,7 @@ class Edge:
             self._site.metrics.ended(route, sent.status, seconds)
             LOG.info("%s %s %d %.3f s", sent.id, route, sent.status, seconds)
 
-    def _known(self, scope: Scope, headers: Headers) -> Key | None:
+    def _known(self, scope: Scope, headers: Headers) -> ApiKey | None:
         """Whose key it is. `/health` is answered to everybody."""
         if scope["path"] == OPEN:
             return None
@@ -297,7 +299,7 @@ class Edge:
             _check_near(headers)
         return self._site.key(headers)
 
-    async def _refuse(self, error: Exception, channel: Channel, sent: Sent) -> None:
+    async def _refuse(self, error: Exception, channel: Channel, sent: SentResponse) -> None:
         told = api_error(error)
         if not isinstance(error, ApiError) and told.status >= 500:
             LOG.error("%s failed: %s at %s", sent.id, type(error).__name__, _place(error))
@@ -309,7 +311,7 @@ class Edge:
             await channel.refuse(told)
 
 
-class Sent:
+class SentResponse:
     """What one response came to."""
 
     def __init__(self, send: Send) -> None:
@@ -324,15 +326,15 @@ class Sent:
 
 
 APIS = {
-    "chat/completions": Api(chat.parsed, chat.whole, chat.Stream),
-    "responses": Api(responses.parsed, responses.whole, responses.Stream),
+    "chat/completions": Api(chat.parsed, chat.whole, chat.ChatStream),
+    "responses": Api(responses.parsed, responses.whole, responses.ResponsesStream),
 }
 """The APIs by the ends of their paths."""
 
 
 def application(site: Site) -> Starlette:
     """The server's application."""
-    pages = Pages(site)
+    pages = StaticRoutes(site)
     routes: list[BaseRoute] = [
         Route(OPEN, pages.health),
         Route("/version", pages.version),
@@ -345,7 +347,9 @@ def application(site: Site) -> Starlette:
         for path, api in APIS.items():
             routes.append(Route(f"{base}/v1/{path}", Generate(path, site, api), methods=["POST"]))
     app = Starlette(
-        routes=routes, middleware=[Middleware(Edge, site=site)], exception_handlers={HTTPException: _not_routed}
+        routes=routes,
+        middleware=[Middleware(RequestMiddleware, site=site)],
+        exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False
     return app
@@ -370,21 +374,21 @@ def _place(error: Exception) -> str:
     return frames[-1] if frames else "no line"
 
 
-def _key(request: Request) -> Key | None:
-    found: Key | None = request.scope["state"]["key"]
+def _key(request: Request) -> ApiKey | None:
+    found: ApiKey | None = request.scope["state"]["key"]
     return found
 
 
-def _places(scope: Scope) -> Sequence[models.Place]:
+def _places(scope: Scope) -> Sequence[models.NamedTarget]:
     """The society and agent that path and headers name."""
     path = scope.get("path_params", {})
     if UNREADABLE in "".join(map(str, path.values())):
         raise ApiError(400, "the path: it is no text in UTF-8")
-    found = [models.Place("the path", path.get("society"), path.get("agent"))]
+    found = [models.NamedTarget("the path", path.get("society"), path.get("agent"))]
     if (society := _header(scope, "x-agentcho-society")) is not None:
-        found.append(models.Place("header x-agentcho-society", society))
+        found.append(models.NamedTarget("header x-agentcho-society", society))
     if (agent := _header(scope, "x-agentcho-agent")) is not None:
-        found.append(models.Place("header x-agentcho-agent", None, agent))
+        found.append(models.NamedTarget("header x-agentcho-agent", None, agent))
     return found
 
 
@@ -404,7 +408,7 @@ def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
     """The request, with the audience that a header names."""
     if (given := _header(scope, "x-agentcho-audience")) is None:
         return request
-    place = models.Place("header x-agentcho-audience")
+    place = models.NamedTarget("header x-agentcho-audience")
     named = models.audience(given, place)
     if request.audience is not None and named != request.audience:
         raise ApiError(400, f"{place.where}: it names another audience than the body; name one")
@@ -426,7 +430,7 @@ def _whose(scope: Scope, header: str) -> Sharing | None:
     return cast("Sharing | None", given)
 
 
-def _check_priority(key: Key | None, request: ChatRequest) -> None:
+def _check_priority(key: ApiKey | None, request: ChatRequest) -> None:
     if key is not None and not key.priority and request.priority > 0:
         raise ApiError(403, "priority: this key may not be served before others", "priority", "priority_not_allowed")
 

@@ -11,24 +11,24 @@ from time import monotonic
 from typing import NamedTuple
 
 from agentcho.serve.api.messages import letters
-from agentcho.serve.faults import ApiError
-from agentcho.serve.request import Caller, Quoted
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import Caller, QuotedMessage
 
 Owner = tuple[str, str, str, str]
 """Tenant, key, society and agent: a response is gone on with by who asked for it, and by nobody else."""
 PARAM = "previous_response_id"
 
 
-class Kept(NamedTuple):
+class StoredResponse(NamedTuple):
     """The messages up to the answer of a response, whose they are, their letters, and until when they are kept."""
 
     owner: Owner
-    messages: tuple[Quoted, ...]
+    messages: tuple[QuotedMessage, ...]
     letters: int
     until: float
 
 
-class Conversations:
+class ResponseStore:
     """Those of a server: at most `most` responses of a tenant, of `letters` together, for so many `seconds`. What was
     asked for least recently goes first."""
 
@@ -37,9 +37,9 @@ class Conversations:
         self._letters = letters
         self._seconds = seconds
         self._clock = clock
-        self._kept: dict[str, dict[str, Kept]] = {}
+        self._kept: dict[str, dict[str, StoredResponse]] = {}
 
-    def get(self, caller: Caller, id: str) -> tuple[Quoted, ...]:
+    def get(self, caller: Caller, id: str) -> tuple[QuotedMessage, ...]:
         """The messages up to the answer of this response. `ApiError` 404: there is none of that id for this caller,
         whoever else has one."""
         own = self._alive(caller.tenant)
@@ -50,17 +50,17 @@ class Conversations:
         own[id] = own.pop(id)
         return found.messages
 
-    def keep(self, caller: Caller, id: str, messages: tuple[Quoted, ...]) -> None:
+    def keep(self, caller: Caller, id: str, messages: tuple[QuotedMessage, ...]) -> None:
         """Keep the messages up to the answer of a response, that included."""
         own = self._alive(caller.tenant)
         until = self._clock() + self._seconds
-        own[id] = Kept(_owner(caller), messages, letters(messages), until)
+        own[id] = StoredResponse(_owner(caller), messages, letters(messages), until)
         while len(own) > self._most or sum(each.letters for each in own.values()) > self._letters:
             del own[next(iter(own))]
         if own:
             self._kept[caller.tenant] = own
 
-    def _alive(self, tenant: str) -> dict[str, Kept]:
+    def _alive(self, tenant: str) -> dict[str, StoredResponse]:
         """What is kept for a tenant, less what is too old; that of all others is dropped too."""
         now = self._clock()
         for each in [*self._kept]:

@@ -16,9 +16,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
+from agentcho.serve.api_errors import ApiError, api_error
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.faults import ApiError, api_error
-from agentcho.serve.request import Answers, Delta, Hear
+from agentcho.serve.request import AnswerDelta, Answers, Hear
 
 T = TypeVar("T")
 EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -36,7 +36,7 @@ class Events(Protocol):
     def begin(self) -> list[bytes]:
         """What comes before the first text."""
 
-    def delta(self, delta: Delta) -> list[bytes]:
+    def delta(self, delta: AnswerDelta) -> list[bytes]:
         """What was said."""
 
     def end(self, answers: Answers) -> list[bytes]:
@@ -124,7 +124,7 @@ class Channel(NamedTuple):
     async def stream(self, answer: Callable[[Hear], Awaitable[Answers]], events: Events) -> Answers:
         """Send what is said, as it is said. Before the first text nothing is sent. What `answer` raises is raised here
         too, after the text that there was has got an event that tells of it and ends the stream."""
-        said, heard = anyio.create_memory_object_stream[Delta](inf)
+        said, heard = anyio.create_memory_object_stream[AnswerDelta](inf)
         ended, failed = list[Answers](), list[Exception]()
 
         async def run() -> None:
@@ -148,7 +148,7 @@ class Channel(NamedTuple):
             raise failed[0]
         return ended[0]
 
-    async def _pass_on(self, heard: MemoryObjectReceiveStream[Delta], events: Events) -> bool:
+    async def _pass_on(self, heard: MemoryObjectReceiveStream[AnswerDelta], events: Events) -> bool:
         """Send events until nothing more is said. Returns whether there was anything."""
         begun = False
         async for first in heard:
@@ -162,7 +162,7 @@ class Channel(NamedTuple):
         return begun
 
 
-def _waiting(heard: MemoryObjectReceiveStream[Delta]) -> Sequence[Delta]:
+def _waiting(heard: MemoryObjectReceiveStream[AnswerDelta]) -> Sequence[AnswerDelta]:
     """What was said while something else was sent."""
     return [heard.receive_nowait() for _ in range(heard.statistics().current_buffer_used)]
 

@@ -19,10 +19,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agentcho.errors import CannotWrite, ConfigError
 from agentcho.message import AgentName
-from agentcho.records.files import writing
+from agentcho.records.files import write_errors
 from agentcho.serve.api import models
-from agentcho.serve.faults import ApiError
-from agentcho.serve.web.admission import Bounds
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.web.admission import KeyLimits
 
 PREFIX = "ak-"
 REMEDY = "mend or delete that entry; `agentcho key FILE --tenant NAME` makes a new one"
@@ -42,14 +42,14 @@ def _agent(name: str) -> str:
     return _sayable(models.member_name, name)
 
 
-def _sayable(check: Callable[[object, models.Place], str], name: str) -> str:
+def _sayable(check: Callable[[object, models.NamedTarget], str], name: str) -> str:
     try:
-        return check(name, models.Place("a key"))
+        return check(name, models.NamedTarget("a key"))
     except ApiError as error:
         raise ValueError(error.message) from None
 
 
-class Key(BaseModel):
+class ApiKey(BaseModel):
     """An entry of the file.
 
     `sha256` is the key's hash in hexadecimal digits. `society`, `agent`: the only ones that it speaks for (None: any of
@@ -76,29 +76,29 @@ class Key(BaseModel):
         return self.sha256[:12]
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> KeyLimits:
         """What it may at most, by itself."""
-        return Bounds(self.concurrent, self.requests_per_minute)
+        return KeyLimits(self.concurrent, self.requests_per_minute)
 
 
-class Claim(NamedTuple):
+class RequestClaim(NamedTuple):
     """The society and the agent that a request names, by its path, header or body."""
 
     society: str | None = None
     agent: str | None = None
 
 
-class Keys:
+class ApiKeys:
     """All entries of a file. Empty: a server without keys, where everybody is the tenant "" and may do all."""
 
-    def __init__(self, entries: Iterable[Key] = ()) -> None:
+    def __init__(self, entries: Iterable[ApiKey] = ()) -> None:
         self._entries = tuple(entries)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @classmethod
-    def read(cls, path: Path) -> Keys:
+    def read(cls, path: Path) -> ApiKeys:
         """The keys of a file. `ConfigError` says which entry is wrong, and what; also where others than its owner may
         read the file, where two entries have one hash, and where there is no entry at all."""
         try:
@@ -111,7 +111,7 @@ class Keys:
             raise ConfigError(f"keys {path}: others than its owner may use this file; chmod 600 {path}")
         return cls(_entries(path, text))
 
-    def find(self, given: str) -> Key | None:
+    def find(self, given: str) -> ApiKey | None:
         """The entry of a key that somebody gives; None: there is none. It takes as long whichever it is."""
         digest = sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
         found = None
@@ -120,7 +120,7 @@ class Keys:
                 found = entry
         return found
 
-    def allowed(self, key: Key, claim: Claim) -> Claim:
+    def allowed(self, key: ApiKey, claim: RequestClaim) -> RequestClaim:
         """The society and agent that a request speaks for. `ApiError` 404: a society that is not the key's, 403: an
         agent that is not."""
         if key.society is not None and claim.society not in (None, key.society):
@@ -131,7 +131,7 @@ class Keys:
         agent = key.agent if claim.agent is None else claim.agent
         if key.agent is None and agent is not None and self._bound(key.tenant, society, agent):
             raise ApiError(403, "this agent has a key of its own", code="agent_not_allowed")
-        return Claim(society, agent)
+        return RequestClaim(society, agent)
 
     def _bound(self, tenant: str, society: str | None, agent: str) -> bool:
         same = (entry for entry in self._entries if (entry.tenant, entry.agent) == (tenant, agent))
@@ -143,7 +143,7 @@ class Keys:
         return max(said, default=None)
 
 
-def _entries(path: Path, text: str) -> Sequence[Key]:
+def _entries(path: Path, text: str) -> Sequence[ApiKey]:
     try:
         read = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -157,9 +157,9 @@ def _entries(path: Path, text: str) -> Sequence[Key]:
     return found
 
 
-def _entry(path: Path, number: int, row: object) -> Key:
+def _entry(path: Path, number: int, row: object) -> ApiKey:
     try:
-        return Key.model_validate(row)
+        return ApiKey.model_validate(row)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "entry"
@@ -176,11 +176,11 @@ def add_key(path: Path, **fields: object) -> str:
     said["sha256"] = sha256(given.encode()).hexdigest()
     _entry(path, 1, said)
     if path.exists() and path.stat().st_size:
-        Keys.read(path)
+        ApiKeys.read(path)
     lines = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items())
     if not path.absolute().parent.is_dir():
         raise CannotWrite(path, f"there is no folder {path.parent}", begun=False)
-    with writing(path):
+    with write_errors(path):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(handle, "a", encoding="utf-8") as file:
             path.chmod(0o600)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from agentcho.calls.call import FramePort
 from agentcho.errors import ContextOverflow
-from agentcho.serve.beside import beside
+from agentcho.protocol.call import FramePort
 from agentcho.serve.request import SHORT, ChatRequest
+from agentcho.serve.worker_thread import beside
 
 SLACK = 64
 """So many tokens more may come of a piece because the text was cut there."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from agentcho.serve.request import Usage
+from agentcho.serve.request import TokenUsage
 
 TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -59,7 +59,7 @@ class Metrics:
         """The first text of an answer is there, so long after its request."""
         self._first.observe(seconds)
 
-    def used(self, usage: Usage) -> None:
+    def used(self, usage: TokenUsage) -> None:
         """What an answer took."""
         for kind in ("prompt", "completion", "exact", "reused"):
             self._tokens.labels(kind).inc(getattr(usage, kind))

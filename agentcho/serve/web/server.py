@@ -29,8 +29,8 @@ from uvicorn.server import ServerState
 
 from agentcho.engine.core import EngineCore
 from agentcho.errors import ConfigError
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeLimits
-from agentcho.serve.faults import ApiError
 from agentcho.serve.sharing.served import ServedModel
 from agentcho.serve.web.app import Site, application
 from agentcho.serve.web.exchange import JSON

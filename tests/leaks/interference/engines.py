@@ -15,7 +15,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from agentcho import Engine
-from agentcho.engine.cache import DiskRoom
+from agentcho.engine.cache import DiskQuota
 from agentcho.testing import FakeEngine
 from tests.engine.families import Layer, llama_family
 from tests.engines import Engines
@@ -60,7 +60,7 @@ class Models:
     def _made(self, room: Room) -> Engine:
         if room == "adapted":
             return self._adapted()
-        tight = {"store_tokens": 220, "host_tokens": 10, "disk": DiskRoom(80)}
+        tight = {"store_tokens": 220, "host_tokens": 10, "disk": DiskQuota(80)}
         options: dict[Room, dict[str, Any]] = {"short": {"context": 130}, "tight": tight}
         return self._all(self._family, **options.get(room, {}))
 

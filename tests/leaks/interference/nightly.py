@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import torch
 
-from agentcho.records.environment import machine, sources, versions
+from agentcho.records.environment import machine_info, source_digests, versions
 
 from ...engines import Engines
 from .engines import Models, fake, sets
@@ -91,7 +91,7 @@ def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) 
         "format": "agentcho-interference/1",
         **where,
         "versions": versions(),
-        **sources(),
+        **source_digests(),
         "seed": seed,
         "seconds": round(seconds, 1),
         "engines": engines,
@@ -100,7 +100,7 @@ def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) 
 
 def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, object]:
     """Everything, told of as it comes."""
-    began, parts, where = perf_counter(), list[Done](), machine()
+    began, parts, where = perf_counter(), list[Done](), machine_info()
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting: list[Future[Done]] = [pool.submit(done, share) for share in shares(workflows, bitwise, workers, seed)]
         for future in waiting:

@@ -20,12 +20,12 @@ from pydantic import BaseModel
 
 import agentcho
 from agentcho import Agent, Choreographer, Game, RunConfig, Scenario
-from agentcho.calls.call import EnginePort
 from agentcho.events import Began, Ended, Event
-from agentcho.flow.views import After, Read, View
-from agentcho.games import streamed
-from agentcho.games.streamed import Streamed
+from agentcho.games.play import streamed_messages
+from agentcho.games.play.streamed_messages import Streamed
 from agentcho.message import Audience, Message, Metadata
+from agentcho.protocol.call import EnginePort
+from agentcho.provenance.views import After, Read, View
 
 from ..looks import Look
 from .port import TOOL, Journal, Port
@@ -156,7 +156,7 @@ class Stage(Scenario):
 
     async def _stream(self, game: Game, act: Act) -> str | None:
         to = "everyone" if act.to is None else act.to
-        with patch.object(streamed, "LEAST", 1):  # else so few letters are encoded at the close alone
+        with patch.object(streamed_messages, "LEAST", 1):  # else so few letters are encoded at the close alone
             async with game.streamed(to) as page:
                 await self._write(page, act.words)
         return page.id

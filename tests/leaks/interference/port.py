@@ -12,8 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from agentcho import Engine
-from agentcho.calls.call import ANY_TURN, Call, Decode, EncodingId, Failure, Shadow, StepResult, Turn
 from agentcho.errors import CallFailed
+from agentcho.protocol.call import (
+    DEFAULT_PRIORITY,
+    Call,
+    CallFailure,
+    Decode,
+    EncodingId,
+    SchedulingPriority,
+    Shadow,
+    StepResult,
+)
 from agentcho.testing import FakeEngine
 from tests.leaks.sets import Sets
 
@@ -37,7 +46,7 @@ class Port:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """The calls, those of others forced."""
         first = turn.workflow == "0"
         decodes = {id(call): self._changed(call, first) for call in calls if isinstance(call, Decode)}
@@ -79,7 +88,7 @@ class Port:
         if not faults:
             return result
         self._engine.cancel(faults)
-        failed = tuple(Failure(id, CallFailed("nothing was left to say")) for id in sorted(faults))
+        failed = tuple(CallFailure(id, CallFailed("nothing was left to say")) for id in sorted(faults))
         spoken = tuple(each for each in result.spoken if each.id not in faults)
         return result._replace(spoken=spoken, failed=(*result.failed, *failed))
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentcho.records.environment import machine
+from agentcho.records.environment import machine_info
 
 from .nightly import BITWISE, RESULTS, WORKFLOWS, Done, Share, report, shares, sound
 from .pairs import Result
@@ -29,7 +29,7 @@ def found(compared: int = 5, told: tuple[str, ...] = ()) -> dict[str, object]:
         Done(Share(engine, 5, 0), Result(compared, 1, 40, {"swapped": compared}, told), 1.0)
         for engine in ("sets", "fake", "model")
     ]
-    return report(parts, 0, 2.0, machine())
+    return report(parts, 0, 2.0, machine_info())
 
 
 def test_too_few_and_any_that_was_told_apart_are_no_success() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from agentcho.flow.views import After, Place
-from agentcho.records.transcript import Entry
+from agentcho.provenance.views import After, Place
+from agentcho.records.transcript import TranscriptEntry
 from tests.engine.oracle import Message, Oracle
 
 Context = tuple[tuple[int, int], ...]
@@ -21,7 +21,7 @@ Context = tuple[tuple[int, int], ...]
 class Definition:
     """One game's messages, each encoded when it is asked for. `first` is where contexts begin."""
 
-    def __init__(self, oracle: Oracle, entries: Iterable[Entry], first: int) -> None:
+    def __init__(self, oracle: Oracle, entries: Iterable[TranscriptEntry], first: int) -> None:
         self._oracle, self._first = oracle, first
         self._entries = {entry.message.id: entry for entry in entries}
         self._made: dict[tuple[str, str], int] = {}
@@ -43,7 +43,7 @@ class Definition:
             self._made["E", id] = self._oracle.add(Message(entry.message.tokens, start, context))
         return self._made["E", id]
 
-    def _read(self, reader: Entry, parent: str) -> int:
+    def _read(self, reader: TranscriptEntry, parent: str) -> int:
         own = self._entries[parent].message.author
         return self._author(parent) if own is not None and own == reader.message.author else self._audience(parent)
 

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from agentcho import Engine
-from agentcho.calls.call import (
-    ANY_TURN,
+from agentcho.message import Words
+from agentcho.protocol.call import (
+    DEFAULT_PRIORITY,
     Call,
     Decode,
     EncodingId,
     Prefill,
     Repair,
+    SchedulingPriority,
     Shadow,
     StepResult,
-    Turn,
 )
-from agentcho.flow.resolver import EXACT
-from agentcho.message import Words
+from agentcho.provenance.resolver import EXACT
 from tests.around import Around
 
 Forced = Mapping[str, tuple[int, ...]]
@@ -74,7 +74,7 @@ class Double(Around):
         self.own: list[Key] = []
         self.encoded = 0
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """The calls, forced where there are words for them, those of the reader with their logits."""
         decodes = {id(call): self._changed(call) for call in calls if isinstance(call, Decode)}
         changed = [self._follow(call, decodes) for call in calls]

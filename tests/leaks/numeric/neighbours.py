@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 
 from agentcho import Decode, Engine
-from agentcho.calls.call import Logprobs
-from agentcho.records.environment import machine, sources, versions
+from agentcho.protocol.call import Logprobs
+from agentcho.records.environment import machine_info, source_digests, versions
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "neighbours.json"
 LENGTHS = range(1, 26)
@@ -86,7 +86,7 @@ def main() -> None:
     arguments.add_argument("--json", type=Path, default=RESULTS)
     file, rows = arguments.parse_args().json, list[dict[str, object]]()
     torch.set_num_threads(1)
-    where = machine()
+    where = machine_info()
     for dtype in ("float32", "bfloat16"):
         engine = Engine.load("understudy", device="cpu", dtype=dtype)
         for profile in ("fast", "deterministic"):
@@ -100,7 +100,7 @@ def main() -> None:
             }
             rows.append(row)
             print(row, flush=True)
-    report: dict[str, object] = {"format": "agentcho-neighbours/1", **where, "versions": versions(), **sources()}
+    report: dict[str, object] = {"format": "agentcho-neighbours/1", **where, "versions": versions(), **source_digests()}
     file.write_text(json.dumps(report | {"near": NEAR, "rows": rows}, indent=1) + "\n")
 
 

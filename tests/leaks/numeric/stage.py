@@ -16,8 +16,8 @@ from agentcho import Agent, Choreographer, Engine, Game, RunConfig, Scenario
 from agentcho.config import Leakage, Shadowing
 from agentcho.engine import sequence
 from agentcho.events import Ended, Event
-from agentcho.flow.views import After, Read, View
-from agentcho.records.transcript import Entry
+from agentcho.provenance.views import After, Read, View
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.reuse.ends import Ends
 from tests.engine.families import Family, Layer
 
@@ -68,7 +68,7 @@ class Played:
     """One play: the double with all it kept, and the transcript."""
 
     double: Double
-    entries: tuple[Entry, ...]
+    entries: tuple[TranscriptEntry, ...]
 
 
 def play(

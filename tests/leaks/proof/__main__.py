@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from agentcho.records.environment import machine, sources, versions
+from agentcho.records.environment import machine_info, source_digests, versions
 
 from .shares import Done, Share, done, report, shares, sound, steps
 
@@ -87,7 +87,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--kept", type=Path, help="where shares that are done are kept, and looked for")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no share after that time")
     asked = parser.parse_args(words)
-    began, where = perf_counter(), machine()
+    began, where = perf_counter(), machine_info()
     kept, every = Kept(asked.kept, where["commit"], asked.seed), list(shares())
     proved = steps()
     print(f"{len(proved['steps'])} steps, {len(proved['broken'])} of them again without a rule", flush=True)
@@ -101,7 +101,7 @@ def main(words: list[str]) -> int:
         return 3
     taken = {"seed": asked.seed, "workers": asked.workers, "seconds": round(kept.seconds, 1)}
     with_solver = {**versions(), "z3-solver": version("z3-solver")}
-    found = {"format": "agentcho-proof/1", **where, "versions": with_solver, **sources(), **taken, **proved}
+    found = {"format": "agentcho-proof/1", **where, "versions": with_solver, **source_digests(), **taken, **proved}
     found |= report(kept.parts[share.name] for share in every)
     asked.json.write_text(json.dumps(found, indent=2) + "\n")
     print(f"{found['seconds']} s, written to {asked.json}")

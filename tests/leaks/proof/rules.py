@@ -2,9 +2,9 @@
 through which encoding a message is read, what an encoding is made over and where that stands, for whom it is fit, and
 what a guard lets pass; and the rule of `deny`, and that of cache salts.
 
-They are a model of `agentcho/flow`: each rule names what it is a model of. That the two agree is tested (`test_tie`),
-and not proved. Does not know: words, engines, repair's choice of tokens, several models of a run, rules for words,
-taint.
+They are a model of `agentcho/provenance`: each rule names what it is a model of. That the two agree is tested
+(`test_tie`), and not proved. Does not know: words, engines, repair's choice of tokens, several models of a run, rules
+for words, taint.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class Rules:
 
 
 class Salting:
-    """`flow.salts.cache_salts`: requests, each of an agent who `asked` and over messages that it `holds`."""
+    """`provenance.prefix_cache_salts.cache_salts`: requests, each of an agent who `asked` and over messages that it
+    `holds`."""
 
     def __init__(
         self,

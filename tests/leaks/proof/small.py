@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from agentcho.calls.call import EncodingId
 from agentcho.config import ReusePolicy
 from agentcho.errors import AgentchoError
-from agentcho.flow.draft import Draft
-from agentcho.flow.labels import EncodingRecord, Ledger, Recipe
-from agentcho.flow.plans import Key
-from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import Read, ReadSet
 from agentcho.message import Audience, Message, Metadata, Words
+from agentcho.protocol.call import EncodingId
+from agentcho.provenance.call_plans import Key
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.labels import EncodingRecord, Ledger, Recipe
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import Read, ReadSet
 
 from ..sets import Sets
 from .scope import Said

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentcho.flow.draft import Draft
-from agentcho.flow.labels import Recipe
-from agentcho.flow.resolver import Resolver
-from agentcho.flow.views import Read
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.labels import Recipe
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import Read
 
 from .explore import WAYS, Explorer, Found
 from .scope import Scope, renamed

@@ -15,12 +15,12 @@ from itertools import combinations, groupby
 from random import Random
 from typing import NamedTuple
 
-from agentcho.calls.call import ANY_TURN, Call, EncodingId, Turn
 from agentcho.config import Leakage, ReusePolicy
-from agentcho.flow.labels import EncodingRecord, Guard, LeakPaths
-from agentcho.flow.salts import cache_salts
-from agentcho.flow.views import History, MessageLog, View, granted
 from agentcho.message import Metadata
+from agentcho.protocol.call import DEFAULT_PRIORITY, Call, EncodingId, SchedulingPriority
+from agentcho.provenance.labels import EncodingRecord, LeakPaths, ReadGuard
+from agentcho.provenance.prefix_cache_salts import cache_salts
+from agentcho.provenance.views import History, MessageLog, View, granted
 
 from ..scripts import CAST, Line, named, script
 from ..sets import Sets
@@ -46,7 +46,7 @@ class Noted(Sets):
         super().__init__()
         self.calls: dict[EncodingId, Call] = {}
 
-    def submit(self, calls: Sequence[Call], turn: Turn = ANY_TURN) -> tuple[EncodingId, ...]:
+    def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """See `Sets`."""
         ids = super().submit(calls, turn)
         self.calls.update(zip(ids, calls, strict=True))
@@ -167,7 +167,7 @@ def _encodings(talk: Talk, model: Model) -> Iterator[Check]:
         yield from _places(record, kind, model)
         call, whom = talk.engine.calls[record.id], model.rules.clearance(kind, message)
         guard = call.guard
-        assert isinstance(guard, Guard)
+        assert isinstance(guard, ReadGuard)
         yield f"clearances {kind} of {message}", guard._clearance.members, whom
         words = json.dumps("everyone" if whom is None else sorted(whom))
         yield f"classes {kind} of {message}", call.salt.endswith(words), True

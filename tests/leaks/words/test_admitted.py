@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 from llguidance import LLMatcher, LLTokenizer
 from pydantic import BaseModel, Field, create_model
 
-from agentcho.calls.admitted import admitted, canonical, contains, count
-from agentcho.calls.patterns import ALPHABET, Matched, Uncountable
-from agentcho.calls.schema import closed
+from agentcho.protocol.json_schema import closed
+from agentcho.protocol.regex_cardinality import ALPHABET, MatchingTexts, Uncountable
+from agentcho.protocol.schema_cardinality import admitted_values, canonical, contains, count
 
 ATOMS: list[Any] = [None, True, False, 0, 1, 2, 3, "", "a", "b", "ab", "ba", "aa"]
 FEW: list[Any] = [None, True, 0, 1, "a", "ab"]
@@ -81,7 +81,7 @@ def test_a_schema_has_as_many_values_as_one_finds_by_trying_all() -> None:
     while counted < 100:
         given = schema(rng)
         try:
-            number = count(values := admitted(given))
+            number = count(values := admitted_values(given))
         except Uncountable:  # oneOf of what has values in common, and tuples of different items
             overlapping += 1
             continue
@@ -110,7 +110,7 @@ def test_a_pattern_has_as_many_texts_as_one_finds_by_trying_all() -> None:
     rng = random.Random(19)
     for _ in range(30):
         given = rng.choice(["^{}$", "^{}", "{}$", "{}", "^a|{}", "{}|^b$"]).format(pattern(rng, rng.randint(0, 3)))
-        of_three = Matched((given, "^[abc]*$"), 0, 4)
+        of_three = MatchingTexts((given, "^[abc]*$"), 0, 4)
         found = [text for text in texts("abc", 4) if re.search(given, text)]
         assert of_three.count() == len(found), given
         assert all(of_three.contains(text) for text in found)
@@ -118,9 +118,9 @@ def test_a_pattern_has_as_many_texts_as_one_finds_by_trying_all() -> None:
 
 def test_texts_without_a_pattern_are_of_all_letters_that_there_are() -> None:
     assert sum(not 0xD800 <= letter <= 0xDFFF for letter in range(0x110000)) == ALPHABET
-    assert count(admitted({"type": "string", "maxLength": 2})) == 1 + ALPHABET + ALPHABET**2
-    assert not contains(admitted({"type": "string", "maxLength": 1}), "\ud800")
-    assert Matched(("^.$",)).count() == ALPHABET - 1, "a line break is no letter for a dot"
+    assert count(admitted_values({"type": "string", "maxLength": 2})) == 1 + ALPHABET + ALPHABET**2
+    assert not contains(admitted_values({"type": "string", "maxLength": 1}), "\ud800")
+    assert MatchingTexts(("^.$",)).count() == ALPHABET - 1, "a line break is no letter for a dot"
 
 
 class Colour(Enum):
@@ -167,9 +167,9 @@ CASES: list[tuple[Any, int]] = [
 def test_what_pydantic_writes_is_counted(field: Any, values: int) -> None:
     needed = create_model("Needed", it=(field, ...))
     optional = create_model("Optional", it=(field | None, None))
-    assert count(admitted(closed(needed.model_json_schema()))) == values
+    assert count(admitted_values(closed(needed.model_json_schema()))) == values
     with_none = values if field == (bool | None) else values + 1
-    assert count(admitted(closed(optional.model_json_schema()))) == with_none + 1, "null, or not there at all"
+    assert count(admitted_values(closed(optional.model_json_schema()))) == with_none + 1, "null, or not there at all"
 
 
 class Tree(BaseModel):
@@ -186,7 +186,7 @@ UNCOUNTABLE += [Annotated[str, Field(pattern="^a*$")], Annotated[float, Field(ge
 def test_what_has_no_end_is_not_counted(field: Any) -> None:
     model = create_model("Needed", it=(field, ...))
     with pytest.raises(Uncountable):
-        count(admitted(closed(model.model_json_schema())))
+        count(admitted_values(closed(model.model_json_schema())))
 
 
 STRANGE: list[dict[str, Any]] = [
@@ -219,12 +219,12 @@ STRANGE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("given", STRANGE, ids=lambda each: json.dumps(each)[:40])
 def test_what_is_not_understood_is_not_counted(given: dict[str, Any]) -> None:
     with pytest.raises(Uncountable):
-        count(admitted(given))
+        count(admitted_values(given))
 
 
 def test_a_value_is_spelled_in_one_way() -> None:
     assert canonical(json.loads('{ "b": "\\u0061", "a": [1e0 ] }')) == '{"a":[1.0],"b":"a"}'
-    whole = admitted({"type": "integer", "minimum": 0, "maximum": 1})
+    whole = admitted_values({"type": "integer", "minimum": 0, "maximum": 1})
     assert not any(contains(whole, value) for value in (1.0, True, "1", -0.0, 2))
     assert contains(whole, json.loads("-0"))
 
@@ -248,7 +248,7 @@ def said_at_random(given: dict[str, Any], rng: random.Random) -> str:
 @pytest.mark.parametrize("field", [field for field, _ in CASES if "set" not in str(field)])
 def test_what_sampling_can_say_is_among_what_is_counted(field: Any) -> None:
     given = closed(create_model("Needed", it=(field, ...)).model_json_schema())
-    values, rng = admitted(given), random.Random(19)
+    values, rng = admitted_values(given), random.Random(19)
     said = [said_at_random(given, rng) for _ in range(12)]
     assert all(contains(values, json.loads(text)) for text in said)
     assert len({canonical(json.loads(text)) for text in said}) <= count(values)

@@ -9,14 +9,14 @@ import pytest
 
 from agentcho import RunConfig
 from agentcho.audit.audit import audit_run
-from agentcho.cluster import runs
-from agentcho.cluster.driver import Driver
-from agentcho.cluster.runs import Players
 from agentcho.errors import ResumeMismatch
 from agentcho.events import Ended, Event
-from agentcho.games import library
-from agentcho.games.request import RunRequest
-from agentcho.games.runtime import play
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.integrations.ray import runs
+from agentcho.integrations.ray.driver import Driver
+from agentcho.integrations.ray.runs import Players
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.scenario import Scenario

@@ -10,9 +10,9 @@ import pytest
 
 from agentcho import Agent, Game, View
 from agentcho.config import RunConfig
-from agentcho.flow.views import Read
 from agentcho.message import Audience, Message
-from agentcho.records.transcript import Entry
+from agentcho.provenance.views import Read
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import Rehearsal, play
 
 NAMES = ("alice", "bob", "carol", "dora")
@@ -63,7 +63,7 @@ def may(reader: str, audience: Audience) -> bool:
     return audience.members is None or reader in audience.members
 
 
-def repeated(entries: dict[str, Entry], id: str) -> set[str]:
+def repeated(entries: dict[str, TranscriptEntry], id: str) -> set[str]:
     """What the words of a message may repeat, by its receipt."""
     entry = entries[id]
     if entry.message.kind == "decode":
@@ -72,7 +72,7 @@ def repeated(entries: dict[str, Entry], id: str) -> set[str]:
     return set() if entry.act.released is None else {entry.act.released}
 
 
-def secrets(entries: dict[str, Entry], over: Iterable[str], reader: str) -> set[str]:
+def secrets(entries: dict[str, TranscriptEntry], over: Iterable[str], reader: str) -> set[str]:
     found: set[str] = set()
     for id in over:
         if not may(reader, entries[id].message.audience):
@@ -86,7 +86,7 @@ def owner(message: Message) -> str:
     return message.author
 
 
-def owed(entries: dict[str, Entry], id: str, cast: Iterable[str]) -> dict[str, set[str]]:
+def owed(entries: dict[str, TranscriptEntry], id: str, cast: Iterable[str]) -> dict[str, set[str]]:
     said, found = entries[id].message, dict[str, set[str]]()
     over = repeated(entries, id)
     if entries[id].act.released is not None:

@@ -15,7 +15,7 @@ from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.config import RunConfig
 from agentcho.errors import AnswerInvalid, LeakageError
-from agentcho.flow.views import Charge, Read
+from agentcho.provenance.views import Charge, Read
 from agentcho.testing import FakeEndpoint, Rehearsal, play
 from tests.audit.transcripts import KEY, subject
 from tests.people.said import Scripted

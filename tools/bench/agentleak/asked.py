@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentcho.errors import ConfigError
-from agentcho.progress import Tell
-from agentcho.records.environment import machine, sources, versions
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.environment import machine_info, source_digests, versions
 from agentcho.records.trace import read_traces
 from tools.bench.agentleak.kept import PartialOffices
 from tools.bench.agentleak.result import AgentLeakResult, Office
@@ -42,7 +42,7 @@ def begin(asked: Asked, result: Path | None, resume: bool) -> PartialOffices:
     return PartialOffices.begin(result, resume, settings)
 
 
-def measured(asked: Asked, kept: PartialOffices, program: str, tell: Tell) -> AgentLeakResult:
+def measured(asked: Asked, kept: PartialOffices, program: str, tell: ProgressCallback) -> AgentLeakResult:
     """Measure what is not kept, and put all of it together."""
     import torch
 
@@ -64,7 +64,7 @@ def measured(asked: Asked, kept: PartialOffices, program: str, tell: Tell) -> Ag
         repeats=asked.repeats,
         threads=torch.get_num_threads(),
         seconds=kept.seconds,
-        environment=versions() | machine() | sources(),
+        environment=versions() | machine_info() | source_digests(),
         workflows=tuple(kept.offices[id] for id in order if id in kept.offices),
         skipped={id: kept.skipped[id] for id in order if id in kept.skipped},
     )

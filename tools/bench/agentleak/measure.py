@@ -18,12 +18,12 @@ from agentcho.audit.report import Verdict
 from agentcho.audit.verdict import GameVerdict, worst
 from agentcho.config import ReusePolicy
 from agentcho.errors import RecordBroken
-from agentcho.games.replay import Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.measure.play import Play, of_workflow
 from agentcho.lab.measure.stage import UNENCODABLE, Stage, why_not
 from agentcho.lab.measure.swap import reworded
 from agentcho.lab.stats import distance
-from agentcho.progress import Tell, counted
+from agentcho.protocol.progress import ProgressCallback, counted
 from agentcho.records.trace import Workflow
 from tools.bench.agentleak.kept import PartialOffices
 from tools.bench.agentleak.result import WAYS, Distance, Office, Swap, Way
@@ -74,7 +74,9 @@ def checked(workflows: Sequence[Workflow], engine: Any) -> Checked:
     return Checked(workflows, [of_workflow(one, engine, game) for game, one in enumerate(workflows)])
 
 
-def measure(offices: Checked, engine: Any, repeats: int, seed: int, kept: PartialOffices, tell: Tell) -> None:
+def measure(
+    offices: Checked, engine: Any, repeats: int, seed: int, kept: PartialOffices, tell: ProgressCallback
+) -> None:
     """Measure each workflow that is not kept already, one after another. `engine` is an `Engine` that nothing else uses
     meanwhile."""
     ids = [workflow.id for workflow in offices.workflows]

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentcho.games.tools.tool import Declared, declared
 from agentcho.message import EVERYONE
-from agentcho.toolsets.tool import Declared, declared
 
 FILE = Path(__file__).with_name("labels.toml")
 

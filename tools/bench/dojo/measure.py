@@ -17,8 +17,8 @@ from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Subject
 from agentcho.config import Leakage
-from agentcho.progress import Tell
-from agentcho.records.environment import machine, sources, versions
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.environment import machine_info, source_digests, versions
 from tools.bench.dojo import installed
 from tools.bench.dojo.labels import FILE, labels
 from tools.bench.dojo.result import Benchmark, DojoResult, Found
@@ -60,11 +60,11 @@ class Part(NamedTuple):
     found: Found
 
 
-def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
+def measure(benchmarks: Sequence[str], command: str, tell: ProgressCallback) -> DojoResult:
     """Play everything, the arms of two agents for the first of `cases.VERSIONS` alone; minutes."""
     from tools.bench.dojo import cases
 
-    here = versions() | machine() | sources()
+    here = versions() | machine_info() | source_digests()
     asked = [
         (version, arm) for version in benchmarks for arm in (*(TYPED if version == cases.VERSIONS[0] else ()), *ALONE)
     ]
@@ -86,7 +86,7 @@ def measure(benchmarks: Sequence[str], command: str, tell: Tell) -> DojoResult:
 Job = tuple[str, Arm, str]
 
 
-def _played(jobs: Sequence[Job], tell: Tell) -> dict[Job, Part]:
+def _played(jobs: Sequence[Job], tell: ProgressCallback) -> dict[Job, Part]:
     """Every job, on all cores; the longest first."""
     found = dict[Job, Part]()
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool:

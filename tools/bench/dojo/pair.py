@@ -15,12 +15,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentcho import Agent, Game, RunConfig, View
-from agentcho.calls.call import Decode
 from agentcho.errors import LeakageError
+from agentcho.games.tools.tool import Tool
 from agentcho.message import Metadata, audience
+from agentcho.protocol.call import Decode
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import play
-from agentcho.toolsets.tool import Tool
 from tools.bench.dojo.society import CONTEXT, MOST, REPLY, SAID, Assistant, Case, Offered, Ran, Wanted, reply_tool
 from tools.bench.dojo.typed import NO_MORE, Grammar, Told, Unsayable, which
 

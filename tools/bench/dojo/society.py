@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentcho import Agent, Game, RunConfig
-from agentcho.calls.call import Decode
 from agentcho.config import Leakage
 from agentcho.errors import LeakageError
-from agentcho.records.transcript import Entry
+from agentcho.games.tools.tool import Declared, Tool, declared
+from agentcho.protocol.call import Decode
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import play
-from agentcho.toolsets.tool import Declared, Tool, declared
 
 CONTEXT, MOST = 10_000_000, 100_000
 REPLY = "reply_to_user"
@@ -54,7 +54,7 @@ class Ran(NamedTuple):
     calls: tuple[Wanted, ...]
     refused: tuple[Wanted, ...]
     output: str | None
-    entries: tuple[Entry, ...]
+    entries: tuple[TranscriptEntry, ...]
 
 
 class Offered(NamedTuple):

@@ -30,10 +30,10 @@ from agentcho.lab.bench.prompts import prompts
 from agentcho.lab.bench.result import Figures
 from agentcho.lab.bench.words import with_words
 from agentcho.lab.timing import alone
-from agentcho.progress import Tell, part
+from agentcho.protocol.progress import ProgressCallback, part
 from agentcho.records.trace import Workflow
-from agentcho.runner.model.device import Place
-from agentcho.runner.model.model import Model, Source, find
+from agentcho.runner.model.device import DevicePlacement
+from agentcho.runner.model.model import Model, ModelSource, find
 
 FEW: Mapping[str, str] = {"int8": "Q8_0", "int4": "Q4_0"}
 WHOLE: Mapping[str, str] = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -58,7 +58,7 @@ class PeersOptions(NamedTuple):
     kind: str | None = None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ModelSource:
         """Where the weights come from, once it is known that they can be written. `ConfigError`."""
         source = find(self.model)
         check_writable(source.config, self.model)
@@ -86,7 +86,7 @@ class Found(NamedTuple):
     peer: Mapping[str, str]
 
 
-def peers(asked: PeersOptions, peer: Peer, load: Callable[[], Any], tell: Tell) -> tuple[Any, Found]:
+def peers(asked: PeersOptions, peer: Peer, load: Callable[[], Any], tell: ProgressCallback) -> tuple[Any, Found]:
     """Write, prove, load by `load`, and measure; returns our engine too. `ConfigError`: the peer does not run here, or
     computes something else."""
     source = asked.source
@@ -118,9 +118,9 @@ def peers(asked: PeersOptions, peer: Peer, load: Callable[[], Any], tell: Tell) 
 
 
 @alone
-def write(asked: PeersOptions, source: Source, peer: Peer, folder: Path) -> Written:
+def write(asked: PeersOptions, source: ModelSource, peer: Peer, folder: Path) -> Written:
     """The weights in the peer's type, once both were seen to compute the same at float32."""
-    network: Any = Model.load(source, Place("cpu", asked.dtype)).network
+    network: Any = Model.load(source, DevicePlacement("cpu", asked.dtype)).network
     kind = asked.type_of(str(next(network.parameters()).dtype).removeprefix("torch."))
     network = network.float()
     whole, made = folder / "whole.gguf", folder / f"{kind}.gguf"
@@ -161,7 +161,7 @@ def _setting(asked: PeersOptions, framing: Any) -> Setting:
     return Setting(torch.get_num_threads(), asked.slots, room, wishes=(UNCOPIED,) if own else ())
 
 
-def _rows(asked: PeersOptions, engine: Any, started: Mapping[str, Served], tell: Tell) -> list[Figures]:
+def _rows(asked: PeersOptions, engine: Any, started: Mapping[str, Served], tell: ProgressCallback) -> list[Figures]:
     takes = {OURS: partial(rows.ours, engine.adapted(None), rows.Rows(engine.framing, asked.seed))}
     for name, served in started.items():
         takes[name] = partial(rows.theirs, served.port, rows.Rows(engine.framing, asked.seed))
@@ -169,7 +169,9 @@ def _rows(asked: PeersOptions, engine: Any, started: Mapping[str, Served], tell:
     return measure(ROW, timed, asked.repeats, tell)
 
 
-def _workflows(asked: PeersOptions, engine: Any, started: Mapping[str, Served], tell: Tell) -> list[Figures]:
+def _workflows(
+    asked: PeersOptions, engine: Any, started: Mapping[str, Served], tell: ProgressCallback
+) -> list[Figures]:
     names, found = (AUDIT, ENFORCE, BASELINE, *started), list[Figures]()
     subjects, each = asked.workloads(0), runs_of((AUDIT, ENFORCE, BASELINE, *started), asked.repeats)
     for place, subject in enumerate(subjects):

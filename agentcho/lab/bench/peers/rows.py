@@ -12,11 +12,11 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from agentcho.calls.call import Decode
 from agentcho.errors import RequestError
 from agentcho.lab.bench.peers.llama import complete
 from agentcho.lab.bench.workflows import random_words
 from agentcho.lab.timing import alone
+from agentcho.protocol.call import Decode
 
 Ids = tuple[int, ...]
 PREFILL = 512

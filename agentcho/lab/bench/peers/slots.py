@@ -11,12 +11,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from time import perf_counter
 from typing import NamedTuple
 
-from agentcho.calls.call import FramingPort
-from agentcho.engine.layout import Framed
-from agentcho.games.replay import awaited
+from agentcho.engine.call_layout import FramedTokens
+from agentcho.games.runs.replay import awaited
 from agentcho.lab.bench.peers.llama import Said
 from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.prompts import Piece, laid
+from agentcho.protocol.call import FramingPort
 from agentcho.records.trace import Workflow
 
 Ids = tuple[int, ...]
@@ -65,7 +65,7 @@ def slot_calls(workflow: Workflow, framing: FramingPort, slots: int) -> list[Slo
     return found
 
 
-def _around(piece: Piece, spoken: Mapping[str, Framed]) -> list[Ids | str]:
+def _around(piece: Piece, spoken: Mapping[str, FramedTokens]) -> list[Ids | str]:
     """A piece of a prompt with the id of what was said in it in place of these words, where it has them as they were
     recorded."""
     parts, left = list[Ids | str](), piece.ids

@@ -1,1 +1,0 @@
-"""Engines as the choreographer sees them: the one without a model."""

@@ -1,0 +1,192 @@
+"""Requests to the choreographer, and what becomes of one while it is under way.
+
+Does not know: engines, who asks for what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Literal, NamedTuple
+
+import anyio
+
+from agentcho.choreography.quiescence import TrackedTask
+from agentcho.errors import RequestError
+from agentcho.message import Words
+from agentcho.protocol.call import (
+    DEFAULT_PRIORITY,
+    Call,
+    DecodeStarted,
+    EncodingId,
+    Logprobs,
+    Receipt,
+    SampledToken,
+    SchedulingPriority,
+)
+from agentcho.protocol.value_checks import checked_bool, checked_int, checked_list, type_name
+
+Steps = tuple[int, int, int]
+"""The numbers of three steps of an engine, from 1: that which a request was submitted to, that of the first token of
+its decode (none: the last), and the last so far."""
+
+
+class FinishedCall(NamedTuple):
+    """One finished call: its id, held until `release`, its words and what it attended to."""
+
+    id: EncodingId
+    words: Words
+    receipt: Receipt
+
+
+class RequestResult(NamedTuple):
+    """A finished request: its calls in order; seconds from submission to the decode's first token (none: to the
+    end) and to the end of all. `at` and `steps`: see `Handle`."""
+
+    made: tuple[FinishedCall, ...]
+    ttft: float
+    seconds: float
+    at: float = 0.0
+    steps: Steps | None = None
+
+
+class UnfinishedDecode(NamedTuple):
+    """A decode that is not done, as far as its tokens have left the engine: its words so far with their receipt, and
+    the calls of its request that were made before. `ended` None: it goes on. `at` and `steps`: see `Handle`."""
+
+    own: FinishedCall
+    made: tuple[FinishedCall | None, ...]
+    ended: Literal["cancelled", "failed"] | None
+    ttft: float
+    seconds: float
+    at: float = 0.0
+    steps: Steps | None = None
+
+
+class DecodePiece(NamedTuple):
+    """What a decode said in a step. `token` None: text alone, held back before. `opening` comes with the first.
+    `likely` and `thought`: see `SampledToken`."""
+
+    token: int | None
+    text: str
+    opening: UnfinishedDecode | None = None
+    likely: Logprobs = ()
+    thought: bool | None = False
+
+
+class Request(NamedTuple):
+    """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
+
+    `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
+    `turn` says who goes first where not all of it fits. `exact` asks for the deterministic profile: bits that depend on
+    nothing else that runs (None: as the choreographer was opened).
+    `on_piece` is called with each token and each text of the decode; when those of all requests were, each `flush`
+    is called, once a step; only then does `on_token` get the visible text, and `on_thought` that of a thought.
+    `on_done` gets the result before the submitter wakes. `on_dropped` is called, once, where the request is given
+    up after a first piece. All run on the event loop. What one raises fails this request, and no other.
+    """
+
+    calls: tuple[Call, ...]
+    order: tuple[int | str, ...] = ()
+    on_token: Callable[[str], None] | None = None
+    on_done: Callable[[RequestResult], None] | None = None
+    turn: SchedulingPriority = DEFAULT_PRIORITY
+    exact: bool | None = None
+    on_piece: Callable[[DecodePiece], None] | None = None
+    flush: Callable[[], None] | None = None
+    on_dropped: Callable[[UnfinishedDecode], None] | None = None
+    on_thought: Callable[[str], None] | None = None
+
+
+def checked_request(request: object) -> Request:
+    """A request whose order can be compared with others'. `RequestError`: it is none, or one of its functions cannot be
+    called. Its calls are checked by the engine."""
+    if not isinstance(request, Request):
+        raise RequestError(f"a request is {type_name(request)}; give a Request")
+    order = tuple(
+        str.__str__(part) if isinstance(part, str) else checked_int(part, "one of order")
+        for part in checked_list(request.order, "order")
+    )
+    for what in ("on_token", "on_done", "on_piece", "flush", "on_dropped", "on_thought"):
+        hear = getattr(request, what)
+        if hear is not None and not callable(hear):
+            raise RequestError(f"{what} is {type_name(hear)}; give a function, or None")
+    if request.exact is not None:
+        checked_bool(request.exact, "exact")
+    return request._replace(order=order)
+
+
+class Handle:
+    """A request under way. `made` are its calls that are finished, and `delivered` counts those of them that were taken
+    in: all that a step finishes is known before anybody hears of any of it. `submitted` is when it was asked for, by
+    `perf_counter`; `entered` the step that it was submitted to, `spoke` that of its first token."""
+
+    def __init__(self, request: Request, task: TrackedTask | None) -> None:
+        self.request, self.task = request, task
+        self.place = tuple((isinstance(part, str), part) for part in request.order)
+        self.done = anyio.Event()
+        self.ids: tuple[EncodingId, ...] = ()
+        self.made: dict[EncodingId, FinishedCall] = {}
+        self.delivered = 0
+        self.submitted = perf_counter()
+        self.first: float | None = None
+        self.entered = self.spoke = self.heard = 0
+        self.result: RequestResult | None = None
+        self.error: Exception | None = None
+        self.abandoned = False
+        self._begun: DecodeStarted | None = None
+        self._said: list[int] = []
+        self._text = self._thought = ""
+
+    def take_in(self, spoken: SampledToken, begun: DecodeStarted | None, step: int = 0) -> None:
+        """Take in the token that the decode sampled in a step, and pass it on; `made` has the calls that this step has
+        finished."""
+        self.first = self.first or perf_counter()
+        self.spoke = self.spoke or step
+        self.heard = step
+        self._begun = self._begun or begun
+        token = spoken.token if spoken.nth >= len(self._said) else None
+        if self.request.on_piece is not None:
+            opening = None if begun is None else self._so_far(None)
+            self.request.on_piece(
+                DecodePiece(
+                    token=token, text=spoken.text, opening=opening, likely=spoken.likely, thought=spoken.thought
+                )
+            )
+        self._said += () if token is None else (token,)
+        self._text += "" if spoken.thought else spoken.text
+        self._thought += spoken.text if spoken.thought else ""
+
+    def drop(self, ended: Literal["cancelled", "failed"]) -> None:
+        """The request is given up: pass on the words so far, if there are any."""
+        if self._said and self._begun is not None and self.result is None and self.request.on_dropped is not None:
+            self.request.on_dropped(self._so_far(ended))
+            self._said.clear()
+
+    def _so_far(self, ended: Literal["cancelled", "failed"] | None) -> UnfinishedDecode:
+        assert self._begun is not None
+        id, words, receipt = self._begun
+        tokens, start = (*words.tokens, *self._said), len(words.tokens)
+        so_far = words._replace(
+            text=self._thought or self._text,
+            tokens=tokens,
+            content=(words.content[0], len(tokens)),
+            sampled=(start, len(tokens)),
+            canonical=not self._said,
+        )
+        now, first = perf_counter(), self.first or perf_counter()
+        before = tuple(self.made.get(call) for call in self.ids)
+        waited = first - self.submitted
+        took = now - self.submitted
+        steps = (self.entered, self.spoke, self.heard)
+        own = FinishedCall(id, so_far, receipt)
+        return UnfinishedDecode(
+            own=own, made=before, ended=ended, ttft=waited, seconds=took, at=self.submitted, steps=steps
+        )
+
+    def finish(self, result: RequestResult | None, error: Exception | None) -> None:
+        """Wake the submitter. Its task counts as awake from now, unless it waits no longer."""
+        self.result, self.error = result, error
+        if self.task is not None and not self.abandoned:
+            self.task.wake()
+        self.done.set()

@@ -1,0 +1,111 @@
+"""One clock for the choreographers of a run: when all tasks rest, every engine that has something to do makes one step.
+
+All of them step in one hop to one thread, in their order, and what they brought is delivered together: so the same
+tasks bring the same calls to the same steps, however long each engine takes. Does not know: what a step does, agents.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from operator import attrgetter
+from types import TracebackType
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from agentcho.choreography.quiescence import TaskTracker
+from agentcho.choreography.wait_sites import WaitSite, wait_of
+
+LOG = logging.getLogger(__name__)
+"""Counts go to the logs, and no word that anybody said."""
+BUSY = attrgetter("busy")
+Deliver = Callable[[], None]
+"""Lets the tasks know what a step has brought; called on the event loop."""
+
+
+class ClockMember(Protocol):
+    """Who steps by a clock: a choreographer. `place` is that of its engine in the run."""
+
+    place: int
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step has anything to do."""
+
+    def take(self) -> Callable[[], Deliver]:
+        """Take what a step is to do now: a function for the thread, which returns one for the event loop."""
+
+
+class StepClock:
+    """Steps its `members`, in the order of their places. `tasks` are those of all of them, and in `thread` every engine
+    is called. As an async context manager it steps from beginning to end.
+
+    With nothing to do for `quiet_after` seconds, the log says once which tasks wait for what.
+    """
+
+    def __init__(self, quiet_after: float) -> None:
+        self._quiet_after = quiet_after
+        self.tasks = TaskTracker()
+        self.members: list[ClockMember] = []
+        self._arrivals = 0
+        self._work = anyio.Event()
+
+    async def __aenter__(self) -> StepClock:
+        self._group: anyio.abc.TaskGroup = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._group.start_soon(self._loop)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._group.cancel_scope.cancel()
+        if isinstance(error, Exception):  # raised by the body: it must leave as it is, not in a group
+            await self._group.__aexit__(None, None, None)
+            return False
+        return await self._group.__aexit__(kind, error, trace)
+
+    def add(self, member: ClockMember) -> None:
+        """One more that steps."""
+        if not self.members:
+            self.thread = anyio.CapacityLimiter(1)  # a limiter of its own: agents may occupy all other threads
+        self.members.append(member)
+        self.members.sort(key=lambda each: each.place)
+
+    def arrived(self) -> None:
+        """A request has come."""
+        self._arrivals += 1
+        self._work.set()
+
+    def wake(self) -> None:
+        """There is something for a step to do."""
+        self._work.set()
+
+    def waiting(self) -> tuple[WaitSite, ...]:
+        """The tasks that wait, and for what each does."""
+        return tuple(wait_of(work) for work in self.tasks.resting)
+
+    async def _loop(self) -> None:
+        while True:
+            await self._rest()
+            self._work = anyio.Event()
+            while any(map(BUSY, self.members)):
+                await self.tasks.settle(lambda: self._arrivals)
+                with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
+                    steps = [each.take() for each in self.members if each.busy]
+                    hop = (step() for step in steps)  # gone through in the thread
+                    for deliver in await anyio.to_thread.run_sync(list, hop, limiter=self.thread):
+                        deliver()
+
+    async def _rest(self) -> None:
+        """Wait until there is work. Where none comes for long, the log says once which tasks wait for what."""
+        with anyio.move_on_after(self._quiet_after):
+            await self._work.wait()
+            return
+        if waits := self.waiting():
+            told = "; ".join(map(str, waits))
+            LOG.warning("nothing has moved for %g s, and the engine has nothing to do: %s", self._quiet_after, told)
+        await self._work.wait()

@@ -1,0 +1,56 @@
+"""Where tasks wait: by the name of whoever it is, the line of its code, and what it awaits there.
+
+Whether a wait can end is nobody's to say: a person, a socket or a thread may end it. Does not know: engines, games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+from agentcho.protocol.call_site import line_of, outside
+
+
+class WaitSite(NamedTuple):
+    """One task at rest. `who`: the names of those whose code it is in, outermost first; `at`: "file:line" of the
+    innermost line that is neither ours nor an event loop's; `on`: what it called there."""
+
+    who: tuple[str, ...]
+    at: str | None
+    on: str
+
+    def __str__(self) -> str:
+        who = ", ".join(self.who) or "a task"
+        return f"{who} waits{f' at {self.at}' if self.at else ''} for {self.on}"
+
+
+def wait_of(work: Coroutine[Any, Any, Any]) -> WaitSite:
+    """Of a coroutine that is suspended."""
+    suspended = list(_suspended(work))
+    frames = [frame for _, frame in suspended]
+    inner = max((place for place, frame in enumerate(frames) if outside(frame)), default=-1)
+    names = (_name(frame.f_locals.get("self")) for frame in frames[: inner + 1])
+    on = suspended[inner + 1][0] if inner + 1 < len(suspended) else "the event loop"
+    at = line_of(frames[inner]) if inner >= 0 else None
+    return WaitSite(tuple(dict.fromkeys(name for name in names if isinstance(name, str))), at, on)
+
+
+def _name(who: object) -> object:
+    """What it is called, if it says so: to ask is to run its code."""
+    try:
+        return getattr(who, "name", None)
+    except Exception:
+        return None
+
+
+def _suspended(awaited: Any) -> Iterator[tuple[str, FrameType]]:
+    """From a coroutine to what it awaits, and on: the name of each, as its function has it (a wrapper's is that of what
+    it wraps), and its frame."""
+    while awaited is not None:
+        for kind in ("cr", "gi", "ag"):
+            if (frame := getattr(awaited, f"{kind}_frame", None)) is not None:
+                yield awaited.__qualname__, frame
+                break
+        links = (getattr(awaited, link, None) for link in ("cr_await", "gi_yieldfrom", "ag_await"))
+        awaited = next((link for link in links if link is not None), None)

@@ -1,0 +1,25 @@
+"""The last line of a run: what leaked in it, and the command that shows how.
+
+The words are those of the audit; nothing is put more mildly here. Does not know: how a verdict is found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcho.config import again
+from agentcho.display.safe import inline
+from agentcho.errors import AgentchoError
+from agentcho.records.record import SavedRun
+
+
+def leak_summary(record: Path) -> str:
+    """What an audit of the record comes to, in a line."""
+    from agentcho.audit import audit_run
+    from agentcho.audit.wording import headline
+
+    try:
+        word, sentence = headline(audit_run(SavedRun(record)))
+    except AgentchoError as error:
+        word, sentence = "NOT JUDGED", " ".join(str(error).split())
+    return inline(f"{word}: {sentence} · {again(('agentcho', 'audit', str(record)))}")

@@ -1,0 +1,159 @@
+"""Line by line for one person, without a terminal that can be drawn on: a pipe, a file, a screen reader.
+
+What is printed stays where it is printed, so it is for one person alone. Does not know: games, what may be seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import IO, Any
+
+import anyio
+
+from agentcho.display import speech
+from agentcho.display.people import page
+from agentcho.display.people.form import Form, form_of
+from agentcho.display.people.output_capture import captured_output
+from agentcho.display.people.session import Question, Session
+from agentcho.display.safe import inline, visible
+
+AT_ONCE = 1 << 16
+"""Bytes that are read at a time."""
+
+
+class LineByLine(Session):
+    """A desk of one person, who types lines into `source` (a descriptor) and reads `target`."""
+
+    def __init__(self, names: Sequence[str], games: int, source: int, target: IO[str]) -> None:
+        super().__init__(names, games)
+        self._source = source
+        self._target = target
+        self._rest = b""
+        self._stirred = anyio.Event()
+        self._printed: dict[tuple[int, str], int] = {}
+        self._last: tuple[int, str] | None = None
+
+    def present(self) -> AbstractAsyncContextManager[Any]:
+        return self._showing()
+
+    @asynccontextmanager
+    async def _showing(self) -> AsyncIterator[None]:
+        error: Exception | None = None
+        with captured_output(self.all_over):
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._serve)
+                try:
+                    yield
+                    await self.finished()
+                except Exception as raised:  # it must leave as it is, not in an exception group
+                    error = raised
+                finally:
+                    group.cancel_scope.cancel()
+        if error is not None:
+            raise error
+
+    def changed(self) -> None:
+        self._stirred.set()
+
+    async def _serve(self) -> None:
+        """Show and ask one thing after the other."""
+        while not self.gone:
+            self._stirred = anyio.Event()
+            self._show_talk()
+            if isinstance(self.current, Question):
+                await self._put(self.current)
+            elif self.current is not None:
+                self._print(inline(self.current.text))
+                self.read()
+            else:
+                await self._stirred.wait()
+
+    async def _put(self, question: Question) -> None:
+        """Ask until the answer has no fault, or it is no longer wanted."""
+        form = form_of(question.asked)
+        while self.current is question and not self.gone:
+            self._ask(form)
+            typed = await self._line(question)
+            if typed is None:
+                continue
+            words, fault = form.enter(_chosen(form, typed))
+            if fault is not None:
+                self._print(f"! {inline(fault)}")
+            elif words is not None:
+                self.answer(words)
+
+    def _ask(self, form: Form) -> None:
+        self._print(f"? {page.asked(form)}")
+        for number, option in enumerate(form.current.options, start=1):
+            self._print(f"  {number}. {inline(option.label)}")
+        self._print(f"{page.header(form)}> ", end="")
+
+    async def _line(self, question: Question) -> str | None:
+        """The next line that is typed. None: the question is withdrawn, or there is nobody who types."""
+        while b"\n" not in self._rest:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._until_withdrawn, question, group.cancel_scope)
+                await self._readable()
+                group.cancel_scope.cancel()
+            if self.current is not question:
+                self._print(f"\n! {self.note}")
+                return None
+            data = self._read()
+            if not data:
+                self._print("")
+                self.leave()
+                return None
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode(errors="surrogateescape").rstrip("\r")
+
+    async def _until_withdrawn(self, question: Question, scope: anyio.CancelScope) -> None:
+        while self.current is question:
+            self._stirred = anyio.Event()
+            await self._stirred.wait()
+        scope.cancel()
+
+    async def _readable(self) -> None:
+        try:
+            await anyio.wait_readable(self._source)
+        except (OSError, ValueError):
+            await anyio.lowlevel.checkpoint()  # a file is always readable
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._source, AT_ONCE)
+        except OSError:  # the terminal has gone
+            return b""
+
+    def _show_talk(self) -> None:
+        if self.shown is None:
+            return
+        if self.shown != self._last:
+            self._last = self.shown
+            self._print(f"--{page.heading(self)}")
+        done = self._printed.get(self.shown, 0)
+        for message in self.talk[done:]:
+            self._print(speech.plain(page.spoken(message)))
+        self._printed[self.shown] = len(self.talk)
+
+    def joined(self, game: int, agent: str) -> None:
+        self._printed.pop((game, agent), None)
+        super().joined(game, agent)
+
+    def _print(self, words: str, end: str = "\n") -> None:
+        try:
+            self._target.write(visible(words) + end)
+            self._target.flush()
+        except OSError:
+            self.leave()
+
+
+def _chosen(form: Form, typed: str) -> str:
+    """What a line stands for where there is a list: the words, what they are called, or the number."""
+    options = form.current.options
+    for number, option in enumerate(options, start=1):
+        if typed.strip() in (option.words, option.label, str(number)):
+            return option.words
+    return typed

@@ -1,0 +1,57 @@
+"""Where people who play agents sit: at this terminal, or line by line.
+
+Does not know: how a question looks, what may be seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from agentcho.config import RunConfig
+from agentcho.display import Kind
+from agentcho.errors import ConfigError
+from agentcho.extras import require
+from agentcho.games.play.people import People
+from agentcho.message import cast_name
+
+LINES = "--display plain asks one person line by line"
+
+
+def seated(config: RunConfig, display: Kind | None, clear: Callable[[], None] = lambda: None) -> People:
+    """The people who play in a run, all of whom sit here. `clear` is called before anything is drawn. `ConfigError`:
+    nobody could be asked here, or not without others seeing it."""
+    names = tuple(map(cast_name, config.people))
+    if not names:
+        return {}
+    require("for people to play agents", "people")
+    if display == "none":
+        raise ConfigError(f"--display none shows nothing, and who plays {names[0]} has to see something; leave it out")
+    if display == "plain":
+        return _lines(names, len(config.numbers))
+    if not (_terminal(sys.stdin) and _terminal(sys.stdout)) or os.environ.get("TERM", "dumb") == "dumb":
+        raise ConfigError(f"--as needs a terminal to show {names[0]} a screen, and this is none; {LINES}")
+    if any(_terminal(getattr(each, "stream", None)) for each in logging.getLogger("agentcho").handlers):
+        raise ConfigError("--as takes the whole terminal, and the log goes there too; send it to a file: --log-file")
+    from agentcho.display.people.terminal import Terminal
+
+    return Terminal(names, len(config.numbers), clear).people
+
+
+def _lines(names: tuple[str, ...], games: int) -> People:
+    from agentcho.display.people.lines import LineByLine
+
+    if len(names) > 1:
+        raise ConfigError(
+            f"line by line all stays to be read, so {names[1]} would see what {names[0]} saw; leave --display plain "
+            "out, at a terminal"
+        )
+    if sys.stdin is None or sys.stdin.closed:
+        raise ConfigError(f"nobody can type: standard input is closed, and {names[0]} is to be played by a person")
+    return LineByLine(names, games, sys.stdin.fileno(), sys.stdout).people
+
+
+def _terminal(stream: object) -> bool:
+    return bool(getattr(stream, "isatty", bool)())

@@ -1,0 +1,537 @@
+"""A whole conversation as its chat template writes it, in the ids of stock `apply_chat_template`, cut into messages.
+
+A template does some things once in a conversation: it injects a default prompt or a date, trims contents, cuts thoughts
+from earlier answers, folds the system message into a turn of the user, lists functions. So the conversation is rendered
+and tokenised as a whole, calls and results included, and its messages are found again in the text. Templates that ask
+for the date get the one at which the model was loaded. One thing differs from stock on purpose: what spells a control
+token in a content stays text. Does not know: frames of single messages, but for where one ends; engines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentcho.engine.content_tokenizer import HIDDEN, THOUGHTS, ContentTokenizer, Placed, template_source
+from agentcho.engine.tools import function_object
+from agentcho.engine.variables import unread
+from agentcho.protocol.call import ChatMessage, PromptPiece, RenderedPrompt
+from agentcho.protocol.tools import ToolCall, ToolDefinition
+from agentcho.protocol.variables import NO_VARIABLES, Variables
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+APART = "agentcho_messages"
+"""The key of `tokenizer_config.json` by which a checkpoint says that its training tokenised messages "apart"."""
+_MARK = re.compile("Zq([0-9]+)(content|name)qZ")
+
+
+class _Gap(NamedTuple):
+    """Where a template puts the content or the name of a message: the message's place in the conversation."""
+
+    message: int
+    named: bool
+
+
+class _End(NamedTuple):
+    """Where in a text messages end, with what closes them."""
+
+    at: int
+    messages: tuple[int, ...]
+
+
+class _Own(NamedTuple):
+    """A template's own text between gaps, and where each part of it begins in a text."""
+
+    literals: Sequence[str]
+    gaps: Sequence[_Gap]
+    starts: Sequence[int]
+
+
+class _Calling(NamedTuple):
+    """How a template takes calls: their arguments as JSON texts, and not as objects; and this as the content beside
+    them where nothing else is said."""
+
+    texts: bool
+    content: str | None
+
+
+class ChatRenderer:
+    """Renders and tokenises whole conversations. `date` is the date that the template writes, in ISO format (None: it
+    asks for none).
+
+    `apart`: see `FramingPort`.
+
+    Args:
+        tokenizer: The model's tokenizer, with a chat template and a fast backend.
+        content: Tokenises what users and models say.
+        closings: What stands behind the content of a message, by role.
+        begin: The ids that the engine itself puts before every prompt.
+        now: The time that templates are told.
+        variables: What templates are given beside the conversation.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        content: ContentTokenizer,
+        closings: Mapping[str, str],
+        begin: tuple[int, ...],
+        now: datetime,
+        variables: Variables = NO_VARIABLES,
+    ) -> None:
+        self._tokenizer, self._content, self._begin = tokenizer, content, begin
+        self.variables: Variables = variables
+        self.apart = getattr(tokenizer, "init_kwargs", {}).get(APART) == "apart"
+        self._source = with_frozen_date(tokenizer, now)
+        self._now = now
+        self._bound = True
+        self.date = None if self._source is None else now.date().isoformat()
+        self._closings, self._framed = dict(closings), closings
+        asked = self.render(_marked([ChatMessage("user", "")]))
+        if asked is not None and _parts(asked)[0][-1] == closings.get("user"):
+            self._closings["user"] = ""  # an answer has to begin with something
+
+    def given(self, variables: Variables) -> ChatRenderer:
+        """The same with other variables. What a conversation begins with may be different then, see
+        `RenderedPrompt`."""
+        other = ChatRenderer(
+            self._tokenizer,
+            content=self._content,
+            closings=self._framed,
+            begin=self._begin,
+            now=self._now,
+            variables=variables,
+        )
+        other._bound = False
+        return other
+
+    def prompt(self, conversation: Sequence[ChatMessage]) -> RenderedPrompt | None:
+        """The ids of a conversation; see `FramingPort.prompt`.
+
+        Args:
+            conversation: Its messages, in order, with the functions that the model may call.
+
+        Returns:
+            Its ids in pieces, whose concatenation with the opening, behind the beginning that the engine puts there, is
+            what stock `apply_chat_template` with `add_generation_prompt` gives. None: the template cannot render it, or
+            its contents spell control tokens and cannot be found again in what the template makes of them, or functions
+            or calls spell some, or the template lists no functions.
+
+        Raises:
+            RequestError: A content can only be encoded as a control token.
+        """
+        foreign = [[said.tools, said.calls] for said in conversation]
+        if self._content.spells_control("\n".join(_strings(foreign))):
+            return None
+        text, lists = self.render(conversation), self._lists and any(said.tools for said in conversation)
+        if not text or (lists and text == self.render(_without_tools(conversation))):
+            return None
+        marked = [_marked(conversation)]
+        if not all(said.text for said in conversation):  # a template may leave out a message that says nothing
+            marked.append(_marked(conversation, empty=True))
+        found = (self._cut(text, each, conversation) for each in marked)
+        return next((prompt for prompt in found if prompt is not None), None)
+
+    def _cut(
+        self, text: str, marked: Sequence[ChatMessage], conversation: Sequence[ChatMessage]
+    ) -> RenderedPrompt | None:
+        """The ids of a text, cut by what it is with marks in the place of contents; None: it cannot be."""
+        skeleton = self.render(marked)
+        if not skeleton:
+            return None
+        literals, gaps = _parts(skeleton)
+        spans = self._spans(text, conversation, literals, gaps)
+        if spans is not None:
+            words = [span for span, gap in zip(spans, gaps, strict=True) if not conversation[gap.message].tools]
+            placed: list[Placed] | None = self._placed(text, words)
+            ends = self._borders(conversation, literals, gaps, spans)
+            starts = {gap.message: start for gap, (start, _) in zip(gaps, spans, strict=True) if not gap.named}
+            if self._lists and any(said.tools for said in conversation):
+                own = _Own(literals, gaps, [0, *(stop for _, stop in spans)])
+                ends = sorted([*ends, *self._of_functions(text, conversation, marked, own)])
+            ends = self._with_calls(text, conversation, ends, starts)
+            if self._lists and ends:
+                ends = self._labelled(text, conversation, ends)
+        else:
+            placed = self._unlocated(text, conversation)
+            answer = len(literals[-1]) if text.endswith(literals[-1]) else 0
+            ends = [_End(len(text) - answer, tuple(range(len(conversation))))]
+        count = len(self._begin)
+        if not placed or not ends:
+            return None
+        if tuple(id for id, *_ in placed[:count]) == self._begin:
+            return _cut(placed[count:], ends)
+        return None if self._bound else _cut(placed, ends)._replace(begins=True)
+
+    def unread(self, names: Collection[str]) -> list[str]:
+        """Those of these names of variables that the template does not read, sorted."""
+        return unread(template_source(self._tokenizer), frozenset(names))
+
+    def render(self, conversation: Sequence[ChatMessage]) -> str | None:
+        """The text of a conversation up to its answer; None: the template cannot render it."""
+        calling = self._calling if any(said.calls for said in conversation) else _Calling(texts=False, content="")
+        if calling is None:
+            return None
+        functions = [function_object(tool) for said in conversation for tool in said.tools]
+        said_so = [said for said in conversation if not said.tools or (said.text and not self._lists)]
+        turns = [_turn(said, calling) for said in said_so]
+        variants: tuple[dict[str, Any], ...] = ({"tools": functions},) if functions else ({}, {"tools": []})
+        for more in variants:  # some templates that know functions fail where none are given at all
+            options: dict[str, Any] = {**self.variables, "add_generation_prompt": True, **more}
+            options["chat_template"] = self._source
+            try:
+                return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **options))
+            except Exception:  # the template is foreign code: any error means it cannot render this
+                continue
+        return None
+
+    @cached_property
+    def _lists(self) -> bool:
+        """Whether the template lists the functions that a model may call, where it is given some."""
+        tool = ToolDefinition("Zqofferedfunction", "x")
+        turns = [_turn(said, _Calling(texts=False, content="")) for said in (ChatMessage("user", "x"),)]
+        given: Any = {"tools": [function_object(tool)], "tokenize": False, "chat_template": self._source}
+        try:
+            return tool.name in str(self._tokenizer.apply_chat_template(turns, **given))
+        except Exception:  # the template is foreign code, as above
+            return False
+
+    @cached_property
+    def _calling(self) -> _Calling | None:
+        """In which way the template takes calls; None: it writes none."""
+        call = ToolCall("Zqcalledfunction", '{"Zqkey": "Zqvalue"}', "a1b2c3d4e")
+        probe = (
+            ChatMessage("user", "x"),
+            ChatMessage("assistant", "", calls=(call,)),
+            ChatMessage("tool", "y", call_id=call.id),
+        )
+        options: Any = {
+            **self.variables,
+            "tools": [function_object(ToolDefinition("Zqotherfunction"))],
+            "chat_template": self._source,
+        }
+        for texts, content in product((False, True), ("", None)):
+            turns = [_turn(said, _Calling(texts, content)) for said in probe]
+            try:
+                text = str(self._tokenizer.apply_chat_template(turns, tokenize=False, **options))
+            except Exception:  # the template is foreign code, as above
+                continue
+            if call.name in text:
+                return _Calling(texts, content)
+        return None
+
+    def _of_functions(
+        self, text: str, conversation: Sequence[ChatMessage], marked: Sequence[ChatMessage], own: _Own
+    ) -> Iterator[_End]:
+        """The ends of the text that is not there without the functions that are offered, each with what closes the
+        message in which it stands."""
+        offers = tuple(place for place, said in enumerate(conversation) if said.tools)
+        names = [tool.name for said in conversation for tool in said.tools]
+        literals, gaps = _parts(self.render(_without_tools(marked)) or "")
+        for place, literal in enumerate(own.literals if gaps == own.gaps else ()):
+            start, stop = _added(literals[place], literal)
+            if stop > start and (place < len(gaps) or any(name in literal[start:stop] for name in names)):
+                end, closing = own.starts[place] + stop, self._closings.get("system", "")
+                yield _End(end + (len(closing) if text.startswith(closing, end) else 0), offers)
+
+    def _labelled(self, text: str, conversation: Sequence[ChatMessage], ends: Sequence[_End]) -> list[_End]:
+        """The same ends, where what has the first letter in it that is not there without the functions that are offered
+        is of these too, so that nobody reads them unlabelled: all that comes behind it is read over it."""
+        offers = tuple(place for place, said in enumerate(conversation) if said.tools)
+        first = _in_common(text, self.render(_without_tools(conversation)) or "")
+        return _with(ends, first, offers)
+
+    def _with_calls(
+        self, text: str, conversation: Sequence[ChatMessage], ends: Sequence[_End], starts: Mapping[int, int]
+    ) -> list[_End]:
+        """The ends of messages, in order, `starts` being those of contents. A message with calls ends at the first
+        closing behind them, for they spell none. One whose end is not found is of what comes behind what was said
+        before it."""
+        found = [end for end in ends if not conversation[end.messages[0]].calls]
+        for place in (place for place, said in enumerate(conversation) if said.calls):
+            own = [end for end in found if not conversation[end.messages[0]].tools]
+            before = max((end.at for end in own if end.messages[0] < place), default=0)
+            stop = min((start for other, start in starts.items() if other > place), default=len(text))
+            listed = [end.at for end in found if end not in own and end.at <= stop]
+            begin = max(before, starts.get(place, 0), *listed, 0)
+            closing = self._closings.get(conversation[place].role, "")
+            name = text.find(conversation[place].calls[-1].name, begin, stop)
+            end = text.find(closing, name, stop) if name >= 0 and self._content.control(closing) else -1
+            closed = [_End(end + len(closing), (place,))] if end >= 0 else []
+            found = sorted([*found, *closed]) if closed else _with(found, before, (place,))
+        return found
+
+    def _stock(self, text: str) -> list[Placed]:
+        found: Any = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        return [(id, *span) for id, span in zip(found["input_ids"], found["offset_mapping"], strict=True)]
+
+    def _placed(self, text: str, spans: Sequence[tuple[int, int]]) -> list[Placed]:
+        """The tokens of a text. Where the tokenizer would make a control token of something in these spans, which are
+        words of others, the words stay text."""
+        placed = self._stock(text)
+        if not self._forged(text, placed, spans):
+            return placed
+        pieces, end = list[str](), 0
+        for start, stop in spans:
+            pieces += [text[end:start], text[start:stop]]
+            end = stop
+        return self._content.woven([*pieces, text[end:]])
+
+    def _forged(self, text: str, placed: Sequence[Placed], spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether a control token covers some of these spans, more than blanks that belong to no token."""
+        starts = [start for start, _ in spans]
+        for id, start, stop in placed:
+            if id in self._content.special:
+                for begin, end in spans[max(0, bisect_right(starts, start) - 1) : bisect_right(starts, stop)]:
+                    if text[max(start, begin) : min(stop, end)].strip():
+                        return True
+        return False
+
+    def _unlocated(self, text: str, conversation: Sequence[ChatMessage]) -> list[Placed] | None:
+        """The tokens of a text in which contents were not found. Of what they spell, control words are found again: in
+        the same conversation other letters stand there. None: they cannot be, or one of them may be a control token.
+
+        Marks of thoughts in an answer are left to the template, which may write them elsewhere, and become tokens.
+        """
+        bare = self._content.without_control
+        harmless = [
+            each._replace(text=bare(each.text, each.role == "assistant"), name=each.name and bare(each.name, False))
+            if not each.tools
+            else each
+            for each in conversation
+        ]
+        rendered = text if harmless == list(conversation) else self.render(harmless)
+        if rendered is None or len(rendered) != len(text):
+            return None
+        others = [place for place, letters in enumerate(zip(text, rendered, strict=True)) if letters[0] != letters[1]]
+        if any(rendered[place] != HIDDEN for place in others):
+            return None
+        placed, control = self._placed(text, _runs(others)), self._content.forbidden
+        expected = self._placed(rendered, ())
+        return (
+            placed
+            if [id for id, *_ in placed if id in control] == [id for id, *_ in expected if id in control]
+            else None
+        )
+
+    def _spans(
+        self,
+        text: str,
+        conversation: Sequence[ChatMessage],
+        literals: Sequence[str],
+        gaps: Sequence[_Gap],
+    ) -> list[tuple[int, int]] | None:
+        """Where contents and names stand in a text; None: the template made something else of them.
+
+        They are looked for in a text where they spell no control token, so that none of what they spell is taken for
+        the template's own.
+        """
+        bare = self._content.without_control
+        harmless = [each._replace(text=bare(each.text), name=each.name and bare(each.name)) for each in conversation]
+        rendered = text if harmless == list(conversation) else self.render(harmless)
+        if rendered is None or len(rendered) != len(text):
+            return None
+        given = [str(harmless[gap.message].name if gap.named else harmless[gap.message].text) for gap in gaps]
+        spans = _located(rendered, literals, given)
+        if spans is None:
+            return None
+        between = zip([0, *(stop for _, stop in spans)], literals, strict=True)
+        return spans if all(text.startswith(literal, start) for start, literal in between) else None
+
+    def _borders(
+        self,
+        conversation: Sequence[ChatMessage],
+        literals: Sequence[str],
+        gaps: Sequence[_Gap],
+        spans: Sequence[tuple[int, int]],
+    ) -> list[_End]:
+        """The place behind each content and its closing."""
+        ends = list[_End]()
+        for gap, (_, stop), literal in zip(gaps, spans, literals[1:], strict=True):
+            if not gap.named:
+                closing = self._closings.get(conversation[gap.message].role, "")
+                ends.append(_End(stop + (len(closing) if literal.startswith(closing) else 0), (gap.message,)))
+        return ends
+
+
+def with_frozen_date(tokenizer: PreTrainedTokenizerBase, now: datetime) -> str | None:
+    """The template of a tokenizer with a `strftime_now` of its own, for which it is always the same time. None: it does
+    not ask for the time."""
+    if "strftime_now" not in template_source(tokenizer):
+        return None
+    source = str(tokenizer.get_chat_template())
+    said = {f"%{name}": now.strftime(f"%{name}") for name in "aAbBcdfHIjmMpSUwWxXyYzZ"}
+    said |= {f"%-{name}": said[f"%{name}"].lstrip("0") or "0" for name in "dmHIMSjy"}
+    known = ", ".join(f"({name!r}, {value!r})" for name, value in said.items())
+    return (
+        "{%- macro strftime_now(format) -%}{%- set text = namespace(said=format) -%}"
+        f"{{%- for name, value in [{known}] -%}}{{%- set text.said = text.said | replace(name, value) -%}}"
+        "{%- endfor -%}{{- text.said -}}{%- endmacro %}\n" + source
+    )
+
+
+def _turn(said: ChatMessage, calling: _Calling) -> dict[str, Any]:
+    """A message as a template gets it."""
+    turn: dict[str, Any] = {"role": said.role, "content": said.text} | ({"name": said.name} if said.name else {})
+    if said.call_id:
+        turn["tool_call_id"] = said.call_id
+    if said.calls:
+        turn["content"] = said.text or calling.content
+        functions = [{"name": call.name, "arguments": _arguments(call.arguments, calling.texts)} for call in said.calls]
+        turn["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": function}
+            for call, function in zip(said.calls, functions, strict=True)
+        ]
+    return turn
+
+
+def _arguments(text: str, as_text: bool) -> Any:
+    """The arguments of a call as a template gets them; as they are where they are no JSON object."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) and not as_text else text
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from value
+        for each in value.values():
+            yield from _strings(each)
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _strings(each)
+
+
+def _marked(conversation: Sequence[ChatMessage], empty: bool = False) -> list[ChatMessage]:
+    """The same conversation, with a mark in the place of every content and name. `empty`: not of a content that is."""
+    return [
+        said
+        if said.tools and not said.text
+        else said._replace(
+            text="" if (empty or said.calls) and not said.text else f"Zq{place}contentqZ",
+            name=f"Zq{place}nameqZ" if said.name else None,
+        )
+        for place, said in enumerate(conversation)
+    ]
+
+
+def _without_tools(conversation: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The same conversation without the functions that it offers."""
+    return [said for said in conversation if not said.tools]
+
+
+def _with(ends: Sequence[_End], place: int, messages: tuple[int, ...]) -> list[_End]:
+    """The same ends, where what has a place of the text in it, or else the last, is of these messages too."""
+    found = list(ends)
+    at = next((number for number, end in enumerate(found) if end.at > place), len(found) - 1)
+    if found and not set(messages) <= set(found[at].messages):
+        found[at] = _End(found[at].at, (*found[at].messages, *messages))
+    return found
+
+
+def _added(old: str, new: str) -> tuple[int, int]:
+    """The (start, stop) of what stands in `new` between its ends, as far as these are those of `old`."""
+    behind = _in_common(old[::-1], new[::-1])
+    stop = len(new) - behind
+    return _in_common(old[: len(old) - behind], new[:stop]), stop
+
+
+def _in_common(one: str, other: str) -> int:
+    """With how many of the same letters two texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _parts(skeleton: str) -> tuple[list[str], list[_Gap]]:
+    """The template's own text, and what stands between its parts."""
+    literals, gaps, end = list[str](), list[_Gap](), 0
+    for found in _MARK.finditer(skeleton):
+        literals.append(skeleton[end : found.start()])
+        gaps.append(_Gap(int(found[1]), found[2] == "name"))
+        end = found.end()
+    return [*literals, skeleton[end:]], gaps
+
+
+def _located(text: str, literals: Sequence[str], given: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Where in a text the words that were given to the template stand between its own; None: it made something else
+    of them."""
+    last = len(given)
+    if not text.startswith(literals[0]):
+        return None
+    open_: list[tuple[int, int, tuple[Any, ...]]] = [(0, len(literals[0]), ())]
+    seen = set[tuple[int, int]]()
+    while open_:
+        place, at, before = open_.pop()
+        if place == last:
+            if at == len(text):
+                return _in_order(before)
+            continue
+        for form in reversed(list(_forms(given[place]))):
+            end = at + len(form)
+            then = end + len(literals[place + 1])
+            if (
+                (place + 1, then) not in seen
+                and text.startswith(form, at)
+                and text.startswith(literals[place + 1], end)
+            ):
+                seen.add((place + 1, then))
+                open_.append((place + 1, then, (before, (at, end))))
+    return None
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
+    """The (start, stop) of places that follow each other."""
+    starts = [at for at, place in enumerate(places) if not at or places[at - 1] != place - 1]
+    return [(places[one], places[other - 1] + 1) for one, other in pairwise([*starts, len(places)])]
+
+
+def _in_order(found: tuple[Any, ...]) -> list[tuple[int, int]]:
+    spans = list[tuple[int, int]]()
+    while found:
+        found, span = found
+        spans.append(span)
+    return spans[::-1]
+
+
+def _forms(text: str) -> Iterator[str]:
+    """What templates make of a content: with blanks cut off, without the thoughts before the last answer, as JSON."""
+    quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+    yield from dict.fromkeys((text, text.strip(), text.lstrip(), text.rstrip(), quoted))
+    if THOUGHTS[1] in text:
+        said = text.rpartition(THOUGHTS[1])[2]
+        yield from dict.fromkeys((said, said.strip(), said.lstrip("\n"), said.lstrip()))
+
+
+def _cut(placed: Sequence[Placed], ends: Sequence[_End]) -> RenderedPrompt:
+    """Cut ids into those of messages, and the opening of the answer. A token on both sides of an end belongs to what
+    comes behind it. A message without a token of its own goes with the next."""
+    cuts, at = [0], 0
+    for end in ends:
+        while at < len(placed) and max(placed[at][2], placed[at][1]) <= end.at:
+            at += 1
+        cuts.append(at)
+    ids = tuple(id for id, *_ in placed)
+    if cuts[-1] == len(ids):  # an answer has to begin with something
+        cuts = [min(cut, len(ids) - 1) for cut in cuts]
+    pieces, waiting = list[PromptPiece](), tuple[int, ...]()
+    for end, (start, stop) in zip(ends, pairwise(cuts), strict=True):
+        waiting += tuple(place for place in end.messages if place not in waiting)
+        if stop > start:
+            pieces.append(PromptPiece(ids[start:stop], waiting))
+            waiting = ()
+    if waiting and pieces:
+        pieces[-1] = PromptPiece(pieces[-1].tokens, pieces[-1].messages + waiting)
+    return RenderedPrompt(tuple(pieces), ids[cuts[-1] :])

@@ -1,0 +1,173 @@
+"""An engine without a model and without torch, to test agents and scenarios.
+
+It is an `EngineCore` like any other, over a runner that computes nothing: ids, positions, receipts, endings, and what
+is refused, shared and freed are as on a model. What it says comes from `reply` and `answer`, or is made up from the
+call's seed and prompt. Does not know: attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+from agentcho.engine.call_layout import KVEntry, Segment
+from agentcho.engine.core import EngineCore, Local
+from agentcho.engine.fake.scripted_decodes import Reply, Script, scripted
+from agentcho.engine.fake.toy_tokenizer import AROUND, FakeFraming
+from agentcho.engine.forward_plan import ForwardPlan
+from agentcho.engine.generation import SamplingDraw
+from agentcho.engine.protocols import Row, TokenConstraint
+from agentcho.engine.runner_port import Ran
+from agentcho.engine.sequence import Sequence as Admitted
+from agentcho.engine.virtual_runner import VirtualRunner, VirtualSlot
+from agentcho.errors import EngineFailed
+from agentcho.message import Words
+from agentcho.protocol.call import Call, Decode, EncodingId, Prefill, Repair, StepResult
+from agentcho.protocol.call_validation import checked_ids
+from agentcho.protocol.ownership import owned
+
+BATCHES = 100_000
+"""The ids of so many steps are kept at least, and of no more than twice as many: a server's engine steps for ever."""
+
+
+class ScriptedRunner(VirtualRunner):
+    """Says the next token of each decode's script. Segments in `faults` fail, alone or beside others."""
+
+    origin = "fake"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: dict[int, Exception] = {}
+
+    def feed(self, segment: Segment) -> None:
+        """Compute nothing. Raises the fault of the segment."""
+        if (fault := self.faults.get(id(segment))) is not None:
+            raise fault
+
+    def run(self, segments: Sequence[Segment]) -> Ran:
+        """Raise the faults of all segments before anything is stored; then compute nothing."""
+        if self.faults:
+            for segment in segments:
+                self.feed(segment)
+        return super().run(segments)
+
+    def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
+        """There is nothing to store."""
+
+    def sample(self, rows: Sequence[Row], draws: Sequence[SamplingDraw]) -> list[int | None]:
+        """The next token of each script."""
+        return [draw.allowed for draw in draws]
+
+
+class FakeEngine(EngineCore):
+    """An engine without a model.
+
+    - `reply(call, prompt)` gives the text of a decode, and `answer(call, prompt)` that of a decode with choices or a
+      JSON schema. `prompt` is the text of its parents. By default: some words, one of the choices, the smallest
+      document.
+    - `faulty(call)` gives an error with which a decode fails, or None. `guilty(call)` does the same for every kind of
+      call. An error that is not one of agentcho's comes out as `CallFailed`. `broken`: an error that makes the next
+      step raise, as a device does that fails.
+    - `bos`: whether contexts begin with a BOS. `letters`: the most that a token has of a word (None: all), which makes
+      another tokenizer. `context`: the number of positions. `store_tokens`: the size of the store that
+      `StepResult.held` is a share of (None: no bound); no encoding ever has to leave it.
+    - `thinks`: replies may begin with a thought, `<think> … </think>`. `keeps_thoughts`: the template leaves those of
+      earlier answers where they were.
+    - `steps`: the steps so far. `rows`: the decodes that run. `pages`: the messages that are stored. `batches`: the ids
+      of each of the last steps. `swapped`: the ids that were to be swapped out.
+    """
+
+    _runner: ScriptedRunner
+    framing: FakeFraming
+
+    def __init__(
+        self,
+        reply: Reply | None = None,
+        *,
+        answer: Reply | None = None,
+        bos: bool = True,
+        letters: int | None = None,
+        thinks: bool = False,
+        keeps_thoughts: bool = False,
+        context: int = 4096,
+        faulty: Callable[[Decode], Exception | None] | None = None,
+        store_tokens: int | None = None,
+    ) -> None:
+        super().__init__(ScriptedRunner(), FakeFraming(bos, letters, thinks, keeps_thoughts), context, 0)
+        self._tokenizer = "fake" if letters is None else f"fake of {letters} letters"
+        self._script = Script(reply, answer)
+        self._faulty = faulty
+        self._whole = store_tokens or inf
+        self.broken: Exception | None = None
+        self.guilty: Callable[[Call], Exception | None] = lambda call: None
+        self.steps = 0
+        self.batches: list[tuple[EncodingId, ...]] = []
+        self.swapped: list[EncodingId] = []
+
+    def meet(self, *texts: str) -> None:
+        """Learn the long words of these texts, which another engine said, so that their tokens can be said here."""
+        for text in texts:
+            self.framing.content.encode(text)
+            for piece in AROUND.split(text):
+                self.framing.content.encode(piece)
+
+    def mix(self, adapter: str) -> str:
+        """Let calls name an adapter, which changes nothing but whose keys are whose; see `Engine.mix`."""
+        self._admit_adapter(adapter, f"{self._runner.origin} {adapter}")
+        return adapter
+
+    @property
+    def pages(self) -> int:
+        """How many messages are stored."""
+        return len(self._tiers.resident) - self.bos
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """The names of model, tokenizer, numbers and device in a run record."""
+        return {"model": "fake", "model_type": "fake", "tokenizer": self._tokenizer, "dtype": "none", "device": "none"}
+
+    @owned
+    def step(self, deterministic: bool = False) -> StepResult:
+        """See `EnginePort.step`."""
+        if not self.idle and self.broken is None:
+            self.steps += 1
+            self.batches.append(tuple(sorted(call.id for call in self._scheduler.calls)))
+            del self.batches[: BATCHES if len(self.batches) > 2 * BATCHES else 0]
+        result = super().step(deterministic)
+        running = sum(row.fed for row in self._scheduler.rows)
+        return result._replace(held=(self.store.used - self.bos + running) / self._whole)
+
+    @owned
+    def swap_out(self, ids: Iterable[EncodingId]) -> None:
+        """See `EnginePort.swap_out`. There is nowhere to go: the ids are noted in `swapped`."""
+        self.swapped += [self._encoding(id).id for id in checked_ids(ids)]
+
+    def _forward(self, plan: ForwardPlan) -> Ran:
+        if self.broken is not None:
+            error, self.broken = self.broken, None
+            raise EngineFailed.of(error) from error
+        faults = ((segment, self._fault(each)) for each, segment in zip(plan.sequences, plan.segments, strict=True))
+        self._runner.faults = {id(segment): fault for segment, fault in faults if fault is not None}
+        return super()._forward(plan)
+
+    def _fault(self, sequence: Admitted) -> Exception | None:
+        """The error that the forward of a call raises, or None."""
+        call = sequence.call
+        if (raised := self.guilty(call)) is not None:
+            return raised
+        return self._faulty(call) if self._faulty and isinstance(call, Decode) else None
+
+    def _constrain(self, call: Decode, local: Local) -> TokenConstraint | None:
+        words = self.framing.content
+        parents = (self._words(parent, local) for parent in call.parents)
+        prompt = "\n".join(words.decode(parent.tokens[slice(*parent.content)]) for parent in parents)
+        return scripted(call, self._script.text(call, prompt), words, self.framing.end)
+
+    def _words(self, parent: EncodingId | Prefill | Repair, local: Local) -> Words:
+        """The words of a parent, which is stored, waits, or stands in the same list."""
+        if isinstance(parent, Prefill | Repair):
+            known = local[id(parent)].words
+        else:
+            known = self._waiting[parent].words if parent in self._waiting else self.message(parent)
+        assert known is not None
+        return known

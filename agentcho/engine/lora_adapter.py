@@ -1,0 +1,95 @@
+"""An adapter on disk: the digest of its weights, and what it was trained for.
+
+    DIR/adapter_model.safetensors, adapter_config.json   as peft writes and reads them
+    DIR/agentcho.json                                    base, workflow and traces; absent where others trained it
+
+Does not know: torch, how one is trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentcho.config import Leakage, Mode
+from agentcho.errors import AdapterError
+from agentcho.extras import require
+
+WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+TRAINED = "agentcho.json"
+
+
+class AdapterTraining(BaseModel):
+    """What an adapter was trained for. `base` is the fingerprint of the model under it, `traces` the digest of their
+    file; losses are nats a word over `dev` traces that were held out. `chosen`: the score, the number of games and
+    the mean by which this checkpoint was chosen; None: by the loss. `speed` is in traces a second, whole and call by
+    call, with the ratio's median, least and largest, where it was measured. `step` is that of the weights that are
+    kept, `seconds` and `tokens` are of all steps until the file was written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["agentcho-adapter/1"] = "agentcho-adapter/1"
+    scenario: str
+    mode: Mode
+    leakage: Leakage
+    base: dict[str, str]
+    recipe: dict[str, Any]
+    traces: str
+    train: int
+    dev: int
+    before: float
+    best: float
+    step: int
+    tokens: int
+    seconds: float
+    machine: dict[str, str]
+    speed: dict[str, Any] | None = None
+    chosen: dict[str, Any] | None = None
+
+
+class Adapter(NamedTuple):
+    """A folder of weights over a base model. `digest` is of weights and configuration."""
+
+    path: Path
+    digest: str
+    trained: AdapterTraining | None
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.path.resolve().name
+
+    def check_base(self, base: dict[str, str]) -> None:
+        """`AdapterError` where it was trained on other weights than those of this fingerprint."""
+        if self.trained is not None and self.trained.base["weights"] != base["weights"]:
+            theirs, ours = self.trained.base["model"], base["model"]
+            raise AdapterError(self.path, f"it was trained on other weights ({theirs}) than those loaded ({ours})")
+
+
+def find_adapter(folder: str | Path) -> Adapter:
+    """What lies in a folder, its weights unread. `AdapterError` says what is missing or broken; `ExtraMissing`: peft
+    is not installed."""
+    require("to use adapters", "tune")
+    path = Path(folder)
+    if not path.is_dir():
+        raise AdapterError(path, "there is no such folder")
+    hasher = hashlib.blake2b(digest_size=16)
+    for name in (CONFIG, WEIGHTS):
+        if not (path / name).is_file():
+            raise AdapterError(path, f"it has no {name}")
+        hasher.update((path / name).read_bytes())
+    return Adapter(path, hasher.hexdigest(), _trained(path))
+
+
+def _trained(path: Path) -> AdapterTraining | None:
+    if not (path / TRAINED).is_file():
+        return None
+    try:
+        return AdapterTraining.model_validate_json((path / TRAINED).read_bytes())
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors(include_input=False, include_url=False)[0]["loc"]))
+        raise AdapterError(path, f"its {TRAINED} is broken at {place or 'the beginning'}") from None

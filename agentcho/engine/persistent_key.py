@@ -1,0 +1,79 @@
+"""The secret under which encodings are kept from run to run: in the environment, or in a file of its owner alone that
+is made at first use. It is never in the folder that it is for. Does not know: what is kept."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+
+from agentcho.engine.spill_files import MADE, READ
+from agentcho.errors import CannotWrite, ConfigError
+
+VARIABLE = "AGENTCHO_CACHE_KEY"
+SHORTEST = 32
+LONGEST = 1 << 12
+
+
+def key_for(folder: Path) -> bytes:
+    """The secret for what is kept in `folder`. `ConfigError`: it is too short, others may read its file, or that is in
+    the folder itself. `CannotWrite`: none can be made."""
+    if said := os.environ.get(VARIABLE):
+        return _usable(said, f"the key in {VARIABLE}", f"set {VARIABLE} to at least {SHORTEST} secret characters")
+    file = key_file()
+    if folder.resolve() in file.resolve().parents:
+        raise ConfigError(f"the key {file} is in {folder} itself, for which it is; give another folder, or {VARIABLE}")
+    _make(file)
+    remedy = f"delete {file}, and what was kept under it"
+    return _usable(_read(file), f"the key in {file}", remedy)
+
+
+def source() -> str:
+    """Where the secret is, in words."""
+    return f"the environment ({VARIABLE})" if os.environ.get(VARIABLE) else str(key_file())
+
+
+def key_file() -> Path:
+    """Where the secret is, unless the environment has it."""
+    said = os.environ.get("XDG_CONFIG_HOME", "")
+    home = Path(said) if os.path.isabs(said) else Path("~/.config").expanduser()
+    return home / "agentcho" / "cache.key"
+
+
+def _usable(said: str, what: str, remedy: str) -> bytes:
+    if len(said) < SHORTEST:
+        raise ConfigError(f"{what} has {len(said)} characters; {remedy}")
+    return said.encode("utf-8", "surrogateescape")
+
+
+def _read(file: Path) -> str:
+    try:
+        with open(file, "rb", opener=lambda name, flags: os.open(name, READ)) as opened:
+            found = os.fstat(opened.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+                raise ConfigError(f"the key {file} is no file of yours; move it away, or set {VARIABLE}")
+            if found.st_mode & 0o077:
+                raise ConfigError(f"the key {file}: others than its owner may use this file; chmod 600 {file}")
+            return opened.read(LONGEST).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise ConfigError(f"the key {file}: {error.strerror or error}; move it away, or set {VARIABLE}") from None
+
+
+def _make(file: Path) -> None:
+    """Make a secret where there is none. Of two processes that begin at once one has its own, and both read that."""
+    if os.path.lexists(file):
+        return
+    fresh = file.with_name(f"{file.name}.{token_hex(8)}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with open(fresh, "wb", opener=lambda name, flags: os.open(name, MADE, 0o600)) as opened:
+                opened.write(token_urlsafe(32).encode() + b"\n")
+            os.link(fresh, file)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise CannotWrite(file, f"{error.strerror or error} (or set {VARIABLE})", begun=False) from error

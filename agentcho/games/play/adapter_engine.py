@@ -1,0 +1,36 @@
+"""A model of a run that is an adapter on an engine which other models of the run are on too.
+
+Does not know: what an adapter does, who speaks through it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from agentcho.protocol.call import EnginePort
+
+
+class AdapterEngine:
+    """An engine, whose calls are to name one adapter by its digest. Everything else is the engine's own."""
+
+    def __init__(self, engine: EnginePort, adapter: str) -> None:
+        self.engine, self.adapter = engine, adapter
+
+    @classmethod
+    def port(cls, engine: EnginePort, adapter: str) -> EnginePort:
+        """One, as a model of a run."""
+        return cast(EnginePort, cls(engine, adapter))
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """That of the engine, with the adapter."""
+        return {**self.engine.fingerprint, "adapter": self.adapter}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+
+def engine_and_adapter(model: EnginePort) -> tuple[EnginePort, str | None]:
+    """The engine that a model of a run is on, and its adapter there; None: what the engine itself goes through."""
+    found: Any = model
+    return (found.engine, found.adapter) if isinstance(found, AdapterEngine) else (model, None)

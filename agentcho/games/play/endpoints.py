@@ -1,0 +1,76 @@
+"""The models behind APIs of one game: who is asked where, what is put into their prompts, and what never is.
+
+A message that not everyone may read goes to the vendor of its author's own model, and to no other. Does not know: HTTP,
+when a turn is taken, how an answer comes.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from typing import cast
+
+from agentcho.errors import LeakageError
+from agentcho.message import EVERYONE, Role
+from agentcho.protocol.call import Sampling
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextPort
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.prefix_cache_salts import cache_salts
+from agentcho.provenance.views import ReadSet
+
+Ports = Mapping[str | None, TextPort]
+"""Models behind APIs by name; None is the run's own model."""
+
+
+class Endpoints:
+    """Those of one game. `drafts` are its messages by id; it grows. `allowed` are vendors to whom everything may be
+    sent. Prompts share what a server keeps of them where everybody who may read the one may read the other: see
+    `cache_salts`. Its key is this game's alone and on no record."""
+
+    def __init__(self, ports: Ports, drafts: Mapping[str, Draft], allowed: Collection[str] = ()) -> None:
+        self._ports = ports
+        self._drafts = drafts
+        self._allowed = frozenset(allowed)
+        self._key = secrets.token_bytes(32)
+
+    def vendor(self, model: str | None) -> str | None:
+        """Who sees what a model is sent; None: nobody, for it is loaded here."""
+        port = self._ports.get(model)
+        return None if port is None else port.vendor
+
+    def port(self, model: str | None, author: str, reads: ReadSet, sent: bool = True) -> TextPort | None:
+        """The endpoint that `author` is to speak through; None: its model is loaded here. Not `sent`: a person answers,
+        so that it is asked for nothing.
+
+        `LeakageError` where one of the messages that it is to read must not be sent there: not everyone may read it,
+        and it is neither the author's own nor the scenario's nor said by a model of that vendor, and the vendor is not
+        one to whom everything may be sent."""
+        port = self._ports.get(model)
+        if port is not None and sent and port.vendor not in self._allowed:
+            for read in reads.reads:
+                self._check(author, port.vendor, self._drafts[read.id])
+        return port
+
+    def _check(self, author: str, vendor: str, draft: Draft) -> None:
+        whose, own = draft.metadata.author, self.vendor(draft.engine)
+        if draft.metadata.audience != EVERYONE and whose is not None and whose != author and own != vendor:
+            raise LeakageError.vendor(author, draft.metadata.id, whose, own, vendor)
+
+    def call(self, draft: Draft, sampling: Sampling, most: int | None = None) -> TextCall:
+        """What is asked for the message of a draft: all that its author reads, in that order, and `most` tokens."""
+        author = draft.metadata.author
+        assert author is not None
+        prompt = tuple(self._quoted(author, self._drafts[read.id]) for read in draft.reads.reads)
+        read = [self._drafts[read.id].metadata for read in draft.reads.reads]
+        salt = cache_salts([*read, draft.metadata], author, key=self._key)[-1]
+        if most is not None and sampling.choices is None and sampling.json_schema is None:
+            sampling = sampling.limited(most)
+        return TextCall(prompt, draft.text, sampling, salt)
+
+    def _quoted(self, reader: str, draft: Draft) -> PromptMessage:
+        """A message as it stands in the prompt of `reader`: what another agent said is a user's, by name."""
+        said, role = draft.message, draft.metadata.role
+        assert said is not None
+        own = role == "assistant" and draft.metadata.author == reader
+        quoted = "user" if role == "assistant" and draft.metadata.author is not None and not own else cast(Role, role)
+        return PromptMessage(quoted, None if own else draft.name, said.header + said.text, own)

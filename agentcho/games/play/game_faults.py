@@ -1,0 +1,105 @@
+"""What went wrong in a game: the error, the line of the user's own code that it came through, its traceback.
+
+Only lines of code are kept, never the values of variables. Does not know: games, records, what is done about it.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from agentcho.errors import AgentchoError
+from agentcho.protocol.call_site import shown_path
+
+FILE = "agentcho_file_"
+"""How the modules of scenarios' and agents' own files are called, wherever the files are."""
+PACKAGE = Path(__file__).parents[2]
+STANDARD = (Path(sysconfig.get_path("stdlib")), Path(os.__file__).parent)
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+class GameFault(NamedTuple):
+    """An error that ended a game. `kind` is its class, `what` its words, which may quote what somebody said; `where`
+    ("file:line") is the deepest line of the user's code, None: it came through none. `traceback` is the whole."""
+
+    kind: str
+    what: str
+    where: str | None
+    traceback: str
+
+    @property
+    def error(self) -> str:
+        """Class and words."""
+        return f"{self.kind}: {self.what}" if self.what else self.kind
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.error}" if self.where else self.error
+
+
+def fault(error: BaseException, package: str = "") -> GameFault:
+    """What went wrong. `package` is the scenario's own, where it is installed like any library."""
+    leaves = list(_leaves(error))
+    first = leaves[0]
+    what = words(first) + (f" (and {len(leaves) - 1} more)" if len(leaves) > 1 else "")
+    return GameFault(type(first).__name__, what, _where(first, package) or _where(error, package), _whole(error))
+
+
+def words(error: BaseException) -> str:
+    """What an error says, in letters that can be written down, whatever its class makes of being asked."""
+    try:
+        return _written(str(error))
+    except Exception as other:
+        return f"(what it says cannot be told: {type(other).__name__})"
+
+
+def _whole(error: BaseException) -> str:
+    try:
+        return _written("".join(traceback.TracebackException.from_exception(error, capture_locals=False).format()))
+    except Exception as other:  # endlessly nested groups, a user's class that fails
+        return f"(its traceback cannot be told: {type(other).__name__})"
+
+
+def _written(text: str) -> str:
+    """A text without half pairs of surrogates, as names of files can hold them: no encoding writes those."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def told(error: BaseException, found: GameFault) -> str:
+    """How a game's line says that it ended. Words are our own errors' alone, which quote nobody."""
+    if isinstance(error, AgentchoError):
+        return f"error: {found.error}"
+    return f"error: {found.kind}" + (f" ({found.where})" if found.where else "")
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors of a group, and of groups in it, in order."""
+    left = [error]
+    while left:
+        each = left.pop()
+        if isinstance(each, BaseExceptionGroup):
+            left += reversed(each.exceptions)
+        else:
+            yield each
+
+
+def _where(error: BaseException, package: str) -> str | None:
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if _is_users(frame, package):
+            found = f"{shown_path(Path(frame.f_code.co_filename))}:{line}"
+    return found
+
+
+def _is_users(frame: FrameType, package: str) -> bool:
+    """Whether a frame runs code that a user wrote: no library's, none of ours, nothing made up at run time."""
+    name, file = str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename)
+    if name.startswith(FILE) or (package and name.split(".", 1)[0] == package):
+        return not frame.f_code.co_filename.startswith("<")
+    made_up = frame.f_code.co_filename.startswith(("<frozen", "<string>"))
+    ours = any(file.is_relative_to(folder) for folder in (PACKAGE, *STANDARD))
+    return not (made_up or ours or INSTALLED.intersection(file.parts))

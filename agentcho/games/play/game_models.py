@@ -1,0 +1,202 @@
+"""The models of a run, by the names that agents are given, and what one game has of each.
+
+Does not know: what is said, how a model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.config import DEFAULT_MODEL, RunConfig
+from agentcho.errors import RequestError, shown
+from agentcho.games.play.adapter_engine import engine_and_adapter
+from agentcho.games.play.journal import Journal
+from agentcho.integrations.endpoints.text_engine import TextEngine
+from agentcho.message import Audience, Metadata
+from agentcho.protocol.call import ChatMessage, EnginePort, FramePort
+from agentcho.protocol.text_calls import TextPort
+from agentcho.protocol.value_checks import type_name
+from agentcho.provenance.drafts import Draft, ModelTokenization, PartialEncoding
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import Act, Charge, ReadSet, ToolUse
+
+Engines = Mapping[str, EnginePort]
+"""Models of a run beside its own, by name. Names may share one. One that is behind an API is a `TextEngine`."""
+
+
+class LoadedEngines(NamedTuple):
+    """The engines of a run: that of its own model, and those beside it by name."""
+
+    engine: EnginePort
+    others: Engines = MappingProxyType({})
+
+
+class RunModel(NamedTuple):
+    """A model of a run: the `choreographer` of its engine, the first `name` that it has (None: the run's own), and its
+    `adapter` there (None: what the engine itself goes through)."""
+
+    choreographer: Choreographer
+    name: str | None
+    adapter: str | None = None
+
+
+class RunModels(NamedTuple):
+    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name. Where the run's own
+    is an adapter on an engine that others are on too, it is among these by its own name."""
+
+    own: Choreographer
+    others: Mapping[str, RunModel] = MappingProxyType({})
+
+    @property
+    def choreographers(self) -> tuple[Choreographer, ...]:
+        """Those of all engines, the run's own first."""
+        return tuple(dict.fromkeys((self.own, *(each.choreographer for each in self.others.values()))))
+
+    @property
+    def steps(self) -> int:
+        """How many steps all engines have made."""
+        return sum(each.steps for each in self.choreographers)
+
+    @property
+    def ports(self) -> dict[str | None, TextPort]:
+        """Those that are behind APIs, by the names of their choreographers; None is the run's own."""
+        engines = ((each.name, each.frames) for each in self.choreographers)
+        return {name: engine.port for name, engine in engines if isinstance(engine, TextEngine)}
+
+    @property
+    def spelling(self) -> ModelTokenization | None:
+        """How the run's own model writes messages; None: there is no other."""
+        own = self.others.get(DEFAULT_MODEL)
+        adapter = None if own is None else own.adapter
+        return ModelTokenization(None, None, self.own.frames, None, adapter) if self.others else None
+
+    def spelling_of(self, voice: RunModel) -> ModelTokenization:
+        """How one that is beside it does."""
+        other = voice.choreographer
+        same = other is self.own or (other.tokenizer is not None and other.tokenizer == self.own.tokenizer)
+        tokenizer = None if same else other.tokenizer or f"that of {other.name}"
+        return ModelTokenization(voice.name, tokenizer, other.frames, other.name, voice.adapter)
+
+
+@asynccontextmanager
+async def open_models(loaded: LoadedEngines, config: RunConfig, quiet_after: float = 60.0) -> AsyncIterator[RunModels]:
+    """A context in which all engines of a run step by one clock, in one thread; `quiet_after` as in `Choreographer`.
+    `EngineBusy`: somebody has one."""
+    open_one = partial(Choreographer, reuse=config.policy, prefill_budget=config.prefill_budget)
+    base, adapter = engine_and_adapter(loaded.engine)
+    own = open_one(base, quiet_after=quiet_after)
+    found, voices = {id(base): own}, {(id(base), adapter): RunModel(own, None, adapter)}
+    named = {} if adapter is None else {DEFAULT_MODEL: voices[id(base), adapter]}
+    async with AsyncExitStack() as stack:
+        for name, other in loaded.others.items():
+            base, adapter = engine_and_adapter(other)
+            if id(base) not in found:
+                found[id(base)] = open_one(base, name=name, place=len(found), beside=own)
+            named[name] = voices.setdefault((id(base), adapter), RunModel(found[id(base)], name, adapter))
+        for each in [*found.values()][:0:-1]:
+            await stack.enter_async_context(each)
+        await stack.enter_async_context(own)
+        yield RunModels(own, named)
+
+
+class GameModel(NamedTuple):
+    """A model as one game has it: one that is loaded here, or one behind an API, whose resolver has nothing to make."""
+
+    choreographer: Choreographer
+    resolver: Resolver
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it is loaded here."""
+        return not isinstance(self.frames, TextEngine)
+
+    @property
+    def frames(self) -> FramePort:
+        """What of its engine never changes."""
+        return self.choreographer.frames
+
+    def draft(self, metadata: Metadata, text: str, name: str | None, reads: ReadSet, act: Act | None = None) -> Draft:
+        """A message that is said through this model."""
+        how = self.resolver.spelling
+        engine, tokenizer = (None, None) if how is None else (how.name, how.tokenizer)
+        return Draft(metadata, text, name, reads, act=act or Act(), engine=engine, tokenizer=tokenizer)
+
+
+class KnownTextMessage(NamedTuple):
+    """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
+    is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets. `id`,
+    where it is not the author's next one. `called`: of a result, the call, its tool, and whether it was let run
+    whatever it was made from. `first`: it is a system prompt, which stands before all else. `said`: see `Draft`."""
+
+    author: str
+    role: str
+    to: Audience
+    text: str
+    reads: ReadSet
+    model: GameModel
+    ids: tuple[int, ...] | None = None
+    released: str | None = None
+    begun: PartialEncoding | None = None
+    charge: Charge | None = None
+    id: str | None = None
+    called: tuple[str | None, ToolUse | None, bool] = (None, None, False)
+    first: bool = False
+    said: ChatMessage | None = None
+
+
+class GameModels:
+    """The models of one game: its `own`, and the others as agents come to speak through them."""
+
+    def __init__(self, models: RunModels, journal: Journal) -> None:
+        self._models, self._journal = models, journal
+        self.own = GameModel(models.own, journal.resolver)
+        self._here: dict[str | None, GameModel] = {None: self.own}
+
+    def __iter__(self) -> Iterator[GameModel]:
+        """Those that somebody has spoken through."""
+        return iter(self._here.values())
+
+    def at_first(self, who: str, wish: object) -> GameModel:
+        """The model by which the system prompt of an agent is written: where a function chooses, the run's own.
+        `RequestError`: the run has none of that name, or it is neither a name nor a function."""
+        if isinstance(wish, str):
+            return self.named(who, wish)
+        if not callable(wish):
+            raise RequestError(f"the model of {who} is {type_name(wish)}; give a name, or a function of the turn")
+        return self.own
+
+    def chosen(self, who: str, wish: object, turn: int) -> GameModel:
+        """The model that an agent's own turn of that number, from 0, is to be spoken through: see `Agent.model`."""
+        name = wish(turn) if callable(wish) else wish
+        if name is not None and not isinstance(name, str):
+            raise RequestError(
+                f"{who} is to speak through what is {type_name(name)}; let its model be a function that gives a name"
+            )
+        return self.own if name is None else self.named(who, name)
+
+    def named(self, who: str, name: str) -> GameModel:
+        """The model of that name. `RequestError`: the run has none."""
+        if name == DEFAULT_MODEL:
+            return self.own
+        model = self._models.others.get(str.__str__(name))
+        if model is None:
+            there = ", ".join(dict.fromkeys((DEFAULT_MODEL, *self._models.others)))
+            raise RequestError(
+                f"{who} is to speak through the model {shown(name)}, and the run has {there}; add it to the run's "
+                "models (--models FILE), or give one of these"
+            )
+        return self.of(model.name)
+
+    def of(self, engine: str | None) -> GameModel:
+        """The model that has that name first: see `RunModel.name`."""
+        if engine not in self._here:
+            voice = next(each for each in self._models.others.values() if each.name == engine)
+            on = voice.choreographer
+            kin = next((each.resolver for each in self._here.values() if each.choreographer is on), None)
+            self._here[engine] = GameModel(on, self._journal.beside(self._models.spelling_of(voice), kin))
+        return self._here[engine]

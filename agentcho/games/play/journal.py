@@ -1,0 +1,529 @@
+"""The journal of a game: which encodings there are, their cones, and a line for each message that is whole; and what an
+earlier attempt at the game has written there, for when it is begun again.
+
+Does not know: how requests are made, what is out and who may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from time import perf_counter
+from types import MappingProxyType
+from typing import NamedTuple
+
+from agentcho.choreography.requests import FinishedCall, Request, RequestResult, UnfinishedDecode
+from agentcho.config import ReusePolicy
+from agentcho.engine.call_layout import in_common
+from agentcho.errors import ResumeMismatch
+from agentcho.events import Encoded, Ended, Sink
+from agentcho.games.play.limits import Meter
+from agentcho.message import Message, Words
+from agentcho.protocol.call import ContentPort, EncodingId, FramePort, SchedulingPriority
+from agentcho.provenance.call_plans import DecodePlan, MissingEncoding
+from agentcho.provenance.drafts import Draft, ModelTokenization
+from agentcho.provenance.labels import EncodingRecord, Ledger, Recipe
+from agentcho.provenance.resolver import Resolver
+from agentcho.records.line_models import Ending, Origin
+from agentcho.records.transcript import EncodingsEntry, MessageUsage, TranscriptEntry
+
+
+class KnownText(NamedTuple):
+    """The words of a message that nobody is asked for, what ended it, and what it took when it was asked for."""
+
+    text: str
+    stopped: str | None
+    usage: MessageUsage
+
+
+class BegunCalls(NamedTuple):
+    """Calls of tools that were `begun` in a game, by their messages' ids, but for those that may be made twice; those
+    of them that are to be `redone`, and those that are to be `skipped`."""
+
+    begun: frozenset[str] = frozenset()
+    redone: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+
+    def with_begun(self, call: str) -> BegunCalls:
+        """With one more that is begun now, whatever was said of it before."""
+        return self._replace(begun=self.begun | {call}, redone=self.redone - {call})
+
+
+class RecordedLines:
+    """One game's lines: what is whole before what is not, and a later attempt before an earlier. Empty: it begins anew.
+    `attempt` is the number of times that the game was begun, this time included.
+
+    `typed` are the words of people by message, whether or not that has become whole.
+
+    What was not whole is not forced: the same coins say it again, and the code does with it what it did.
+    """
+
+    def __init__(
+        self,
+        game: int = 0,
+        entries: Iterable[TranscriptEntry] = (),
+        typed: Mapping[str, str] = MappingProxyType({}),
+        calls: BegunCalls | None = None,
+    ) -> None:
+        self._game, self.typed, self._calls = game, typed, calls or BegunCalls()
+        entries = list(entries)
+        self.attempt = max((entry.attempt for entry in entries), default=0) + 1
+        ordered = sorted(entries, key=lambda entry: (entry.ended is None, entry.attempt))
+        self._said = {entry.message.id: entry for entry in ordered}
+        self._met = set[str]()
+        self._departed: ResumeMismatch | None = None
+
+    def words(self, id: str) -> tuple[int, ...] | None:
+        """What a message is to say after its header; None: what it will."""
+        entry = self._said.get(id)
+        if entry is None or entry.ended is not None or entry.message.sampled is None:
+            return None
+        start, stop = entry.message.sampled
+        return entry.message.tokens[start : min(stop, entry.message.content[1])]
+
+    def human(self, id: str) -> bool | None:
+        """Whether a person said a message that is whole; None: there is none."""
+        entry = self._said.get(id)
+        return None if entry is None or entry.ended is not None else entry.origin == "human"
+
+    def text(self, id: str, forced: tuple[int, ...] | None, content: ContentPort) -> KnownText | None:
+        """What a message of a model behind an API is to say: the words of `forced` ids, or what it said before; None:
+        what it will."""
+        if forced is not None:
+            return KnownText(content.decode(forced), "forced", MessageUsage(0, 0, 0.0, 0.0))
+        entry = self._said.get(id)
+        if entry is None or entry.ended is not None or entry.message.kind == "prefill":
+            return None
+        return KnownText(entry.message.text, entry.message.stopped, entry.usage)
+
+    def result(self, id: str) -> tuple[str, tuple[int, ...] | None] | None:
+        """The recorded result of a tool, by the id of its message: text and content ids; None: there is none."""
+        entry = self._said.get(id)
+        if entry is None:
+            return None
+        words = entry.message.words
+        return words.text, words.tokens[slice(*words.content)] or None
+
+    def skips(self, call: str) -> bool:
+        """Whether a call of a tool is not to be made again. Any other that was begun before is."""
+        return call in self._calls.skipped
+
+    @property
+    def open_calls(self) -> list[str]:
+        """The calls that were begun and have no result, of which nobody has said what is to be done."""
+        settled = self._calls.redone | self._calls.skipped
+        return sorted(id for id in self._calls.begun - settled if f"{id}.result" not in self._said)
+
+    def check_calls(self) -> None:
+        """The game is about to be begun. `ResumeMismatch`: a call of a tool was begun before, and nobody knows what
+        came of it, nor has anybody said what is to be done."""
+        if left := self.open_calls:
+            one, calls = f"{self._game}:{left[0]}", ", ".join(left)
+            why = f"{calls} called a tool, and no result is on record, so nobody knows whether that was done"
+            remedy = f"look there; --redo {one} calls it again, --skip {one} does not"
+            raise ResumeMismatch(f"game {self._game} cannot go on: {why}; {remedy}", 1)
+
+    def check(self, draft: Draft) -> None:
+        """A message is about to come. `ResumeMismatch`: it is another than the one recorded under its id."""
+        entry = self._said.get(draft.metadata.id)
+        if entry is not None and (changed := [name for name, same in _compared(draft, entry) if not same]):
+            self._depart(draft.metadata.id, f"differs in {', '.join(changed)}")
+        self._met.add(draft.metadata.id)
+
+    def end(self) -> None:
+        """The code is at its end. `ResumeMismatch`: something recorded did not come, or a departure was passed over."""
+        if self._departed is not None:
+            raise self._departed
+        if missing := [id for id in self._said if id not in self._met]:
+            self._depart(missing[0], "did not come")
+
+    def restored(self, message: Message) -> Message:
+        """A message that was said again: forced words do not say what had ended them, or where they were cut."""
+        entry = self._said.get(message.id)
+        if entry is None or entry.ended is not None or entry.message.tokens != message.tokens:
+            return message
+        first = entry.message
+        return message.saying(
+            text=first.text,
+            sampled=first.sampled,
+            stopped=first.stopped,
+            canonical=first.canonical,
+            stop_reason=first.words.stop_reason,
+        )
+
+    def _depart(self, id: str, how: str) -> None:
+        self._departed = self._departed or ResumeMismatch.departs(self._game, id, how)
+        raise self._departed
+
+
+def _compared(draft: Draft, entry: TranscriptEntry) -> Iterable[tuple[str, bool]]:
+    """What decides what a message is, and whether it is the same; what it reads may differ where others raced."""
+    data, said = draft.metadata, entry.message
+    words = said.header + said.text if said.kind == "prefill" else said.header
+    return (
+        ("kind", data.kind == said.kind),
+        ("role", data.role == said.role),
+        ("author", data.author == said.author),
+        ("audience", data.audience == said.audience),
+        ("header" if said.kind == "decode" else "text", draft.text == words),
+        ("choices", draft.act.choices == entry.act.choices),
+        ("reuse of its view", draft.act.reuse == entry.act.reuse),
+        ("model", draft.engine == entry.engine),
+    )
+
+
+class EncodingsToMake(NamedTuple):
+    """What a request makes beside what is said: the encodings that its call lacks, on the engine of `on`. `caller`: in
+    whose prompt baseline encodings stand. `apart`, `opened`: see `EncodingRecord`."""
+
+    missing: Sequence[MissingEncoding]
+    caller: str | None
+    on: Resolver
+    apart: bool = False
+    opened: bool = False
+
+    @classmethod
+    def of(cls, plan: DecodePlan, caller: str | None, on: Resolver) -> EncodingsToMake:
+        """What is made by the calls that say one message."""
+        return cls(plan.missing, caller, on, plan.apart, plan.opened)
+
+
+class MadeEncoding(NamedTuple):
+    """What an encoding is of that was made while a message was said. `apart`, `opened`: see `EncodingRecord`."""
+
+    message: str
+    recipe: Recipe
+    path: tuple[str, ...] = ()
+    apart: bool = False
+    opened: bool = False
+
+
+class Journal:
+    """One game's. `held` are the ids of all its encodings, to be released with it. `salt`, `spelling` and
+    `frames`: see `Resolver`. `resolver` is that of the run's own engine; what is made on another (`beside`) says so."""
+
+    def __init__(
+        self,
+        game: int,
+        reuse: ReusePolicy,
+        meter: Meter,
+        sink: Sink,
+        recorded: RecordedLines | None = None,
+        *,
+        bos: int = 0,
+        salt: str = "",
+        spelling: ModelTokenization | None = None,
+        frames: FramePort | None = None,
+    ) -> None:
+        self._recorded = recorded or RecordedLines(game)
+        self._game = game
+        self._meter = meter
+        self._sink = sink
+        self._attempt = self._recorded.attempt
+        self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
+        self.resolver = Resolver(reuse, bos, salt=salt, spelling=spelling, frames=frames)
+        self._resolvers, self._salt = [self.resolver], salt
+        self._exact = self.resolver if reuse.deterministic else None
+        self._ledger = Ledger()
+        self.held: list[int] = []
+        self.outdated: list[EncodingId] = []
+        self._began = perf_counter()
+        self._twins: set[int] = set()
+        self._unwritten: list[tuple[EncodingRecord, int]] = []
+
+    def beside(self, spelling: ModelTokenization, kin: Resolver | None = None) -> Resolver:
+        """A resolver of another engine, or of another adapter than that of its `kin` on one, over the same messages."""
+        reuse = self.resolver.reuse
+        bos = spelling.frames.bos
+        drafts = self.resolver.drafts
+        self._resolvers.append(Resolver(reuse, bos, salt=self._salt, spelling=spelling, drafts=drafts, kin=kin))
+        return self._resolvers[-1]
+
+    def exactly(self) -> Resolver:
+        """The resolver of the run's own engine for calls in the deterministic profile, over the same messages. What it
+        reads was all made in that profile: what another profile has made of a message is made anew when it is read."""
+        if self._exact is None:
+            own = self.resolver
+            reuse = own.reuse._replace(deterministic=True, speculate=False)
+            self._exact = Resolver(
+                reuse, own.bos, salt=self._salt, spelling=own.spelling, drafts=own.drafts, frames=own.frames
+            )
+            self._resolvers.append(self._exact)
+        return self._exact
+
+    def enter_known(self, draft: Draft, words: Words) -> None:
+        """Take in a message whose words are known. Its line is written now; its encodings come when they are made."""
+        draft.message = self._message(draft, words)
+        self._write(draft, None, self._now(MessageUsage(0, 0, 0.0, 0.0)))
+
+    def enter(self, making: EncodingsToMake, draft: Draft | None, result: RequestResult) -> None:
+        """Take in the encodings of a finished request: those it lacked, then that of its own message, if any, and its
+        shadow.
+
+        The line of a message has all encodings that were made since the line before, of whatever message.
+        """
+        for lack, call in zip(making.missing, result.made, strict=False):
+            self._record(lack, call, making)
+        if draft is not None:
+            self._enter_said(draft, result, making)
+
+    def prefetch(self, message: str, on: Resolver | None = None, exact: bool = False) -> Request | None:
+        """The request that encodes a known message before anybody reads it, `exact`: in the deterministic profile;
+        None: it is there, or asked for."""
+        on = on or self.resolver
+        missing, metadata = on.prefetch(message, exact), on.drafts[message].metadata
+        if not missing:
+            return None
+
+        def done(result: RequestResult) -> None:
+            self.enter(EncodingsToMake(missing, metadata.author, on), None, result)
+
+        order, turn = (self._game, message, -1), SchedulingPriority(str(self._game))
+        return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=exact)
+
+    def first_token(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> TranscriptEntry:
+        """The entry of a message at its first token, with all encodings that are in no line yet."""
+        over = self._over(making, draft, unfinished)
+        made = (*(record for record, _ in self._unwritten), *over)
+        return self._unfinished(draft, unfinished, made, "died")
+
+    def enter_dropped(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> None:
+        """Take in a message whose call was given up: it has a line, and no encoding that anybody could read. What is in
+        the books already, for its line could not be written when it was whole, stays known as long as it is held."""
+        over = tuple(self._over(making, draft, unfinished))
+        made, encoded = self._take_unwritten()
+        entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
+        self._meter.spend(entry.message)
+        self._sink(Ended(entry._replace(usage=entry.usage._replace(encoded=entry.usage.encoded + encoded))))
+        held = set(self.held)
+        self._ledger.forget(record.id for record in over if record.id not in held)
+
+    def is_twin(self, id: EncodingId) -> bool:
+        """Whether another request, under way at the same time, had made the same encoding first."""
+        return id in self._twins
+
+    def text_begun(self, draft: Draft, words: Words, usage: MessageUsage) -> TranscriptEntry:
+        """The entry of a message that a model behind an API is about to be asked for, with all encodings that are in no
+        line yet. No call of ours attends to anything for it."""
+        made = tuple(record for record, _ in self._unwritten)
+        return self._entry(self._message(draft, words), None, made, self._now(usage), draft, "died")
+
+    def enter_text(self, draft: Draft, words: Words, usage: MessageUsage, ended: Ending | None = None) -> None:
+        """Take in a message that a model behind an API has said; `ended`: of which it had shown a part when it was
+        given up. Its line has all encodings that are in no line yet, of whatever message."""
+        message = self._message(draft, words)
+        if words.thought is not None:  # it counts with what was said after it
+            draft.message = message
+        elif ended is None:
+            draft.message = message
+            self._meter.count(message, sampled_tokens(words, usage))
+        else:
+            self._meter.spend(message, sampled_tokens(words, usage))
+        made, encoded = self._take_unwritten()
+        self._sink(Ended(self._entry(message, None, made, self._now(usage)._replace(encoded=encoded), draft, ended)))
+
+    def enter_answer(self, draft: Draft, words: Words) -> None:
+        """Take in what was said after a thought, which is in the books. Its tokens were counted with the thought's; its
+        encodings are made when they are read."""
+        draft.message = self._recorded.restored(self._message(draft, words))
+        self._meter.count(draft.message, 0)
+        self._write(draft, None, self._now(MessageUsage(0, 0, 0.0, 0.0)))
+
+    def message_of(self, id: EncodingId) -> str:
+        """The message that an encoding is of."""
+        return self._ledger[id].message
+
+    def cone(self, draft: Draft) -> Set[str] | None:
+        """All that could have influenced what an agent has just said, as it was attended to; for a model behind an API,
+        which shows nothing of that, what stood in its prompt. None: nobody knows."""
+        metadata, said = draft.metadata, draft.message
+        if said is not None and not said.tokens:
+            return {metadata.id, *metadata.parents, *filter(None, [draft.act.thought])}
+        if draft.act.thought is not None and metadata.author is not None:
+            thought = self._ledger.cone(draft.act.thought, metadata.author)
+            return None if thought is None else {metadata.id, *thought}
+        return None if metadata.author is None else self._ledger.cone(metadata.id, metadata.author)
+
+    def forget(self, messages: Iterable[str]) -> list[EncodingId]:
+        """Give up all encodings of these messages, and all that is known of them but what is written; returns their
+        ids, for the caller to release. Who reads such a message next makes it again, from its ids.
+
+        No call that is under way, or planned already, may attend to any of them.
+        """
+        names = set(messages)
+        for resolver in self._resolvers:
+            for message in names:
+                resolver.forget(message)
+        gone = [id for id in self.held if self._ledger[id].message in names]
+        self._ledger.forget(gone)
+        self._twins.difference_update(gone)
+        left = set(self.held).difference(gone)
+        self.held[:] = [id for id in self.held if id in left]
+        for resolver in self._resolvers:
+            resolver.forget_labels(left)
+        return gone
+
+    def _over(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> Iterator[EncodingRecord]:
+        """The encodings that its call lacked, as far as they were made, and its own so far."""
+        for lack, call in zip(making.missing, unfinished.made, strict=False):
+            if call is not None:
+                yield self._noted(lack, call, making)
+        yield self._noted(self._own(draft, making), unfinished.own, making)
+
+    def _unfinished(
+        self, draft: Draft, unfinished: UnfinishedDecode, made: tuple[EncodingRecord, ...], ended: Ending | None
+    ) -> TranscriptEntry:
+        made_for_it = [call for call in unfinished.made if call is not None]
+        fresh = {call.id for call in made_for_it}
+        encoded = len(unfinished.own.words.tokens) + sum(len(call.words.tokens) for call in made_for_it)
+        reused = sum(entry.length for entry in unfinished.own.receipt.context if entry.id not in fresh)
+        usage = self._usage(encoded, reused, unfinished)
+        return self._entry(self._message(draft, unfinished.own.words), None, made, usage, draft, ended)
+
+    def close(self) -> None:
+        """The game is over: write the encodings that are in no message's line."""
+        if self._unwritten:
+            made, encoded = self._take_unwritten()
+            self._sink(Encoded(EncodingsEntry(self._game, made, self._attempt, encoded)))
+
+    def _take_unwritten(self) -> tuple[tuple[EncodingRecord, ...], int]:
+        """The encodings that are in no line yet, and the tokens that were fed for them."""
+        made, encoded = tuple(record for record, _ in self._unwritten), sum(tokens for _, tokens in self._unwritten)
+        self._unwritten.clear()
+        return made, encoded
+
+    def _enter_said(self, draft: Draft, result: RequestResult, making: EncodingsToMake) -> None:
+        id, said = draft.metadata.id, result.made[len(making.missing) :]
+        path = making.on.said_path(draft) if self._recipe == "baseline" else ()
+        draft.message = self._recorded.restored(self._message(draft, said[0].words))
+        self._record(self._own(draft, making, path), said[0], making)
+        for shadow in said[1:]:
+            self._record(MadeEncoding(id, "audience"), shadow, making)
+        count = self._meter.count if draft.message.words.thought is None else self._meter.spend
+        count(draft.message)
+        fresh, context = {call.id for call in result.made}, said[0].receipt.context
+        reused = sum(read.length for read in context if read.id not in fresh or read.id in self._twins)
+        self._write(draft, said[0].id, self._usage(0, reused, result))
+
+    def _own(self, draft: Draft, making: EncodingsToMake, path: tuple[str, ...] = ()) -> MadeEncoding:
+        return MadeEncoding(
+            message=draft.metadata.id, recipe=self._recipe, path=path, apart=making.apart, opened=making.opened
+        )
+
+    def _record(self, of: MissingEncoding | MadeEncoding, made: FinishedCall, making: EncodingsToMake) -> None:
+        """A baseline encoding stands in the prompt of the caller; a repaired one's path begins with its own; an author
+        encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
+        that one's: the engine encodes the two once."""
+        record = self._noted(of, made, making)
+        first = making.on.enter(of.message, of.recipe, of.path, made.id, made.receipt)
+        draft = making.on.drafts[of.message]
+        fed = len(made.words.tokens) if first and not made.receipt.anchors else 0
+        if draft.begun is not None and making.on is self.resolver:
+            fed += draft.begun.fed - in_common(made.words.tokens, draft.begun.tokens)
+            self.outdated.append(draft.begun.id)
+            draft.begun = None
+        self._twins.update(() if first else {made.id})
+        self._unwritten.append((record, fed))
+        self.held.append(made.id)
+
+    def take_outdated(self) -> list[EncodingId]:
+        """Encodings of states of messages that were encoded since; for the caller to release."""
+        outdated, self.outdated = self.outdated, []
+        return outdated
+
+    def begun(self) -> list[EncodingId]:
+        """Those of messages that nobody has read, besides."""
+        drafts = self.resolver.drafts.values()
+        return [*self.take_outdated(), *(draft.begun.id for draft in drafts if draft.begun is not None)]
+
+    def _noted(self, of: MissingEncoding | MadeEncoding, made: FinishedCall, making: EncodingsToMake) -> EncodingRecord:
+        on = making.on
+        caller = making.caller
+        recipe = of.recipe
+        draft = on.drafts[of.message]
+        author = draft.metadata.author
+        whose = of.path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
+        of_prompt = of if isinstance(of, MissingEncoding) else None
+        own = of if isinstance(of, MadeEncoding) else MadeEncoding(of.message, recipe)
+        return self._ledger.record(
+            made.id,
+            of.message,
+            whose,
+            recipe,
+            made.receipt,
+            on.model_of(recipe),
+            not on.spells(draft),
+            also=() if of_prompt is None else of_prompt.also,
+            tokens=None if of_prompt is None else of_prompt.tokens,
+            apart=own.apart,
+            opened=own.opened,
+        )
+
+    def _message(self, draft: Draft, words: Words) -> Message:
+        data, reads = draft.metadata, draft.reads
+        places = tuple(read.at if isinstance(read.at, int) else None for read in reads.reads)
+        return Message(
+            id=data.id,
+            game=self._game,
+            kind=data.kind,
+            role=data.role,
+            author=data.author,
+            audience=data.audience,
+            parents=data.parents,
+            words=words if words.said is None else words._replace(said=None),
+            name=draft.name,
+            offsets=places if any(place is not None for place in places) else None,
+            new_offset=reads.new_at if isinstance(reads.new_at, int) else None,
+        )
+
+    def _usage(self, encoded: int, reused: int, asked: RequestResult | UnfinishedDecode) -> MessageUsage:
+        """What a request took, of this game's time."""
+        return MessageUsage(encoded, reused, asked.ttft, asked.seconds, at=asked.at - self._began, steps=asked.steps)
+
+    def _now(self, usage: MessageUsage) -> MessageUsage:
+        """What took until now without a step of an engine; what is known of an earlier attempt stays."""
+        return usage if usage.at is not None else usage._replace(at=perf_counter() - self._began - usage.seconds)
+
+    def _write(self, draft: Draft, own: EncodingId | None, usage: MessageUsage) -> None:
+        """Write a message that is whole, with all encodings made since the one before. Encodings that its own request
+        made do not count as reused."""
+        assert draft.message is not None
+        made, encoded = self._take_unwritten()
+        self._sink(Ended(self._entry(draft.message, own, made, usage._replace(encoded=encoded), draft)))
+
+    def _entry(
+        self,
+        message: Message,
+        own: EncodingId | None,
+        made: tuple[EncodingRecord, ...],
+        usage: MessageUsage,
+        draft: Draft,
+        ended: Ending | None = None,
+    ) -> TranscriptEntry:
+        origin, direct = _origin(message, draft), draft.reads.direct
+        return TranscriptEntry(
+            message=message,
+            encoding=own,
+            made=made,
+            direct=direct,
+            usage=usage,
+            act=draft.act,
+            ended=ended,
+            attempt=self._attempt,
+            engine=draft.engine,
+            origin=origin,
+        )
+
+
+def sampled_tokens(words: Words, usage: MessageUsage) -> int:
+    """How many tokens a message of a model behind an API counts for: as many as its server says, else the bytes of its
+    text in UTF-8, which are no fewer."""
+    said = None if usage.spent is None else usage.spent.completion
+    return said or len(words.text.encode())
+
+
+def _origin(message: Message, draft: Draft) -> Origin | None:
+    if message.kind == "prefill":
+        return None if draft.act.call is None else "tool"
+    if draft.human:
+        return "human"
+    return "forced" if message.words.stopped == "forced" else "sampled"

@@ -1,0 +1,322 @@
+"""The messages of one game: what each is before it is said, over what it is read, and those whose words are known.
+
+A view is asked for metadata, once a message; the answer is a read set that nothing widens. Does not know:
+agents' verbs, how words are sampled, engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, count
+from typing import Any
+
+from agentcho.agent import Agent, Names, ViewLike
+from agentcho.config import ReusePolicy
+from agentcho.errors import AudienceError, ContextOverflow, LeakageError, LimitReached, RequestError, StoreFull
+from agentcho.games.play.game_models import GameModel, KnownTextMessage
+from agentcho.games.play.journal import Journal, RecordedLines
+from agentcho.games.play.limits import GAME
+from agentcho.games.play.roster import SCENARIO, Roster
+from agentcho.games.play.rounds import Rounds
+from agentcho.message import Audience, Kind, Message, Metadata, Words, audience, exact
+from agentcho.protocol import value_checks
+from agentcho.protocol.call import FramingPort
+from agentcho.protocol.call_site import call_site
+from agentcho.protocol.call_validation import checked_role
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.labels import LeakPaths
+from agentcho.provenance.readable_messages import ReadableMessages
+from agentcho.provenance.tool_sinks import ToolSinks
+from agentcho.provenance.views import Act, After, History, Place, Read, ReadSet, ToolUse, View, granted, places_of
+
+
+class Messages:
+    """Those of one game. `drafts` has every message by id, whether or not it is out."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        recorded: RecordedLines,
+        roster: Roster,
+        rounds: Rounds,
+        reuse: ReusePolicy,
+    ) -> None:
+        self._journal, self.recorded, self.roster = journal, recorded, roster
+        self.rounds, self.taint = rounds, rounds.taint
+        self.drafts = journal.resolver.drafts
+        self._leaks = LeakPaths(reuse, self.drafts)
+        self._sinks = ToolSinks(self.drafts, reuse.leakage)
+        self._numbers: dict[str, int] = {}
+        self.thoughts = Thoughts(self.drafts, self._add_hidden)
+        self.unanswered: dict[str, list[KnownTextMessage]] = {}
+        """By agent, results that say of a call of a tool that it was cancelled. Each is said before the agent reads the
+        call."""
+
+    @property
+    def said(self) -> History:
+        """The metadata of all messages that the running task can see, in order."""
+        return self.rounds.visible()
+
+    def message(self, id: str) -> Message:
+        """The message of that id, once it is whole; to look at its words is noted. `KeyError`: there is none."""
+        message = self.drafts[id].message
+        if message is None:
+            raise KeyError(id)
+        return self.taint.track(message)
+
+    def looked_up(self, id: str) -> Message:
+        """The same for the playing code, which may not know that there is such a message: that it asks is noted."""
+        self.probed(id)
+        return self.message(id)
+
+    def probed(self, id: str) -> None:
+        """The playing code asks for a message by its id."""
+        draft = self.drafts.get(id)
+        there = None if draft is None or draft.message is None else draft.metadata
+        self.taint.probed(id, there, self._ended())
+
+    def failed(self, author: str | None, error: Exception) -> None:
+        """A verb of an agent has failed, for reasons that lie in what it may read. A limit of the whole game counts all
+        that was said, and a name that names nothing tells what is not there; that a read is refused tells what is."""
+        whole = isinstance(error, AudienceError) or (isinstance(error, LimitReached) and error.who == GAME)
+        named = error.path if isinstance(error, LeakageError) else ()
+        behind = (
+            each
+            for each in self._ended()
+            if whole or each.id in named or (author is not None and each.audience.includes(author))
+        )
+        self.taint.failed(error, behind)
+
+    def cancelled(self, author: str) -> None:
+        """A verb of an agent was cancelled: the playing code knows that what the agent was at takes longer."""
+        drafts = (draft for draft in self.drafts.values() if draft.message is None)
+        self.taint.notice(draft.metadata for draft in drafts if draft.metadata.author == author)
+
+    def raced(self) -> None:
+        """The playing code asks whether the order of messages depends on how long they took."""
+        self.taint.notice(self._ended())
+
+    def _ended(self) -> Iterator[Metadata]:
+        """All messages that are whole, out or not."""
+        return (draft.metadata for draft in self.drafts.values() if draft.message is not None)
+
+    def own(self, author: str, message: object) -> Draft:
+        """A finished message of an agent's own, to be released: by its id, so that nobody has looked at its words.
+        `RequestError`: what is given is no message; `AudienceError`: it is none of the author's."""
+        if not isinstance(message, Message):
+            raise RequestError(
+                f"a release of what is {value_checks.type_name(message)}; give a Message of the agent's own"
+            )
+        known = self.drafts.get(id := exact(message.id))
+        if known is None or known.message is None or known.metadata.author != author:
+            raise AudienceError(
+                f"{author} cannot release {id!r}, which is no finished message of its own", self.roster.agents
+            )
+        return known
+
+    def check_call(self, id: str, use: ToolUse, release: bool = False) -> None:
+        """An agent's call of a tool, message `id`, is about to run. `LeakageError`: it must not. See
+        `ToolSinks.check`."""
+        self._sinks.check(id, self._journal.cone(self.drafts[id]), use, release)
+
+    # -- what a message is before it is said ---------------------------------------------------------------
+
+    def audience(self, author: str, to: Names) -> Audience:
+        """Who may read what an agent says to `to`: it may itself."""
+        given = audience(to, self.roster.agents)
+        return given if given.members is None else Audience(given.members | {author})
+
+    def reads(self, author: str, agent: Agent, wish: ViewLike, model: GameModel) -> ReadSet:
+        """Ask the view once, for metadata alone; it alone says how much of what the agent may read is looked at. On
+        `model` it is read: with those thoughts that its author reads there. `LeakageError`: it must
+        not read one of these."""
+        self._answer(author)
+        said = self.said
+        if wish is not None and not isinstance(wish, View) and not callable(wish):
+            raise RequestError(
+                f"the view of a call is {value_checks.type_name(wish)}; give a View, or a function that returns one"
+            )
+        sees = partial(self.roster.sees, author)
+        view = wish if isinstance(wish, View) else (wish or agent.view)(ReadableMessages(author, said, sees))
+        reads = granted(author, view, lambda m: sees(m.id), said)
+        if path := self._leaks.leak_path(reads):
+            raise LeakageError(author, path)
+        return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
+
+    def _answer(self, author: str) -> None:
+        """Say the results of the agent's cancelled calls that the running task can see."""
+        if left := self.unanswered.pop(author, []):
+            seen = {message.id for message in self.said}
+            for told in left:
+                if told.called[0] in seen:
+                    self.put(told)
+                else:
+                    self.unanswered.setdefault(author, []).append(told)
+
+    def readable(self, author: str) -> list[Metadata]:
+        """All that an agent may read where the running task is, for a person who plays it: what a view of the agent's
+        would be made of."""
+        return [*ReadableMessages(author, self.said, partial(self.roster.sees, author))]
+
+    def metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
+        """That of the author's next message."""
+        who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
+        return Metadata(self._next(author), kind, role, who, to, parents)
+
+    def _next(self, author: str) -> str:
+        return f"{author}.{self._numbers.get(author, 0)}"
+
+    def unnumbered(self, author: str, word: str) -> str:
+        """The id of a message that does not count with the author's others."""
+        ids = chain((f"{author}.{word}",), (f"{author}.{word}-{number}" for number in count(2)))
+        return next(id for id in ids if id not in self.drafts)
+
+    def provenance(self, to: Audience, reads: ReadSet) -> Act:
+        """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
+        audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
+        places = places_of(reads)
+        asked = places if any(place is not None for place in places) else ()
+        tainted, order = self.taint.tainted_by(to, audiences), self.rounds.order()
+        return Act(call_site(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
+
+    def add(self, draft: Draft) -> None:
+        """Let there be a message of that id. `ResumeMismatch`: another one is on record under it."""
+        author = draft.metadata.author or SCENARIO
+        self._numbers[author] = self._numbers.get(author, 0) + (draft.metadata.id == self._next(author))
+        self.drafts[draft.metadata.id] = draft
+        self.recorded.check(draft)
+
+    def _add_hidden(self, draft: Draft) -> None:
+        self.roster.hide(draft.metadata.id)
+        self.add(draft)
+
+    # -- messages of known text --------------------------------------------------------------------------
+
+    def put(self, told: KnownTextMessage) -> str:
+        """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
+        not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
+        draft, words = self.known(told)
+        call, use, release = told.called
+        act = self.provenance(told.to, told.reads)._replace(call=call, use=use, release=release)
+        draft.act = act._replace(released=told.released, charge=told.charge)
+        draft.begun = told.begun
+        self.add(draft)
+        self._journal.enter_known(draft, words)
+        self.rounds.publish(draft.metadata, self.rounds.branch)
+        self.rounds.precedence.said(draft.metadata.id, draft.act.after)
+        if not told.reads.reads:
+            model, make = told.model, partial(self._journal.prefetch, draft.metadata.id, told.model.resolver)
+            model.choreographer.offer(self._journal, make)
+        return draft.metadata.id
+
+    async def encode(self, id: str, model: GameModel) -> None:
+        """Encode a message of known text that is out, as the first call that reads it would; nothing is done where each
+        caller has it in its own prompt. There is no room for it now: that call asks again, and its caller hears why."""
+        exact = model.resolver.reuse.deterministic
+        request = self._journal.prefetch(id, model.resolver, exact) if model.encodes else None
+        if request is not None:
+            with suppress(ContextOverflow, StoreFull):
+                await model.choreographer.run(request)
+            model.choreographer.release(self._journal.take_outdated())
+
+    def known(self, told: KnownTextMessage) -> tuple[Draft, Words]:
+        """A message of known text before it is said, and its words. Raises what is wrong with it."""
+        author, to, reads, model = told.author, told.to, told.reads, told.model
+        text, known = value_checks.checked_text(told.text, "the text"), checked_role(told.role)
+        metadata = self.metadata(author, "prefill", known, to, reads)
+        metadata = metadata if told.id is None else metadata._replace(id=told.id)
+        name = author if known == "assistant" else None
+        words = model.frames.frame(known, name, text, told.ids)
+        if known == "system" and not told.first:
+            words = _behind_others(words, model.frames.framing)
+        draft = model.draft(metadata, text, name, reads)
+        draft.said = told.said
+        end = model.resolver.end_position(draft, len(words.tokens))
+        if end > model.frames.context:
+            raise ContextOverflow(end, model.frames.context, model.choreographer.name)
+        return draft, words
+
+
+def _behind_others(words: Words, framing: FramingPort) -> Words:
+    """A system message that does not come first, without the preamble of one that does."""
+    (start, stop), later, first = words.content, framing.later, framing.opening("system", None)
+    if later is None or words.tokens[:start] != first:
+        return words
+    moved = len(later) - start
+    return words._replace(tokens=later + words.tokens[start:], content=(start + moved, stop + moved))
+
+
+def thought_of(id: str) -> str:
+    """The id of the thought before a message."""
+    return f"{id}.thought"
+
+
+@dataclass
+class Thoughts:
+    """What models think before they say something: messages of their own, which no view shows.
+
+    Their author alone may read them, or all who may read what is said. Who may read a thought reads it in the place of
+    what was said, if the template leaves the thoughts of earlier answers where they were, or if it is shared.
+
+    Attributes:
+        drafts: The messages of one game by id.
+        hide: Called with each of them as soon as it is in `drafts`.
+    """
+
+    drafts: dict[str, Draft]
+    hide: Callable[[Draft], None] | None = None
+
+    def begin(self, draft: Draft, shared: bool = False) -> Draft:
+        """The message of the thought before that of `draft`, from its first token on."""
+        id, author = thought_of(draft.metadata.id), draft.metadata.author
+        to = draft.metadata.audience if shared else Audience(frozenset({author} if author else ()))
+        metadata = draft.metadata._replace(id=id, audience=to)
+        thought = replace(draft, metadata=metadata, text="", act=draft.act._replace(choices=()))
+        self.drafts[id] = thought
+        if self.hide is not None:
+            self.hide(thought)
+        draft.act = draft.act._replace(thought=id)
+        return thought
+
+    def with_thoughts(self, reads: ReadSet, model: GameModel) -> ReadSet:
+        """A read set that has thoughts where its caller reads them, on its model."""
+        shown = {read.id: self._shown(reads.caller, read, model) for read in reads.reads}
+        if all(len(ids) == 1 and ids[0] == id for id, ids in shown.items()):
+            return reads
+        found = [each for read in reads.reads for each in _in_place(read, shown)]
+        direct = tuple(id for read in reads.direct for id in shown.get(read, (read,)))
+        return reads._replace(reads=tuple(found), new_at=_placed(reads.new_at, shown), direct=direct)
+
+    def _shown(self, caller: str | None, read: Read, model: GameModel) -> tuple[str, ...]:
+        """What a message is read as: itself, its thought with it inside, or, where that is text alone, both."""
+        draft = self.drafts[read.id]
+        thought = self.drafts.get(draft.act.thought or "")
+        if thought is None or thought.message is None or caller is None:
+            return (read.id,)
+        if not thought.metadata.audience.includes(caller):
+            return (read.id,)
+        if caller == draft.metadata.author and not read.public:
+            if thought.framed is None or not self._keeps(model):
+                return (read.id,)
+        elif not thought.metadata.audience.covers(draft.metadata.audience):
+            return (read.id,)
+        whole = model.encodes and thought.framed is not None and model.resolver.spells(thought)
+        return (thought.metadata.id,) if whole else (thought.metadata.id, read.id)
+
+    def _keeps(self, model: GameModel) -> bool:
+        """Whether its template leaves the thoughts of earlier answers where they were."""
+        thinking = model.frames.framing.thinking
+        return thinking is not None and thinking.kept
+
+
+def _in_place(read: Read, shown: dict[str, tuple[str, ...]]) -> Iterator[Read]:
+    """What is read in the place of a message, the first of it where that was to stand."""
+    for place, id in enumerate(shown[read.id]):
+        yield read._replace(id=id, at=_placed(read.at, shown) if place == 0 else None)
+
+
+def _placed(place: Place, shown: dict[str, tuple[str, ...]]) -> Place:
+    return After(shown.get(place.id, (place.id,))[-1], place.plus) if isinstance(place, After) else place

@@ -1,0 +1,262 @@
+"""People who play agents: what one of them is asked, what it may know, and where its words come from.
+
+A person is asked in the place of a model, in the middle of a turn, and sees what the agent may read and nothing else:
+the messages that its views are made of. The words are then forced. Does not know: terminals, engines, how words are
+typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from pydantic import BaseModel, ValidationError
+
+from agentcho.agent import Utterance
+from agentcho.config import RunConfig
+from agentcho.errors import AudienceError, CallbackFailed, ContextOverflow, PersonLeft, RequestError
+from agentcho.extras import require
+from agentcho.games.play.game_models import GameModel
+from agentcho.message import Audience, Message, Metadata, audience, cast_name
+from agentcho.protocol.call import Sampling
+from agentcho.protocol.value_checks import type_name
+from agentcho.provenance.drafts import Draft
+from agentcho.records.record import GameOver
+
+SCHEMAS = "to check the JSON that a person answers with"
+
+
+@dataclass(frozen=True, eq=False)
+class PersonPrompt:
+    """What a person is asked for: the words of one message of `agent`, in `game`, for the audience `to`.
+
+    `header` is the beginning, which stands already; `prompt` the private question before it, if there is one. The words
+    are one of `choices`, each with what it is called in `labels`; or JSON of `schema`, and of `model`, if there is one;
+    or what the person likes. `deadline`: when the time is over, on the event loop's clock (`inf`: never). `most`: so
+    many tokens at most.
+    """
+
+    game: int
+    agent: str
+    id: str
+    to: Audience
+    header: str
+    prompt: str | None
+    sampling: Sampling
+    labels: tuple[str, ...]
+    model: type[BaseModel] | None
+    deadline: float
+    most: int
+    spelled: Callable[[str], Sequence[int]]
+    unspelled: Callable[[Sequence[int]], str]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only texts that can be said; none: there is no such list."""
+        return self.sampling.choices or ()
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of what is said; None: it is no JSON."""
+        return self.sampling.json_schema
+
+    def tokens(self, words: str) -> int:
+        """How many tokens of the agent's model these words are; bytes, where it is behind an API."""
+        return len(self.spelled(words))
+
+    def fault(self, words: str) -> str | None:
+        """Why these words cannot be said, and what to do, in a sentence for who typed them; None: they can."""
+        if not isinstance(words, str):
+            return f"words are text, and this is {type_name(words)}"
+        try:
+            words.encode()
+        except UnicodeEncodeError:
+            return "there are halves of letters in it, which nobody can write: type it anew"
+        if self.choices:
+            return None if words in self.choices else f"it is none of the {len(self.choices)} choices"
+        if not words.strip():
+            return "it is empty: say something"
+        stops = self.sampling.stop if self.schema is None else ()
+        if stop := next((stop for stop in stops if stop in words), None):
+            return f"a message ends at {stop!r} here: leave that out"
+        count = self.tokens(words)
+        if count > self.most:
+            return f"it is too long: {count} tokens, and {self.most} are the most; shorten it by {count - self.most}"
+        return None if self.schema is None else self._misfit(self.unspelled(self.spelled(words)))
+
+    def _misfit(self, words: str) -> str | None:
+        """Why a text is not the JSON that is asked for."""
+        assert self.schema is not None
+        fault = schema_fault(self.schema, words)
+        if fault is not None or self.model is None:
+            return fault
+        try:
+            self.model.model_validate_json(words)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg'].removeprefix('Value error, ')}"
+        return None
+
+
+def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
+    """Why a text is no JSON of a schema; None: it is. `ExtraMissing`: nothing is installed that could tell."""
+    require(SCHEMAS, "people")
+    from agentcho.integrations.endpoints.answer import checked
+
+    found = checked(Sampling(json_schema=dict(schema)), words, True)
+    if not found.fault and found.text != words.strip():
+        return "there is more than JSON"
+    told = found.fault.removeprefix("Your answer ").removeprefix("does not match the JSON schema: ").removesuffix(".")
+    return told.removeprefix("at ") or None
+
+
+def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, model: GameModel) -> PersonPrompt:
+    """What a person is asked for the message of a draft, which those of `asked.to` will read. `ContextOverflow`: no
+    word fits, with all that it is said over."""
+    author = draft.metadata.author
+    content = model.frames.framing.content
+    frames = model.frames
+    assert author is not None
+    opening, closing = frames.framing.opening("assistant", draft.name), frames.framing.closing("assistant")
+    bare = len(opening) + len(content.encode(draft.text)) + len(closing)
+    room = frames.context - model.resolver.decode_end(draft, bare)
+    if room < 1:
+        raise ContextOverflow(frames.context - room + 1, frames.context, model.choreographer.name)
+    most = room if sampling.choices else min(room, sampling.max_tokens)
+    deadline = anyio.current_effective_deadline()
+    told = audience(asked.to), draft.text, asked.prompt
+    shape = sampling, asked.labels, asked.form
+    return PersonPrompt(game, author, draft.metadata.id, *told, *shape, deadline, most, content.encode, content.decode)
+
+
+class Person:
+    """Somebody who plays one agent or several, in one game of a run or in many: subclass it, and write `ask`. All is
+    called on the event loop of the run; what `hear`, `joined`, `over` and `absent` raise comes out of the next `ask`.
+    """
+
+    def present(self) -> AbstractAsyncContextManager[Any]:
+        """A context around all games: what shows a person anything lives in it."""
+        return nullcontext()
+
+    def joined(self, game: int, agent: str) -> None:
+        """The agent has joined a game, which begins, or begins again after an error: nothing of it was heard yet."""
+
+    def hear(self, game: int, agent: str, message: Message) -> None:
+        """A message is out that the agent may read: each once, in order, before the next question to it. What comes out
+        while it is asked is heard when it has answered."""
+
+    async def ask(self, asked: PersonPrompt) -> str:
+        """The words to say. Cancelled where the time is over. `PersonLeft`: the person has gone, and the game ends with
+        that; it can be resumed."""
+        raise NotImplementedError
+
+    def over(self, game: int, agent: str, over: GameOver) -> None:
+        """A game is over in which the agent played: only now may its outcome be told."""
+
+    def absent(self, game: int, agent: str, cast: Sequence[str]) -> None:
+        """A game is over in which there was nobody of that name, but this `cast`."""
+
+
+def person_left(agent: str) -> PersonLeft:
+    """The error of a person who has gone."""
+    return PersonLeft(f"who plays {agent} has left; what was said is recorded, and --resume goes on from there")
+
+
+People = Mapping[str, Person]
+"""Who plays which agents, by their names."""
+Readable = Callable[[str], Sequence[Metadata]]
+
+
+class Seats:
+    """The people of one game. `readable` says what an agent may read, as far as it is out where the running task is;
+    `words` gives a message by its id; `waits` is called before somebody is waited for."""
+
+    def __init__(
+        self,
+        game: int,
+        people: People,
+        readable: Readable,
+        words: Callable[[str], Message | None],
+        waits: Callable[[], None],
+    ) -> None:
+        self._game = game
+        self._people = people
+        self._readable = readable
+        self._words = words
+        self._waits = waits
+        self._heard: dict[str, set[str]] = {}
+        self._asked: dict[str, int] = {}
+        self._broken: dict[str, Exception] = {}
+
+    def __contains__(self, agent: str) -> bool:
+        """Whether a person plays it."""
+        return agent in self._people
+
+    def joined(self, agent: str) -> None:
+        """An agent has joined."""
+        if agent in self._people:
+            self._heard[agent], self._asked[agent] = set(), 0
+            self._call(agent, self._people[agent].joined, self._game, agent)
+
+    def tell(self) -> None:
+        """Something has come out: who may read it hears of it, unless it is being asked."""
+        for agent in [agent for agent, open_ in self._asked.items() if not open_]:
+            self._tell(agent)
+
+    async def ask(self, asked: PersonPrompt) -> str:
+        """The words of a person, once it has heard all that its agent may read. `RequestError`: they cannot be said."""
+        agent = asked.agent
+        self._tell(agent)
+        if agent in self._broken:
+            raise CallbackFailed(f"the person who plays {agent}", self._broken[agent])
+        self._waits()
+        self._asked[agent] += 1
+        try:
+            words = await self._people[agent].ask(asked)
+        finally:
+            self._asked[agent] -= 1
+        if fault := asked.fault(words):
+            raise RequestError(f"what the person who plays {agent} says cannot be said: {fault}")
+        return words
+
+    def _tell(self, agent: str) -> None:
+        heard, person = self._heard[agent], self._people[agent]
+        for message in self._readable(agent):
+            if message.id not in heard:
+                heard.add(message.id)
+                whole = self._words(message.id)
+                assert whole is not None
+                self._call(agent, person.hear, self._game, agent, whole)
+
+    def _call(self, agent: str, hear: Callable[..., None], *told: Any) -> None:
+        """Tell somebody something; what that raises must not end what others say."""
+        try:
+            hear(*told)
+        except Exception as error:
+            self._broken.setdefault(agent, error)
+
+
+def with_people(config: RunConfig, people: People, cast: Collection[str] | None = None) -> RunConfig:
+    """The options of a run in which people play. `RequestError`: nobody is there for an agent that a person is to play,
+    or what is there is no `Person`. `AudienceError`: a name that no agent can have, or none of the `cast`, where that
+    is known."""
+    names = config.people or tuple(people)
+    if not names:
+        return config
+    for name in names:
+        if name not in people:
+            raise RequestError(
+                f"{name} is to be played by a person, and there is none here: give people={{{name!r}: ...}}, or play "
+                "the run by `agentcho run --as`"
+            )
+    for name, person in people.items():
+        if cast_name(name) not in names:
+            raise RequestError(f"no person is to play {name}, but {', '.join(names)}; give these alone")
+        if not isinstance(person, Person):
+            raise RequestError(f"who plays {name} is {type_name(person)}; give a Person, with a method `ask`")
+        if cast is not None and name not in cast:
+            raise AudienceError(f"nobody is called {name}, to be played by a person", cast)
+    return config.model_copy(update={"people": names})

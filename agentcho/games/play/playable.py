@@ -1,0 +1,54 @@
+"""A scenario as a game sees it, and its score as a record can hold it.
+
+Does not know: games' messages, who plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Any, Protocol
+
+from agentcho.errors import RequestError
+from agentcho.protocol import value_checks
+
+
+class Playable(Protocol):
+    """A scenario as a game sees it; see `scenario.Scenario`. `play` is given the game."""
+
+    async def play(self, game: Any) -> Any: ...
+    def score(self, outcome: Any) -> dict[str, float]: ...
+
+
+def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, Set[str]]]) -> dict[str, float]:
+    """What a scenario makes of its outcome, and of what was behind what was said, where it wants to know. TypeError,
+    ValueError or `RequestError`: it is no score."""
+    found = points(scenario.score(outcome))
+    traced = getattr(type(scenario), "provenance", None)
+    if traced is None or not getattr(scenario, "has_provenance", True):
+        return found
+    return found | points(traced(scenario, outcome, behind()))
+
+
+def called(scenario: Playable) -> str:
+    """Its name, or that of its class."""
+    return getattr(scenario, "name", type(scenario).__name__)
+
+
+def no_outcome(returned: object) -> str:
+    """What is wrong with what `play` returned, and what to do."""
+    what = "None" if returned is None else f"a {type(returned).__name__}"
+    return (
+        f"returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with what came of the game as "
+        "fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
+    )
+
+
+def points(score: Any) -> dict[str, float]:
+    """A score that can be written down. TypeError, ValueError or `RequestError`, here and not in who writes it: it is
+    none."""
+    if not isinstance(score, Mapping):
+        raise RequestError(
+            f"what score returned is {value_checks.type_name(score)}; return a dict of numbers, as {{'points': 1.0}}"
+        )
+    given = {value_checks.checked_text(name, "the name of a score"): value for name, value in score.items()}
+    return {name: value if type(value) in (int, float) else float(value) for name, value in given.items()}

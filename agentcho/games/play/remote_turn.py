@@ -1,0 +1,167 @@
+"""One message that a model behind an API says, from the asking to the journal: every piece is on record before any code
+sees it, however the message ends.
+
+Does not know: what stands in the prompt, who may read what, HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from time import perf_counter
+
+import anyio
+import anyio.lowlevel
+from pydantic import ValidationError
+
+from agentcho.errors import AgentchoError, AnswerInvalid, CallbackFailed
+from agentcho.events import Sink
+from agentcho.games.play.decode_turn import TextRecorder
+from agentcho.games.play.journal import Journal, KnownText
+from agentcho.message import Words
+from agentcho.protocol.text_calls import TextCall, TextPort, TextReply, TokensSpent
+from agentcho.provenance.drafts import Draft
+from agentcho.records.line_models import Ending, SpentPart
+from agentcho.records.transcript import MessageUsage
+
+LONE = re.compile("[\ud800-\udfff]")
+"""Halves of letters, which JSON can hold and no encoding can write."""
+
+
+class TextTurn:
+    """One message of a game. `flush` puts on record what `sink` was told; `listen` gets the visible text after that.
+    `begin_thought` makes the message of what was thought before, which is there once this one is whole."""
+
+    def __init__(
+        self,
+        game: int,
+        draft: Draft,
+        journal: Journal,
+        sink: Sink,
+        flush: Callable[[], None] | None,
+        listen: Callable[[str], None] | None,
+        begin_thought: Callable[[Draft], Draft],
+    ) -> None:
+        self._draft = draft
+        self._journal = journal
+        self._flush = flush
+        self._listen = listen
+        self._begin_thought = begin_thought
+        self.thought: Draft | None = None
+        self._asked, self._first = perf_counter(), 0.0
+        self._record = TextRecorder(game, draft, journal, sink)
+        self._error: BaseException | None = None
+        self._over = False
+        self._scope = anyio.CancelScope()
+
+    async def ask(self, port: TextPort, call: TextCall) -> None:
+        """Ask for the message, and enter it in the journal once it is whole.
+
+        Raises what the endpoint raises, `AnswerInvalid` where the answer is none of the choices, or not what was shown
+        of it, and `CallbackFailed` where `listen` raises. Of a message that is given up the journal has what was shown,
+        and be it nothing: its prompt was sent, and is what its author has read.
+        """
+        self._begin()
+        try:
+            reply = await self._answer(port, call)
+        except BaseException as error:
+            self._give_up("cancelled" if isinstance(error, anyio.get_cancelled_exc_class()) else "failed")
+            raise
+        usage = MessageUsage(encoded=0, reused=0, ttft=reply.first, seconds=reply.seconds, spent=_reported(reply.spent))
+        self._over = True
+        self._enter_thought(reply.thought)
+        self._journal.enter_text(self._draft, self._record.words(reply.stopped), usage)
+
+    async def say(self, known: KnownText, thought: KnownText | None = None) -> None:
+        """Say words that are known already, after a `thought` if there was one, without asking anybody."""
+        await anyio.lowlevel.checkpoint()
+        self._begin()
+        self.hear(known.text)
+        if self._error is not None:
+            if self._record.text:
+                self._give_up("failed")
+            raise self._error
+        self._enter_thought("" if thought is None else thought.text)
+        self._journal.enter_text(self._draft, self._record.words(known.stopped), known.usage)
+
+    def _enter_thought(self, text: str) -> None:
+        """Take in what was thought before, if anything was."""
+        if text:
+            self.thought = self._begin_thought(self._draft)
+            words = Words(
+                header="", text=LONE.sub("\ufffd", text), tokens=(), content=(0, 0), sampled=(0, 0), thought=(0, 0)
+            )
+            self._journal.enter_text(self.thought, words, MessageUsage(0, 0, 0.0, 0.0))
+
+    async def _answer(self, port: TextPort, call: TextCall) -> TextReply:
+        reply: TextReply | None = None
+        try:
+            with self._scope:
+                reply = await port.ask(replace(call, on_text=self.hear))
+                self._check(reply, port, call)
+        except Exception:
+            if self._error is None:
+                raise
+        if self._error is not None:
+            raise self._error
+        assert reply is not None
+        return reply
+
+    def _check(self, reply: TextReply, port: TextPort, call: TextCall) -> None:
+        """That the answer is one that was asked for, and what was shown of it."""
+        text, choices = LONE.sub("\ufffd", reply.text), call.sampling.choices
+        if choices is not None and text not in choices:
+            raise AnswerInvalid(f"{port.name} answered with what is none of the choices; ask in other words")
+        if not self._record.text:
+            self.hear(text)
+        elif self._record.text != text:
+            raise AnswerInvalid(f"{port.name} ended with other words than it had shown; report it")
+
+    def hear(self, text: str) -> None:
+        """Take in a piece of the text: to the record first. What a listener raises gives the message up. A piece that
+        comes when the message has ended is dropped."""
+        if self._over or self._error is not None or not text:
+            return
+        try:
+            self._hear(LONE.sub("\ufffd", text))
+            if self._listen is not None:
+                self._listen(LONE.sub("\ufffd", text))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._error = error if isinstance(error, AgentchoError) else CallbackFailed("on_token", error)
+            self._scope.cancel()
+
+    def _begin(self) -> None:
+        """Put on record what the message is made over, before anybody is sent any of it."""
+        self._record.begin(self._usage())
+        self._write()
+
+    def _hear(self, text: str) -> None:
+        self._first = self._first or perf_counter()
+        self._record.add(text)
+        self._write()
+
+    def _write(self) -> None:
+        if self._flush is not None:
+            self._flush()
+
+    def _give_up(self, ended: Ending) -> None:
+        self._over = True
+        with suppress(Exception):  # the error that ended it says more
+            self._record.drop(self._usage(), ended)
+
+    def _usage(self) -> MessageUsage:
+        now = perf_counter()
+        return MessageUsage(0, 0, (self._first or now) - self._asked, now - self._asked)
+
+
+def _reported(spent: TokensSpent) -> TokensSpent:
+    """What a server reports, where a record can hold it; else that it reports nothing."""
+    try:
+        SpentPart(**spent._asdict())
+    except ValidationError:
+        return TokensSpent()
+    return spent

@@ -1,0 +1,100 @@
+"""The cast of a game: who has joined it under which name, and which system prompts are open.
+
+Does not know: how messages come about, encodings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentcho.agent import Agent
+from agentcho.errors import AudienceError, RequestError, ScenarioError
+from agentcho.message import SCENARIO, Metadata, cast_name
+from agentcho.protocol.value_checks import checked_int, checked_text, type_name
+
+__all__ = ["SCENARIO", "Roster"]
+
+
+class Roster:
+    """One game's agents by name, and their names by nothing but which object they are: what an agent says of itself is
+    not asked again. `find` turns a name of the library into a class (None: there is none)."""
+
+    def __init__(self, find: Callable[[str], type[Agent]] | None = None) -> None:
+        self.agents: dict[str, Agent] = {}
+        self._find = find
+        self._names: dict[int, str] = {}
+        self._open: dict[str, str] = {}
+        self._own: dict[str, str] = {}
+        self._hidden: set[str] = set()
+
+    def candidate(
+        self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]
+    ) -> tuple[Agent, str]:
+        """Who is to `join`, and under which name: a class, the name of one in the library, or an instance. Names are
+        never used again, and an agent joins once. `attributes` are for one that is made here. `AudienceError`: a name
+        that cannot be one, or is taken, or an agent that is in a game already."""
+        if isinstance(agent, str):
+            if self._find is None:
+                raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
+            agent = self._find(agent)
+        if not isinstance(agent, Agent) and not (isinstance(agent, type) and issubclass(agent, Agent)):
+            raise RequestError(f"what is cast is {type_name(agent)}; give a subclass of Agent, its name, or an agent")
+        if isinstance(agent, Agent) and attributes:
+            given = ", ".join(attributes)
+            raise RequestError(f"{given} for an agent that is made already; set that on it, or cast its class")
+        player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
+        new = cast_name(player.name if name is None else name)
+        if new in self.agents:
+            raise AudienceError(f"an agent named {new!r} has joined already", self.agents)
+        checked_int(player.priority, f"the priority of {new}")
+        checked_text(player.role, f"the role of {new}")
+        if player.system is not None:
+            checked_text(player.system, f"the system prompt of {new}")
+        taken = self.name_of(player) or (player._game and player._game.name_of(player))
+        if taken is not None:
+            raise AudienceError(f"this agent sits in a game already, as {taken!r}; cast a copy of it", self.agents)
+        return player, new
+
+    def join(self, player: Agent, name: str) -> None:
+        """Let a `candidate` join under its name."""
+        self.agents[name], self._names[id(player)] = player, name
+
+    def name_of(self, agent: Agent) -> str | None:
+        """The name under which it joined; None: it has not."""
+        return self._names.get(id(agent))
+
+    def member(self, agent: Agent) -> str:
+        """The name under which it joined. `ScenarioError`: it has not."""
+        name = self.name_of(agent)
+        if name is None:
+            raise ScenarioError(
+                f"{agent._name} has no seat in this game; game.cast(...) gives it one, and an agent has one at most"
+            )
+        return name
+
+    # -- system prompts ----------------------------------------------------------------------------------
+
+    def open_prompt(self, words: str, said: Sequence[Metadata]) -> str | None:
+        """The open system prompt with exactly these words among what was said; None: there is none yet."""
+        return next((m.id for m in said if self._open.get(m.id) == words), None)
+
+    def add_open_prompt(self, id: str, words: str) -> None:
+        """A message is an open system prompt from now."""
+        self._open[id] = words
+
+    def set_system_prompt(self, name: str, id: str) -> None:
+        """A message is an agent's own system prompt, open or not."""
+        self._own[name] = id
+
+    def system_prompt(self, name: str | None) -> str | None:
+        """The id of an agent's system prompt; None: it has none."""
+        return None if name is None else self._own.get(name)
+
+    def hide(self, id: str) -> None:
+        """Leave a message out of every view: what stands before an agent that may call tools, and the choice to."""
+        self._hidden.add(id)
+
+    def sees(self, name: str, id: str) -> bool:
+        """Whether a message is neither hidden nor an open system prompt of others."""
+        return id not in self._hidden and (id not in self._open or id == self._own.get(name))

@@ -1,0 +1,215 @@
+"""Rounds of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
+
+Where several acts are under way whose messages will come out in one place, which of them ends first decides the order:
+that is noted, as `raced`. Each move of a round has a place of its own, so moves do not race. Tasks in lockstep act in
+one round after another (`lockstep`).
+
+Does not know: audiences, encodings, who may read what.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple, TypedDict
+
+from agentcho.choreography.quiescence import TaskTracker
+from agentcho.errors import ScenarioError
+from agentcho.games.play.lockstep import Lockstep, Seat
+from agentcho.games.play.precedence import Frontier, Precedence
+from agentcho.message import Metadata
+from agentcho.provenance.taint import TaintTracker
+from agentcho.provenance.views import History, MessageLog, Move
+
+Moving = Coroutine[Any, Any, Any]
+
+
+@dataclass(eq=False)
+class Branch:
+    """A move of a simultaneous round: what was out before the round, what the move has put out so far, the messages
+    whose words its code has looked at, and those of which it has `said` anything. `moves` are the places of the round
+    that it is in, the outermost first; `floor` precedes all that it does; `seat` is that of a task in lockstep."""
+
+    before: History
+    out: MessageLog = field(default_factory=MessageLog)
+    sources: set[str] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
+    moves: tuple[Move, ...] = ()
+    floor: Frontier = ()
+    seat: Seat | None = None
+
+
+class Order(TypedDict):
+    """What an `Act` says of the order of messages."""
+
+    after: Frontier | None
+    moves: tuple[Move, ...]
+
+
+class _Branches(NamedTuple):
+    """Those of the moves of a round, and the one that the round is in."""
+
+    outer: Branch | None
+    moves: list[Branch]
+
+
+class Rounds:
+    """Messages in the order they came out. A task in a round sees what was out before, and its own moves. `told` is
+    called when something has come out for all."""
+
+    def __init__(self, tasks: TaskTracker, taint: TaintTracker, precedence: Precedence) -> None:
+        self._tasks = tasks
+        self.taint = taint
+        self.precedence = precedence
+        self._out = MessageLog()
+        self._branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
+        self._under_way: Counter[Branch | None] = Counter()
+        self._numbers = count(1)
+        self.raced = False
+        self.told: Callable[[], None] | None = None
+
+    @property
+    def branch(self) -> Branch | None:
+        """The move of a round that the running task is, to publish from another task; None: it is in no round."""
+        return self._branch.get()
+
+    def visible(self) -> History:
+        """What the running task can see."""
+        return self._visible(self.branch)
+
+    def _visible(self, branch: Branch | None) -> History:
+        return History(self._out) if branch is None else History(branch.out, after=branch.before)
+
+    def order(self) -> Order:
+        """What precedes what the running task asks for now, and in which moves of rounds that will come out."""
+        branch = self.branch
+        moves, floor = ((), ()) if branch is None else (branch.moves, branch.floor)
+        return {"after": self.precedence.asked(floor), "moves": moves}
+
+    def publish(self, message: Metadata, branch: Branch | None) -> None:
+        """Let a message out, or keep it with the moves of a round until that closes."""
+        if branch is None:
+            self._out.add(message)
+            if self.told is not None:
+                self.told()
+        else:
+            branch.out.add(message)
+            branch.said.add(message.id)
+
+    @asynccontextmanager
+    async def act(self) -> AsyncIterator[None]:
+        """Around what waits for the engine and then lets a message out. Where two overlap in one place, which of them
+        ends first decides the order of what they let out. A task in lockstep then waits for the others."""
+        branch = self.branch
+        self._under_way[branch] += 1
+        try:
+            yield
+        finally:
+            self._under_way[branch] -= 1
+            self.raced |= self._under_way[branch] > 0
+        if branch is not None and branch.seat is not None:
+            await branch.seat.acted()
+
+    def acting(self, branch: Branch) -> bool:
+        """Whether an act is under way there."""
+        return self._under_way[branch] > 0
+
+    async def together(self, *moves: Moving) -> list[Any]:
+        """Run moves side by side; all come out at the end, move by move in the order given, errors or not."""
+        async with self.act():
+            with self._moves(moves) as (_, running):
+                return await self._tasks.together(*running)
+
+    async def first(self, *moves: Moving) -> Any:
+        """Run moves side by side until one has ended, and return what that returns; the others are cancelled. All that
+        is whole by then comes out, move by move in the order given. Who was first depends on how long each message
+        became, so that the code has looked at all of them."""
+        if not moves:
+            raise ScenarioError("a race of no moves; give game.first at least one, such as ann.say()")
+        self.raced = True
+        async with self.act():
+            with self._moves(moves, race=True) as (branches, running):
+                try:
+                    return (await self._tasks.first(*running))[1]
+                finally:
+                    self.taint.join([branch.said for branch in branches.moves])
+
+    async def lockstep(self, *runs: Moving) -> None:
+        """Run tasks in lockstep; see `Lockstep`. Raises what the first of them raises, once the others have ended what
+        they were at."""
+        async with self.act():
+            outer, before = self.branch, self.precedence.join()
+            branches = [Branch(self.visible()) for _ in runs]
+            together = Lockstep(self._tasks, lambda: any(map(self.acting, branches)))
+            last: Frontier = ()
+
+            def close() -> None:
+                nonlocal last
+                if any(len(branch.out.messages) for branch in branches):
+                    last = (branches[0].moves[-1].round,)
+                self._publish(branches, outer)
+                self._open(branches, outer, last)
+
+            self._open(branches, outer, last)
+            seats = [together.seat(lambda: self._pass(last)) for _ in runs]
+            for branch, seat in zip(branches, seats, strict=True):
+                branch.seat = seat
+            running = [self._run(*each) for each in zip(branches, runs, strict=True)]
+            try:
+                await together.play(running, close)
+            finally:
+                for run in runs:
+                    run.close()
+                self.taint.join([branch.sources for branch in branches])
+                if last and self.precedence.join() != before:
+                    self._pass(last)
+
+    def _open(self, branches: Sequence[Branch], outer: Branch | None, floor: Frontier) -> None:
+        """The next round of tasks in lockstep begins."""
+        before, number = self._visible(outer), next(self._numbers)
+        path, under = ((), ()) if outer is None else (outer.moves, outer.floor)
+        for place, branch in enumerate(branches):
+            branch.before, branch.out = before, MessageLog()
+            branch.moves, branch.floor = (*path, Move(number, place)), floor or under
+
+    def _pass(self, last: Frontier) -> None:
+        """The running task has awaited the end of the last round in which something was said."""
+        for number in last:
+            assert isinstance(number, int)
+            self.precedence.closed(number)
+
+    def _publish(self, branches: Sequence[Branch], outer: Branch | None) -> None:
+        for branch in branches:
+            for message in branch.out.messages:
+                self.publish(message, outer)
+            if outer is not None:
+                outer.said |= branch.said
+
+    @contextmanager
+    def _moves(self, moves: Sequence[Moving], race: bool = False) -> Iterator[tuple[_Branches, list[Moving]]]:
+        """A context in which moves run, each in a branch of its own; at its end what they said comes out."""
+        before = self.visible()
+        outer = self.branch
+        number = next(self._numbers)
+        preceded = self.precedence.join()
+        path, floor = ((), ()) if outer is None else (outer.moves, outer.floor)
+        places = [(*path, Move(number, place, race)) for place in range(len(moves))]
+        branches = [Branch(before, moves=place, floor=floor) for place in places]
+        try:
+            yield _Branches(outer, branches), [self._run(*each) for each in zip(branches, moves, strict=True)]
+        finally:
+            for move in moves:
+                move.close()
+            self.taint.join([branch.sources for branch in branches])
+            self._publish(branches, outer)
+            if self.precedence.join() != preceded:
+                self.precedence.closed(number)
+
+    async def _run(self, branch: Branch, move: Moving) -> Any:
+        self._branch.set(branch)
+        branch.sources = self.taint.fork()
+        return await move

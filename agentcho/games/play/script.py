@@ -1,0 +1,33 @@
+"""Agents of a program, each playing by itself. Does not know: where they come from, what they do."""
+
+from __future__ import annotations
+
+import copy
+
+from pydantic import Field
+
+from agentcho.agent import Agent
+from agentcho.games.play.game import Game
+from agentcho.scenario import Scenario
+
+
+class Script(Scenario):
+    """Agents that each do what their `run` says, side by side."""
+
+    name = "script"
+
+    class Options(Scenario.Options):
+        """How they are side by side."""
+
+        lockstep: bool = Field(False, description="each says one message, and goes on when each has said one")
+
+    options: Options
+
+    def __init__(self, agents: tuple[Agent, ...], lockstep: bool = False) -> None:
+        super().__init__(lockstep=lockstep)
+        self._agents = agents
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        cast = [game.cast(copy.copy(agent)) for agent in self._agents]
+        await (game.lockstep if self.options.lockstep else game.play_agents)(*cast)
+        return self.Outcome()

@@ -1,0 +1,100 @@
+"""A message of the scenario whose text comes in pieces, as from a person who types or a page that loads: what is there
+is encoded while the rest is still to come.
+
+Each state of the text is encoded as the whole message will be, and takes over the keys of the state before. So what is
+said in the end has the ids, the positions and the place that it would have had if it had come at once. Does not know:
+where the text comes from, who reads it.
+"""
+
+from __future__ import annotations
+
+import anyio.lowlevel
+
+from agentcho.choreography.requests import Request
+from agentcho.engine.call_layout import in_common
+from agentcho.errors import ContextOverflow, ScenarioError, StoreFull
+from agentcho.games.play.game_models import KnownTextMessage
+from agentcho.games.play.messages import Messages
+from agentcho.protocol.call import EncodingId, SchedulingPriority
+from agentcho.protocol.value_checks import checked_text
+from agentcho.provenance.drafts import Draft, PartialEncoding
+
+LEAST = 256
+"""So many characters are encoded at least at a time."""
+SHARE = 16
+"""And at least so much of what is there (a sixteenth): each time the keys of all that is there are copied, and so this
+work stays in proportion to the text."""
+
+
+class Streamed:
+    """One such message; `Game.streamed` makes it. `id` is that of the message once the stream is closed, and None
+    before."""
+
+    def __init__(self, messages: Messages, told: KnownTextMessage, game: int, ahead: bool) -> None:
+        self._messages = messages
+        self._told = told
+        self._game = game
+        self._ahead = ahead
+        self._pieces: list[str] = []
+        self._length = self._encoded = self._fed = 0
+        self._begun: EncodingId | None = None
+        self._tokens: tuple[int, ...] = ()
+        self._closed = False
+        self.id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What was written so far."""
+        return "".join(self._pieces)
+
+    async def write(self, piece: str) -> None:
+        """Add a piece of text. Waits for an engine step where enough has come to be encoded, never for anybody to read
+        it. `RequestError`: it is no text; `ScenarioError`: the stream is closed."""
+        await anyio.lowlevel.checkpoint()
+        if self._closed:
+            raise ScenarioError("the stream of a message is closed; write within its `async with`")
+        self._pieces.append(checked_text(piece, "a piece of a stream"))
+        self._length += len(piece)
+        fresh = self._length - self._encoded
+        if self._ahead and fresh >= LEAST and fresh * SHARE >= self._encoded:
+            await self._encode()
+
+    async def close(self) -> str:
+        """Let the message out, for all of its audience, and encode what is left of it; returns its id. Raises what
+        `Game.announce` raises."""
+        self._closed = True
+        begun = None if self._begun is None else PartialEncoding(self._begun, self._tokens, self._fed)
+        self.id = self._messages.put(self._told._replace(text=self.text, begun=begun))
+        self._begun = None
+        await self._messages.encode(self.id, self._told.model)
+        return self.id
+
+    def give_up(self) -> None:
+        """Drop what was encoded, unless the message is out."""
+        self._closed = True
+        if self._begun is not None:
+            self._told.model.choreographer.release([self._begun])
+            self._begun = None
+
+    async def _encode(self) -> None:
+        """Encode what is there. What does not fit is told when the stream is closed, or when somebody reads it."""
+        model, self._encoded = self._told.model, self._length
+        call = model.resolver.beginning(self._draft(), self._begun)
+        order, turn = (self._game, "", self._fed), SchedulingPriority(str(self._game))
+        try:
+            result = await model.choreographer.run(Request((call,), order, turn=turn, exact=False))
+        except (ContextOverflow, StoreFull):
+            self._ahead = False
+            return
+        [made] = result.made
+        before, self._begun = self._begun, made.id
+        self._fed += len(made.words.tokens) - in_common(made.words.tokens, self._tokens)
+        self._tokens = made.words.tokens
+        if before is not None:
+            model.choreographer.release([before])
+
+    def _draft(self) -> Draft:
+        """The message as it is now."""
+        told = self._told
+        metadata = self._messages.metadata(told.author, "prefill", told.role, told.to, told.reads)
+        return told.model.draft(metadata, self.text, None, told.reads)

@@ -1,0 +1,83 @@
+"""Calls of tools in one game: each is on record before it runs and after; one that was begun before, and of which
+nobody knows what came of it, is not made again unless somebody says so.
+
+Does not know: who may read what, how a model writes a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import anyio
+
+from agentcho.events import Called, Calling, Sink
+from agentcho.games.play.journal import RecordedLines
+from agentcho.games.play.limits import Meter
+from agentcho.games.tools import running
+from agentcho.games.tools.running import Returned
+from agentcho.games.tools.tool import Tool
+from agentcho.provenance.views import ToolUse
+
+CANCELLED = "this call was cancelled before it had a result. Nobody knows whether it was made"
+SKIPPED = "this call was begun before and broken off. Nobody knows whether it was made; it was not made again"
+
+
+class ToolCallAttempt(NamedTuple):
+    """A call that is to be made: of which tool, with which arguments, by which message of whom; how the tool is used,
+    and whether the call is a release."""
+
+    tool: Tool
+    arguments: str
+    id: str
+    author: str
+    use: ToolUse
+    release: bool
+
+
+class ToolCalls:
+    """Those of game `index`. `sink` puts on record what it is told before it returns, or, where there is a `confirmed`,
+    before that has."""
+
+    def __init__(
+        self,
+        index: int,
+        recorded: RecordedLines,
+        meter: Meter,
+        sink: Sink,
+        confirmed: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._index = index
+        self._recorded = recorded
+        self._meter = meter
+        self._sink = sink
+        self._confirmed = confirmed
+
+    async def wait(self, author: str) -> None:
+        """Wait to be cancelled, as the agent's call was that is on record. Raises as `make`."""
+        with self._meter.deadline(author):
+            await anyio.sleep_forever()
+
+    async def make(self, making: ToolCallAttempt) -> Returned:
+        """Make a call, within the seconds of its agent and of the game. Raises what ends the game: `LimitReached`, and
+        errors of the tool that are none of this one call."""
+        if self._recorded.skips(making.id):
+            return running.failed("skipped", SKIPPED)
+        tool, attempt = making.tool, self._recorded.attempt
+        self._sink(Calling(self._index, making.id, making.use, making.release, tool.declared.idempotent, attempt))
+        how = "failed"
+        seconds = 0.0
+        began = anyio.current_time()
+        try:
+            with self._meter.deadline(making.author):
+                if self._confirmed is not None:
+                    await self._confirmed()
+                found = await running.call(tool, making.arguments)
+                how = found.how
+        except anyio.get_cancelled_exc_class():
+            how = "cancelled"
+            raise
+        finally:
+            seconds = anyio.current_time() - began
+            self._sink(Called(game=self._index, id=making.id, how=how, seconds=seconds, attempt=attempt))
+        return found

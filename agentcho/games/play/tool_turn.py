@@ -1,0 +1,270 @@
+"""What an agent says where it may call tools first: calls, their results, and then the text.
+
+Each call is a message of the agent's own that nobody else may read, under a grammar that only the tools' schemas fit.
+Each result is a message of no agent. Where the template has a marker for calls, what the agent says begins with it or
+not; else the agent chooses first. Does not know: how a call runs, where tools come from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import anyio
+
+from agentcho.agent import Agent, ToolWish, Utterance
+from agentcho.errors import AnswerInvalid, ContextOverflow, RequestError, shown
+from agentcho.games.play.game_models import KnownTextMessage
+from agentcho.games.play.messages import Messages
+from agentcho.games.play.tool_calls import CANCELLED, ToolCallAttempt, ToolCalls
+from agentcho.games.play.toolbox import Toolbox
+from agentcho.games.play.turn import Speech, Turns
+from agentcho.games.tools.running import failed
+from agentcho.games.tools.tool import Tool
+from agentcho.message import EVERYONE, SCENARIO, Audience, Message
+from agentcho.protocol import value_checks
+from agentcho.protocol.call import ChatMessage
+from agentcho.protocol.tools import AnswerForm, ToolCall, ToolsPort, made_up_id
+from agentcho.provenance.views import Charge, Read, ReadSet, ToolUse
+
+CALL, TEXT = "call", "answer"
+WHICH = f"Before each message say which it will be: {CALL!r}, a call of a function, or {TEXT!r}, your answer in words."
+"""For a model whose template has no format for calls."""
+CALLS = 1 << 10
+"""The most calls that may be allowed before a text."""
+LEAST = 512
+"""A call may have so many tokens, however short the text is to be."""
+UNREAD = ReadSet(None, (), None, ())
+
+
+class OfferedTools(NamedTuple):
+    """The tools that an agent may call now, by name, and how its model writes them."""
+
+    tools: Mapping[str, Tool]
+    writer: ToolsPort
+    listing: str
+
+    def forms(self, named: str | None) -> tuple[AnswerForm, ...]:
+        """The ways to write one call."""
+        return self.writer.forms([tool.form for tool in self.tools.values()], named)
+
+
+class PendingResult(NamedTuple):
+    """A result that is to come: of which call and tool, who will read it, and what it may tell them."""
+
+    call: str
+    use: ToolUse
+    to: Audience
+    charge: Charge | None
+
+
+@dataclass
+class ToolTurns:
+    """Those of the agents of one game."""
+
+    turns: Turns
+    messages: Messages
+    toolbox: Toolbox
+    calls: ToolCalls
+    listed: dict[tuple[object, ...], str] = field(default_factory=dict)
+
+    async def speak(self, agent: Agent, asked: Utterance) -> Message:
+        """Calls of an agent with their results, and then the text that it says; see `Agent.say`. People call none."""
+        assert asked.tools is not None
+        if self.turns.is_typed(agent):
+            return await self.turns.speak(agent, asked)
+        async with self.messages.rounds.act():
+            author, wish = self.messages.roster.member(agent), _checked(asked.tools)
+            tools = await self.toolbox.tools(author, wish.tools)
+            if wish.choice not in ("auto", "required", *tools):
+                there = ", ".join(tools)
+                raise RequestError(f'tool_choice is {shown(wish.choice)}; give "auto", "required", or one of: {there}')
+            speech = self.turns.begin(agent, asked)
+            offer = self._offer(author, speech, tools)
+            speech = speech._replace(reads=self._with(offer.listing, speech.reads))
+            self.turns.permit(speech)
+            return await _Talk(self, speech, offer, wish).play()
+
+    def _offer(self, author: str, speech: Speech, tools: Mapping[str, Tool]) -> OfferedTools:
+        """The tools, listed in a message that everybody may read who learns of arguments, and that nobody's view shows:
+        it is put before its agent where it may call them."""
+        writer = speech.model.frames.framing.tools
+        text, ids = writer.listing([tool.form for tool in tools.values()], "" if writer.auto else WHICH)
+        key = author, speech.model.choreographer.name, ids, text
+        if key not in self.listed:
+            told = [tool.declared.audience for tool in tools.values()]
+            to = EVERYONE if EVERYONE in told else self._all(author, told)
+            id = f"{author}.tools{sum(each[0] == author for each in self.listed)}"
+            said = (
+                ChatMessage("system", text, tools=tuple(tool.form for tool in tools.values())) if writer.auto else None
+            )
+            self.listed[key] = self.messages.put(
+                KnownTextMessage(SCENARIO, "system", to, text, UNREAD, speech.model, ids, id=id, said=said)
+            )
+            self.messages.roster.hide(id)
+        return OfferedTools(tools, writer, self.listed[key])
+
+    def _all(self, author: str, audiences: list[Audience]) -> Audience:
+        names = (each.members or frozenset() for each in audiences)
+        return self.messages.audience(author, frozenset().union(*names))
+
+    def _with(self, listing: str, reads: ReadSet) -> ReadSet:
+        """The read set with the listing in it, after the system prompts that it begins with."""
+        place = 0
+        while place < len(reads.reads) and self.messages.drafts[reads.reads[place].id].metadata.role == "system":
+            place += 1
+        return reads._replace(reads=(*reads.reads[:place], Read(listing), *reads.reads[place:]))
+
+
+def _checked(wish: ToolWish) -> ToolWish:
+    return wish._replace(
+        choice=value_checks.checked_text(wish.choice, "tool_choice"),
+        most=value_checks.checked_int(wish.most, "max_calls", 1, CALLS),
+    )
+
+
+class _Talk:
+    """One `say` with tools."""
+
+    def __init__(self, game: ToolTurns, speech: Speech, offer: OfferedTools, wish: ToolWish) -> None:
+        self._game, self._speech, self._offer, self._wish = game, speech, offer, wish
+        self._author = speech.author
+        self._own = Audience(frozenset({speech.author}))
+
+    async def play(self) -> Message:
+        """Calls, until a text, or until there were as many as may be."""
+        choice = self._wish.choice
+        for number in range(self._wish.most):
+            asked = number == 0 and choice != "auto"
+            if not asked and not await self._wants_call():
+                break
+            await self._call(choice if asked and choice != "required" else None)
+            self._again()
+        return await self._game.turns.say(self._speech)
+
+    def _again(self) -> None:
+        """Coins of the agent's next turn."""
+        turns, options = self._game.turns, self._speech.asked.sampling
+        self._speech = self._speech._replace(options=turns.sampling(self._author, options))
+
+    async def _wants_call(self) -> bool:
+        """Whether the agent calls next: what it would say is begun, with the coins of what it then says."""
+        writer = self._offer.writer
+        if writer.auto and self._speech.port is None:
+            begun = await self._private(peek=True, max_tokens=self._opening())
+            return begun.text.lstrip().startswith(writer.opening)
+        chosen = await self._private(choices=(CALL, TEXT))
+        self._again()
+        return chosen.text == CALL
+
+    def _opening(self) -> int:
+        """How many tokens the opening of a call takes."""
+        content, opening = self._speech.model.frames.framing.content, self._offer.writer.opening
+        lead = self._offer.forms(None)[0].lead
+        ways = (size for size in range(1, len(lead) + 1) if opening in content.decode(lead[:size]))
+        return next(ways, None) or len(content.encode(opening))
+
+    async def _private(
+        self, forms: tuple[AnswerForm, ...] = (), peek: bool = False, hidden: bool = True, **options: Any
+    ) -> Message:
+        """Say something that nobody else may read, and, where it is `hidden`, no later message is made over either."""
+        speech = self._speech
+        only = {"choices": None, "json_schema": None, "stop": (), "stop_token_ids": ()} | options
+        sampling = speech.options.model_copy(update=only)
+        said = await self._game.turns.say(
+            speech._replace(
+                asked=speech.asked._replace(header="", on_token=None, tools=None),
+                to=self._own,
+                options=sampling.limited(sampling.max_tokens),
+                forms=forms,
+                peek=peek,
+            )
+        )
+        if hidden:
+            self._game.messages.roster.hide(said.id)
+        known = self._game.messages.drafts[said.id].message  # not the tracked one: no code of the user's looks at it
+        assert known is not None
+        return known
+
+    async def _call(self, named: str | None) -> None:
+        """One call, and its result, both read by what the agent says next."""
+        if self._speech.port is not None and named is None and len(self._offer.tools) > 1:
+            named = (await self._private(choices=tuple(self._offer.tools))).text  # servers take one object, not several
+            self._again()
+        forms, most = self._offer.forms(named), max(LEAST, self._speech.options.max_tokens)
+        if self._speech.port is None:
+            said = await self._private(forms, hidden=False, max_tokens=most)
+        else:
+            said = await self._private(hidden=False, json_schema=_plain(forms[0].schema or {}), max_tokens=most)
+        before, calls, call = self._read(said)
+        if self._offer.writer.auto:
+            self._game.messages.drafts[said.id].said = ChatMessage("assistant", before, calls=calls)
+        tool = self._offer.tools[call.name]
+        declared = tool.declared
+        use = ToolUse(tool.name, declared.audience, declared.effect, declared.trusted, tool.client)
+        results = declared.results
+        to = self._own if results is None else self._game.messages.audience(self._author, results)
+        charge = self._game.turns.charge_result(self._speech._replace(to=to))
+        self._game.messages.check_call(said.id, use, self._speech.asked.release)
+        self._follow(said.id)
+        self._follow(await self._result(tool, call, PendingResult(said.id, use, to, charge)))
+
+    def _read(self, said: Message) -> tuple[str, tuple[ToolCall, ...], ToolCall]:
+        """What was said before the calls, all of them, and the one that is made. Each has an id."""
+        before, written = self._offer.writer.read(said.text)
+        calls = tuple(
+            call._replace(id=call.id or made_up_id(f"{said.id} {place}")) for place, call in enumerate(written)
+        )
+        known = next((call for call in calls if call.name in self._offer.tools), None)
+        if known is None:
+            raise AnswerInvalid(f"{self._author} was made to say what is no call of its tools ({said.id})")
+        return before, calls, known
+
+    def _follow(self, id: str) -> None:
+        """What the agent says from now on is made over that message too."""
+        reads = self._speech.reads
+        more = reads._replace(reads=(*reads.reads, Read(id, reads.new_at)), new_at=None)
+        self._speech = self._speech._replace(reads=more)
+
+    async def _result(self, tool: Tool, call: ToolCall, come: PendingResult) -> str:
+        """The message with the result of a call: the recorded one, or that of a call that is made now. Cancelled: its
+        agent reads a result that says so before it next reads the call."""
+        messages, writer, of = self._game.messages, self._offer.writer, f"{come.call}.result"
+        release, text = self._speech.asked.release, failed("cancelled", CANCELLED).text
+        cancelled, ids = writer.result(text, call.id, tool.name)
+        told = KnownTextMessage(SCENARIO, "tool", self._own, cancelled, UNREAD, self._speech.model, ids, id=of)
+        told = told._replace(called=(come.call, come.use, release), charge=come.charge)
+        said = ChatMessage("tool", text, tool.name, call_id=call.id) if writer.auto else None
+        told = told._replace(said=said)
+        written = messages.recorded.result(of)
+        try:
+            if written is None:
+                making = ToolCallAttempt(tool, call.arguments, come.call, self._author, come.use, release)
+                returned = await self._game.calls.make(making)
+                written = writer.result(returned.text, call.id, tool.name)
+            elif written[0] == cancelled:
+                await self._game.calls.wait(self._author)
+        except anyio.get_cancelled_exc_class():
+            messages.unanswered.setdefault(self._author, []).append(told)
+            raise
+        try:
+            return messages.put(self._saying(told, come.to, written))
+        except ContextOverflow as error:
+            text = failed("large", str(error)).text
+            return messages.put(self._saying(told, come.to, writer.result(text, call.id, tool.name)))
+
+    def _saying(
+        self, told: KnownTextMessage, to: Audience, written: tuple[str, tuple[int, ...] | None]
+    ) -> KnownTextMessage:
+        """A result that is told with these words."""
+        text, ids, said = *written, told.said
+        if said is not None:
+            said = said._replace(text=self._offer.writer.returned(text, said.call_id, said.name or ""))
+        return told._replace(to=to, text=text, ids=ids, said=said)
+
+
+def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without what only our own compiler reads."""
+    return {key: value for key, value in json.loads(json.dumps(schema)).items() if not key.startswith("x-")}

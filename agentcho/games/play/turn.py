@@ -1,0 +1,371 @@
+"""One turn of an agent: from what a verb asks for, over its read set, to the finished message.
+
+Does not know: scenarios, how games end, where a record lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from agentcho.agent import Agent, Utterance
+from agentcho.choreography.requests import RequestResult
+from agentcho.config import RunConfig
+from agentcho.errors import AnswerInvalid, LeakageError, RequestError
+from agentcho.events import Began, Sink, Typed
+from agentcho.games.play.decode_turn import DecodeTurn, TurnHooks
+from agentcho.games.play.endpoints import Endpoints
+from agentcho.games.play.game_models import GameModel, GameModels, KnownTextMessage
+from agentcho.games.play.journal import Journal, KnownText
+from agentcho.games.play.limits import Meter
+from agentcho.games.play.messages import Messages, thought_of
+from agentcho.games.play.people import Seats, question_of
+from agentcho.games.play.remote_turn import TextTurn
+from agentcho.games.play.rounds import Branch
+from agentcho.message import SCENARIO, Audience, Message
+from agentcho.protocol import value_checks
+from agentcho.protocol.call import Sampling, SamplingOptions, SchedulingPriority
+from agentcho.protocol.text_calls import TextPort
+from agentcho.protocol.tools import AnswerForm
+from agentcho.provenance.declassification import DisclosureRule, PlannedDisclosure, canonical_json
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.taint import Listener
+from agentcho.provenance.views import Charge, Read, ReadSet
+from agentcho.records.transcript import MessageUsage
+
+Forced = Mapping[str, tuple[int, ...]]
+"""Ids of what is said after the header, by message: they take the place of sampled ones."""
+
+
+class TurnParts(NamedTuple):
+    """What of a game its turns are made of. `sink` hears events, `flush` is as in `Game`. `seats`: its people, `words`:
+    its rule for words, if any."""
+
+    messages: Messages
+    models: GameModels
+    endpoints: Endpoints
+    journal: Journal
+    meter: Meter
+    sink: Sink
+    flush: Callable[[], None] | None
+    seats: Seats | None = None
+    words: DisclosureRule | None = None
+
+
+class Speech(NamedTuple):
+    """One message that is about to be sampled. `port` None: the model is loaded here. `forms` as in
+    `Decode`. `shares`: who may read it may read the thought before it."""
+
+    author: str
+    asked: Utterance
+    model: GameModel
+    port: TextPort | None
+    to: Audience
+    reads: ReadSet
+    options: Sampling
+    forms: tuple[AnswerForm, ...] = ()
+    peek: bool = False
+    shares: bool = False
+
+
+class Turns:
+    """Those of the agents of game `index`. `seed` and `forced` as in `Game`."""
+
+    def __init__(self, index: int, seed: int, config: RunConfig, parts: TurnParts, forced: Forced) -> None:
+        self._index = index
+        self._seed = seed
+        self._defaults = config.sampling.model_dump()
+        self._forced = forced
+        self._messages = parts.messages
+        self._models = parts.models
+        self._endpoints = parts.endpoints
+        self._journal = parts.journal
+        self._meter = parts.meter
+        self._sink = parts.sink
+        self._flush = parts.flush
+        self._words = parts.words
+        self._thoughts = config.thoughts
+        self._taken: dict[str, int] = {}
+        self._seats = parts.seats
+
+    async def speak(self, agent: Agent, asked: Utterance) -> Message:
+        """One message of an agent, from its view to the transcript; see `Agent`."""
+        async with self._messages.rounds.act():
+            return await self.say(self.begin(agent, asked))
+
+    def begin(self, agent: Agent, asked: Utterance) -> Speech:
+        """What an agent is about to say, and over what, its prompt already said. Views are asked for here."""
+        messages = self._messages
+        author, header = messages.roster.member(agent), value_checks.checked_text(asked.header, "the header")
+        prompt = None if asked.prompt is None else value_checks.checked_text(asked.prompt, "the prompt")
+        self._meter.check(author)
+        model = self.model(author, agent)
+        spoken_to = messages.audience(author, asked.to)
+        reads = messages.reads(author, agent, asked.view, model)
+        typed = self._seats is not None and author in self._seats
+        port = self._endpoints.port(model.choreographer.name, author, reads, sent=not typed)
+        options = self.sampling(author, asked.sampling)
+        speech = Speech(
+            author=author,
+            asked=asked._replace(header=header),
+            model=model,
+            port=port,
+            to=spoken_to,
+            reads=reads,
+            options=options,
+        )
+        speech = speech._replace(shares=self._shares(author, agent))
+        if self._words is not None:
+            self.permit(speech, asked.prompt)
+        if prompt is not None:
+            private = Audience(frozenset({author}))
+            question = messages.put(
+                KnownTextMessage(author=author, role="user", to=private, text=prompt, reads=reads, model=model)
+            )
+            reads = reads._replace(reads=(*reads.reads, Read(question, reads.new_at)), new_at=None)
+        return speech._replace(reads=reads)
+
+    async def say(self, speech: Speech) -> Message:
+        """One message, from its read set to the transcript. The caller has an act of the rounds around it."""
+        messages, (author, asked, model, port, spoken_to, reads, options, *_) = self._messages, speech
+        charge = None if self._words is None else self._words.charge(self._saying(speech))
+        retold = charge is not None and charge.schema is not None
+        heard = Audience(frozenset({author})) if retold else spoken_to
+        shown = tuple(each for each in self._shown(author) if all(each != read.id for read in reads.reads))
+        act = messages.provenance(heard, reads)._replace(choices=options.choices or (), shown=shown)
+        act = act if charge is None or retold else act._replace(charge=charge)
+        metadata = messages.metadata(author, "decode", "assistant", heard, reads)
+        draft = model.draft(metadata, asked.header, author, reads, act)
+        messages.add(draft)
+        self._sink(
+            Began(
+                game=self._index,
+                id=draft.metadata.id,
+                author=author,
+                kind="decode",
+                audience=heard,
+                header=asked.header,
+            )
+        )
+        if self._seats is not None and author in self._seats:
+            await self._type(self._seats, speech, draft)
+        how = partial(self._decode, speech) if port is None else partial(self._ask, port, speech.shares)
+        await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
+        messages.rounds.precedence.said(metadata.id, act.after)
+        said = self._retold(draft, charge, spoken_to, model) if retold and charge is not None else draft.message
+        self._meter.check_after(author)
+        assert said is not None
+        thought = messages.drafts.get(draft.act.thought or "")
+        if thought is not None and thought.message is not None:
+            said = replace(said, thoughts=messages.taint.track(thought.message))
+        return messages.taint.track(said)
+
+    def permit(self, speech: Speech, prompt: str | None = None) -> None:
+        """Ask the rule for words, if there is one, before anything is said, a private `prompt` neither. `LeakageError`:
+        it must not be; that was no turn."""
+        if self._words is None:
+            return
+        saying = self._saying(speech)
+        if prompt is not None:
+            next_message = self._messages.metadata(speech.author, "prefill", "user", speech.to, speech.reads)
+            saying = saying._replace(prompt=next_message.id)
+        try:
+            self._words.check(saying)
+        except LeakageError:
+            self._taken[speech.author] -= 1
+            raise
+
+    def charge_result(self, speech: Speech) -> Charge | None:
+        """What the result of a call that was made over these reads may tell `speech.to`, which may be anything: a tool
+        can say again what it was given. `LeakageError`: it must not, and the call is not to be made."""
+        return None if self._words is None else self._words.charge(self._saying(speech)._replace(result=True))
+
+    def _saying(self, speech: Speech) -> PlannedDisclosure:
+        """What the rule is asked of. A person who plays an agent does not forget what it has been shown."""
+        author, release = speech.author, speech.asked.release
+        return PlannedDisclosure(
+            author=author,
+            to=speech.to,
+            reads=speech.reads,
+            options=speech.options,
+            prompt=None,
+            release=release,
+            shown=self._shown(author),
+        )
+
+    def _shown(self, author: str) -> tuple[str, ...]:
+        """What the person who plays an agent has been shown; of a model nothing."""
+        if self._seats is None or author not in self._seats:
+            return ()
+        return tuple(message.id for message in self._messages.readable(author))
+
+    def _retold(self, draft: Draft, charge: Charge, to: Audience, model: GameModel) -> Message | None:
+        """JSON that was sampled in private, put before its audience as a message of known text, in its one spelling:
+        how it was spelled tells nothing. `AnswerInvalid`: it is none of the values that were charged."""
+        said, author = draft.message, draft.metadata.author
+        assert said is not None
+        assert author is not None
+        text = None if charge.schema is None else canonical_json(said.text, charge.schema)
+        if text is None:
+            raise AnswerInvalid(
+                f"{author} was made to say what its schema does not admit; nobody was told. Force words that fit"
+            )
+        reads = draft.reads._replace(reads=(*draft.reads.reads, Read(said.id, draft.reads.new_at)), new_at=None)
+        told = KnownTextMessage(
+            author=author,
+            role="assistant",
+            to=to,
+            text=said.header + text,
+            reads=reads,
+            model=model,
+            released=said.id,
+            charge=charge,
+        )
+        return self._messages.drafts[self._messages.put(told)].message
+
+    def is_typed(self, agent: Agent) -> bool:
+        """Whether a person plays an agent."""
+        return self._seats is not None and self._messages.roster.member(agent) in self._seats
+
+    def model(self, author: str, agent: Agent) -> GameModel:
+        """The model that an agent speaks through in its next turn, or at what it tells before that."""
+        if agent.model is None:
+            return self._models.own
+        return self._models.chosen(author, agent.model, self._taken.get(author, -1) + 1)
+
+    async def _type(self, seats: Seats, speech: Speech, draft: Draft) -> None:
+        """Let a person give the words of a message, unless they are known. On record before anybody else sees them."""
+        id, recorded = draft.metadata.id, self._messages.recorded
+        said = recorded.human(id)
+        draft.human = said is None or said
+        if said is not None or id in self._forced:
+            return
+        with self._meter.deadline(speech.author):
+            question = question_of(
+                game=self._index,
+                draft=draft,
+                sampling=speech.options,
+                asked=speech.asked._replace(to=speech.to),
+                model=speech.model,
+            )
+            question = replace(question, to=speech.to)
+            words = recorded.typed.get(id)
+            if words is None or question.fault(words):
+                words = await seats.ask(question)
+        self._sink(Typed(self._index, id, words))
+        draft.typed = words
+
+    async def _decode(self, speech: Speech, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
+        forced, thinks = self._known(draft, model)
+        thinks = thinks and model.frames.framing.thinking is not None and not speech.forms and not speech.peek
+        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
+        on = model.resolver
+        author = draft.metadata.author or SCENARIO
+        branch = self._messages.rounds.branch
+
+        def done(result: RequestResult) -> None:
+            if self._journal.outdated:
+                self._models.own.choreographer.release(self._journal.take_outdated())
+            self._publish(turn.thought, draft, branch)
+
+        turn = DecodeTurn(
+            self._index,
+            draft,
+            on,
+            journal=self._journal,
+            sink=self._sink,
+            begin_thought=partial(self._messages.thoughts.begin, shared=speech.shares),
+            hooks=TurnHooks(flush=self._flush, text=told, begun=None if branch is None else branch.said.add, done=done),
+            out=self._messages.rounds.visible(),
+            sampling=sampling,
+            forced=forced,
+            most=most,
+            forms=speech.forms,
+            thinks=thinks,
+        )
+        order, priority = (self._index, author, self._taken[author]), self._messages.roster.agents[author].priority
+        with self._meter.deadline(author):
+            await turn.run(model.choreographer, order, SchedulingPriority(str(self._index), priority))
+
+    def _known(self, draft: Draft, model: GameModel) -> tuple[tuple[int, ...] | None, bool]:
+        """The ids that a message is to say, if they are known, and whether there may be a thought in them."""
+        id, recorded = draft.metadata.id, self._messages.recorded
+        if draft.typed is not None:
+            return tuple(model.frames.framing.content.encode(draft.typed)), False
+        thought = thought_of(id)
+        whole = self._forced.get(thought)
+        whole = recorded.words(thought) if whole is None and id not in self._forced else whole
+        if whole is not None:
+            return whole, True
+        forced = self._forced.get(id)
+        forced = recorded.words(id) if forced is None else forced
+        return forced, forced is None
+
+    def _publish(self, thought: Draft | None, draft: Draft, branch: Branch | None) -> None:
+        """A message is out, after its thought."""
+        rounds = self._messages.rounds
+        if thought is not None:
+            rounds.publish(thought.metadata, branch)
+            rounds.precedence.said(thought.metadata.id, thought.act.after)
+        rounds.publish(draft.metadata, branch)
+
+    def _shares(self, author: str, agent: Agent) -> bool:
+        """Whether who may read what an agent says may read its thoughts. `RequestError`: it says what is no way."""
+        wish = agent.shares_thoughts
+        return (
+            self._thoughts == "audience"
+            if wish is None
+            else value_checks.checked_bool(wish, f"shares_thoughts of {author}")
+        )
+
+    async def _ask(
+        self, port: TextPort, shares: bool, draft: Draft, sampling: Sampling, told: Listener, model: GameModel
+    ) -> None:
+        """The same of a model behind an API."""
+        id = draft.metadata.id
+        branch = self._messages.rounds.branch
+        sink = self._sink
+        call = self._endpoints.call(draft, sampling, self._meter.all_left())
+        known = self._messages.recorded.text(id, self._forced.get(id), model.frames.framing.content)
+        if draft.typed is not None:
+            known = KnownText(draft.typed, "forced", MessageUsage(0, 0, 0.0, 0.0))
+        with self._meter.deadline(draft.metadata.author):
+            if branch is not None:
+                branch.said.add(id)
+            begin = partial(self._messages.thoughts.begin, shared=shares)
+            turn = TextTurn(
+                game=self._index,
+                draft=draft,
+                journal=self._journal,
+                sink=sink,
+                flush=self._flush,
+                listen=told,
+                begin_thought=begin,
+            )
+            thought = self._messages.recorded.text(thought_of(id), None, model.frames.framing.content)
+            await (turn.ask(port, call) if known is None else turn.say(known, thought))
+            self._publish(turn.thought, draft, branch)
+
+    def sampling(self, author: str, options: SamplingOptions) -> Sampling:
+        """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
+        turn = self._taken.get(author, -1) + 1
+        base = self._defaults | {"seed": coin_seed(self._seed, self._index, author, turn)}
+        try:
+            sampling = Sampling(**{**base, **options})
+        except RequestError as error:
+            raise RequestError(f"{author}: {error}", error.field) from error
+        self._taken[author] = turn
+        left = self._meter.tokens_left(author)
+        if left is None or sampling.choices or sampling.json_schema:
+            return sampling
+        return sampling.limited(left)
+
+
+def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
+    """The seed of one turn's coins, 63 bits: of the run's seed, the game's number, and who speaks for the how-manieth
+    time, and of nobody else's turns."""
+    framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()
+    return int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"agentcho.turn").digest()) >> 1

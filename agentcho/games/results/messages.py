@@ -1,0 +1,105 @@
+"""The messages of a run: read from its record when somebody asks for them, or kept while it is played without one.
+
+What is kept is what was said and what it cost; the encodings, which an audit needs, are on record alone.
+Does not know: who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Protocol
+
+from agentcho.errors import RecordError
+from agentcho.events import Encoded, Ended, Event, Joined, Sink
+from agentcho.records.record import SavedRun
+from agentcho.records.transcript import TranscriptEntry, by_attempt, carry
+
+MOST = 50_000
+"""So many messages of a run without a record are kept."""
+Games = Mapping[int, list[TranscriptEntry]]
+"""The messages of each game's last attempt."""
+
+
+class MessageSource(Protocol):
+    """What has the messages of a run."""
+
+    @property
+    def games(self) -> Games:
+        """All of them, worked out once. `RecordBroken`: the record is damaged."""
+
+    @property
+    def cast(self) -> frozenset[str]:
+        """The names of all agents."""
+
+
+class RecordedMessages:
+    """Those of a record, as it is now; it is read once."""
+
+    def __init__(self, run: SavedRun) -> None:
+        self._run = run
+
+    @cached_property
+    def games(self) -> Games:
+        return {number: [*map(_slim, said)] for number, said in self._run.games().items()}
+
+    @cached_property
+    def cast(self) -> frozenset[str]:
+        return named(self._run.info.cast, self.games)
+
+
+class LiveMessages:
+    """Those of a run that has no record: a sink of its events, which hands each one on to another `sink`. They are
+    asked for once the run is over."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.sink: Sink | None = None
+        self._most, self._entries = most, list[TranscriptEntry]()
+        self._cast, self._lost = set[str](), 0
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Joined(agent=agent):
+                self._cast.add(agent)
+            case Ended(entry=entry):
+                self._keep(entry)
+            case Encoded(encodings=encodings):
+                with suppress(KeyError):  # its game said nothing that is kept
+                    carry(self._entries, encodings._replace(made=()))
+        if self.sink is not None:
+            self.sink(event)
+
+    def _keep(self, entry: TranscriptEntry) -> None:
+        if len(self._entries) < self._most:
+            self._entries.append(_slim(entry))
+        else:
+            self._lost += 1
+
+    @cached_property
+    def games(self) -> Games:
+        if self._lost:
+            raise RecordError(
+                f"the run had {self._most + self._lost} messages and no record, and only the first {self._most} are "
+                "kept: give out=FOLDER, so that they can be read from there"
+            )
+        found: dict[int, list[TranscriptEntry]] = {}
+        for entry in self._entries:
+            found.setdefault(entry.message.game, []).append(entry)
+        return {number: by_attempt(said)[-1] for number, said in found.items()}
+
+    @cached_property
+    def cast(self) -> frozenset[str]:
+        return named(self._cast, self.games)
+
+
+def _slim(entry: TranscriptEntry) -> TranscriptEntry:
+    return entry._replace(made=())
+
+
+def named(cast: Iterable[str], games: Games) -> frozenset[str]:
+    """The names of agents: of the cast, of authors, of readers. The cast of a run that is not over is not on record."""
+    found = set(cast)
+    for entry in (entry for said in games.values() for entry in said):
+        found |= {*filter(None, [entry.message.author]), *(entry.message.audience.members or ())}
+    return frozenset(found)

@@ -1,0 +1,286 @@
+"""What was played: a run, its games, and what was said in them, as it was played or as its record has it.
+
+Does not know: how games are played, the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+from agentcho.config import RunConfig, served
+from agentcho.errors import AudienceError, ConfigError, GamesFailed
+from agentcho.games.results.messages import MessageSource, RecordedMessages
+from agentcho.games.results.rendering import html_facts, text_facts
+from agentcho.games.results.table import Table
+from agentcho.games.results.tables import COSTS, games_table, messages_table
+from agentcho.games.results.usage import GameUsage, usage_of
+from agentcho.message import Message
+from agentcho.records.readable_record import readable_by
+from agentcho.records.record import GameOver, SavedRun
+from agentcho.records.transcript import TranscriptEntry
+
+TALK = "author", "audience", "header", "text"
+Status = Literal["running", "done", "interrupted", "failed", "died"]
+
+
+class Selected(NamedTuple):
+    """Which messages are asked for: those of one author, those that one agent may read, unfinished ones too."""
+
+    agent: str | None = None
+    readable_by: str | None = None
+    unfinished: bool = False
+
+    def of(self, said: MessageSource, number: int | None = None) -> list[TranscriptEntry]:
+        """Those of all games, or of one. `AudienceError`: there is no agent of that name."""
+        games = said.games
+        for name in filter(None, (self.agent, self.readable_by)):
+            if name not in (cast := said.cast):
+                raise AudienceError(f"no agent named {name!r}", cast)
+        found: Iterable[TranscriptEntry] = games.get(number, []) if number is not None else _all(games)
+        if self.readable_by is not None:
+            found = readable_by(found, self.readable_by)
+        return [each for each in _with_thoughts([*found]) if self._chosen(each)]
+
+    def _chosen(self, entry: TranscriptEntry) -> bool:
+        whole = entry.ended is None or self.unfinished
+        return whole and self.agent in (None, entry.message.author)
+
+
+def _with_thoughts(entries: list[TranscriptEntry]) -> Iterator[TranscriptEntry]:
+    """Messages with those of what their authors thought before, as far as these are among them."""
+    known = {(each.message.game, each.message.id): each.message for each in entries}
+    for entry in entries:
+        thought = known.get((entry.message.game, entry.act.thought or ""))
+        yield entry if thought is None else entry._replace(message=replace(entry.message, thoughts=thought))
+
+
+def _all(games: Mapping[int, list[TranscriptEntry]]) -> Iterator[TranscriptEntry]:
+    return (entry for number in sorted(games) for entry in games[number])
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class PlayedGame:
+    """One game that is over.
+
+    `scores` are what the scenario made of its `outcome` (None: the game ended early, and `ended` says by which limit or
+    error; `error` and `traceback` are those of an error, and `where` is the line of your code that it came through, if
+    it came through one). `seconds` is how long it took. `raced`: the order of its
+    messages depended on which of several decodes ended first.
+    """
+
+    number: int
+    scores: Mapping[str, float]
+    outcome: Mapping[str, Any] | None
+    ended: str | None
+    seconds: float
+    error: str | None
+    traceback: str | None
+    where: str | None
+    raced: bool
+    _said: MessageSource
+
+    @property
+    def usage(self) -> GameUsage:
+        """What its messages took."""
+        return usage_of(self._said.games.get(self.number, []))
+
+    def messages(
+        self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
+    ) -> tuple[Message, ...]:
+        """Its messages, in the order in which they ended: all, those that `agent` said, those whose audience has the
+        agent `readable_by`, each with those of its `parents` that this agent may know of. `unfinished`: those too that
+        were cancelled or failed, which no call read.
+
+        They are read from the record when they are first asked for. `AudienceError`: there is no agent of that name.
+        """
+        return tuple(each.message for each in Selected(agent, readable_by, unfinished).of(self._said, self.number))
+
+    def __repr__(self) -> str:
+        return text_facts(f"game {self.number}", self._facts())
+
+    def _repr_html_(self) -> str:
+        said = messages_table(Selected().of(self._said, self.number), only=TALK)
+        return html_facts(f"game {self.number}", self._facts()) + said._repr_html_()
+
+    def _facts(self) -> dict[str, str]:
+        told = {} if self.ended is None else {"ended early": self.error or self.ended}
+        told |= {f"outcome {name}": str(value) for name, value in (self.outcome or {}).items() if value is not None}
+        told |= {f"score {name}": f"{value:g}" for name, value in self.scores.items()}
+        return told | {"took": f"{self.seconds:.1f} s"}
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Played:
+    """A run, played just now or read from its record.
+
+    `games` are those that are over, by number. `status` says how the run ended; "running" while somebody plays it,
+    "died" where nobody does and nobody said how it ended. `record` is its folder, if it has one. `steps` counts the
+    engines' forwards while it was played, those for other runs on the same engine among them (None: the record does not
+    know).
+    `exceptions` are those that ended games just now, as they were raised, by game: a record has their words alone.
+    `model` is that of the engine that it was played on.
+    """
+
+    scenario: str
+    options: Mapping[str, Any]
+    config: RunConfig
+    status: Status
+    games: tuple[PlayedGame, ...]
+    record: Path | None
+    steps: int | None
+    _said: MessageSource
+    exceptions: Mapping[int, BaseException] = field(default_factory=dict)
+    model: str | None = None
+
+    @property
+    def id(self) -> str | None:
+        """The run's id: the name of its folder."""
+        return None if self.record is None else self.record.name
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped before all games were over."""
+        return self.status == "interrupted"
+
+    @property
+    def errors(self) -> dict[int, str]:
+        """The errors that ended games, by number: the line of your code, if it came through one, class and words."""
+        return {game.number: _lined(game) for game in self.games if game.error is not None}
+
+    def check(self) -> None:
+        """`GamesFailed`, which lists them, where errors ended games."""
+        if self.errors:
+            raise GamesFailed(self.errors, len(self.config.numbers), self.record)
+
+    def game(self, number: int) -> PlayedGame:
+        """The game of that number. `ConfigError`: it is not over, or there is none."""
+        found = next((game for game in self.games if game.number == number), None)
+        if found is None:
+            raise ConfigError(f"game {number} is not over, or not of this run, which has {len(self.games)} that are")
+        return found
+
+    def messages(
+        self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
+    ) -> tuple[Message, ...]:
+        """The messages of all games, also of those that are not over: see `PlayedGame.messages`."""
+        return tuple(each.message for each in Selected(agent, readable_by, unfinished).of(self._said))
+
+    def table(
+        self,
+        what: Literal["games", "messages"] = "games",
+        *,
+        agent: str | None = None,
+        readable_by: str | None = None,
+        unfinished: bool = False,
+    ) -> Table:
+        """A row a game, with its scores, its outcome and what it took; or a row a message, chosen as by `messages`.
+        polars, pyarrow, pandas and others read it as it is. What a message took tells of what its author read: where
+        `readable_by` chooses, that is left out."""
+        chosen = Selected(agent, readable_by, unfinished)
+        if what == "messages":
+            return messages_table(chosen.of(self._said), leave_out=() if readable_by is None else COSTS)
+        if what != "games":
+            raise ConfigError(f"no table {what!r}; there are 'games' and 'messages'")
+        if chosen != Selected():
+            raise ConfigError("agent, readable_by and unfinished choose messages: ask for the table of 'messages'")
+        said = self._said.games
+        return games_table(self.games, {game.number: usage_of(said.get(game.number, [])) for game in self.games})
+
+    def __repr__(self) -> str:
+        return text_facts(self._title(), self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_facts(self._title(), self._facts()) + games_table(self.games)._repr_html_()
+
+    def _title(self) -> str:
+        config, model = self.config, self.model or self.config.model
+        how = "texts" if served(config.model) else config.mode
+        leakage = [] if config.mode == "baseline" else [config.leakage]
+        return f"{self.scenario}: {self._count()} on {', '.join((model, how, *leakage))}, seed {config.seed}"
+
+    def _count(self) -> str:
+        over, of = len(self.games), len(self.config.numbers)
+        games = f"{of} game{'' if of == 1 else 's'}"
+        return games if over == of else f"{over} of {games}"
+
+    def _facts(self) -> dict[str, str]:
+        told: dict[str, str] = {"status": self.status}
+        names = dict.fromkeys(name for game in self.games for name in game.scores)
+        told |= {name: _summary([g.scores[name] for g in self.games if name in g.scores]) for name in names}
+        early = [game for game in self.games if game.ended is not None]
+        if early:
+            told["ended early"] = "; ".join(f"game {game.number}: {game.error or game.ended}" for game in early[:3])
+            told["ended early"] += f"; and {len(early) - 3} more" if len(early) > 3 else ""
+        return told if self.record is None else told | {"record": str(self.record)}
+
+
+def _lined(game: PlayedGame) -> str:
+    """What ended a game, behind its line."""
+    return ": ".join(filter(None, (game.where, game.error)))
+
+
+def _summary(values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:g}"
+    return f"mean {fmean(values):.4g}, {min(values):g} to {max(values):g}, {len(values)} games"
+
+
+def played_games(games: Iterable[GameOver], said: MessageSource) -> tuple[PlayedGame, ...]:
+    """Games that are over, by number."""
+    ordered = sorted(games, key=lambda over: over.game)
+    return tuple(
+        PlayedGame(
+            number=o.game,
+            scores=o.score,
+            outcome=o.outcome,
+            ended=o.ended,
+            seconds=o.seconds,
+            error=o.error,
+            traceback=o.traceback,
+            where=o.where,
+            raced=o.raced,
+            _said=said,
+        )
+        for o in ordered
+    )
+
+
+def from_record(
+    run: SavedRun, steps: int | None = None, exceptions: Mapping[int, BaseException] | None = None
+) -> Played:
+    """What a record has. `RecordBroken`: a line of its outcomes is damaged; its messages are not read yet."""
+    info, said = run.info, RecordedMessages(run)
+    games = played_games(run.finished().values(), said)
+    status: Any = run.status
+    told = info.scenario, info.options, info.config, status, games, run.path, steps, said, exceptions or {}
+    return Played(*told, info.engine.get("model"))
+
+
+def in_memory(
+    scenario: str,
+    options: Mapping[str, Any],
+    config: RunConfig,
+    games: Iterable[GameOver],
+    said: MessageSource,
+    steps: int | None = None,
+    exceptions: Mapping[int, BaseException] | None = None,
+    model: str | None = None,
+) -> Played:
+    """What a run without a record came to."""
+    found, raised = played_games(games, said), exceptions or {}
+    return Played(
+        scenario=scenario,
+        options=options,
+        config=config,
+        status="failed" if raised else "done",
+        games=found,
+        record=None,
+        steps=steps,
+        _said=said,
+        exceptions=raised,
+        model=model,
+    )

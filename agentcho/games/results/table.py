@@ -1,0 +1,109 @@
+"""A table of what was played: columns of one kind each, equally long, for data frames and for the eye.
+
+Does not know: what the columns are of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentcho.games.results import arrow
+from agentcho.games.results.arrow import Column, Kind
+from agentcho.games.results.rendering import html_table, text_table
+
+WHOLE = range(-(1 << 63), 1 << 63)
+
+
+class Table:
+    """Rows and columns. `polars.DataFrame(table)`, `pyarrow.table(table)`, `pandas.DataFrame.from_arrow(table)` and
+    whoever else reads the Arrow PyCapsule protocol take it as it is; `rows()` needs none of them."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        if len({len(column.values) for column in columns}) > 1:
+            raise ValueError("the columns of a table are equally long")
+        self._columns = tuple(columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self._columns)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """The values of a column, None where there is none. `KeyError`: there is no such column."""
+        for column in self._columns:
+            if column.name == name:
+                return [*column.values]
+        raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
+
+    def __len__(self) -> int:
+        return len(self._columns[0].values) if self._columns else 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict a row, by the names of the columns."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self._rows()]
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*(column.values for column in self._columns), strict=True)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as an Arrow stream, in the types that it has: whoever asks for others casts them."""
+        return arrow.stream(self._columns)
+
+    def __arrow_c_schema__(self) -> object:
+        """The names and types of its columns, as an Arrow schema."""
+        return arrow.schema(self._columns)
+
+    def __repr__(self) -> str:
+        return text_table(self.columns, [*self._rows()])
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns, [*self._rows()])
+
+
+def column(name: str, values: Sequence[Any], kind: Kind | None = None) -> Column:
+    """A column of values, of the kind that all of them have; text of JSON where they have none in common."""
+    kind = kind or _kind([value for value in values if value is not None])
+    return Column(name, kind or "text", [*values] if kind else [None if v is None else as_text(v) for v in values])
+
+
+def _kind(values: Sequence[Any]) -> Kind | None:
+    """What all values are; None: they are of no one kind."""
+    if all(isinstance(value, bool) for value in values) and values:
+        return "flag"
+    if all(isinstance(value, str) for value in values):
+        return "text"
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+        return None
+    if all(isinstance(value, int) for value in values):
+        return "whole" if all(value in WHOLE for value in values) else None
+    return "number" if all(_fits(value) for value in values) else None
+
+
+def _fits(value: float) -> bool:
+    try:
+        return float(value) == float(value) or value != value
+    except OverflowError:
+        return False
+
+
+def number(value: float | None) -> float | None:
+    """A score as a number of 64 bits: one that is beyond them is infinite."""
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def as_text(value: Any) -> str:
+    """A value as JSON; a text as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def spread(prefix: str, found: Sequence[Mapping[str, Any] | None]) -> list[Column]:
+    """A column for every key of these, in the order in which they come up, named `prefix.key`."""
+    keys = dict.fromkeys(key for each in found for key in each or {})
+    return [column(f"{prefix}.{key}", [(each or {}).get(key) for each in found]) for key in keys]

@@ -1,0 +1,263 @@
+"""Finds scenarios and agents by name: a path, the working folder, entry points, the shipped ones, in that order.
+
+Reads source files and executes nothing. Does not know: how a class is imported (see `library`), what it does.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from agentcho.errors import ScenarioError, ScenarioNotFound
+from agentcho.message import called
+
+Section = Literal["scenarios", "agents"]
+Origin = Literal["path", "here", "entry point", "shipped"]
+
+
+class Found(NamedTuple):
+    """A class in a source file. `summary` is its docstring's first line; `module` its import name, if it has one."""
+
+    section: Section
+    name: str
+    cls: str
+    summary: str
+    path: Path
+    origin: Origin
+    module: str | None = None
+
+
+class Unreadable(NamedTuple):
+    """A source file that does not parse, as `agentcho ls` shows it."""
+
+    path: Path
+    error: ScenarioError
+
+
+def shipped(section: Section) -> Path:
+    """The folder that came with the package: inside it in a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[2]
+    inside = package / "_library" / section
+    return inside if inside.is_dir() else package.parent / section
+
+
+def listing(section: Section) -> Iterator[Found | Unreadable]:
+    """Everything that can be named, in the order of the search, each file once. Executes nothing."""
+    seen = set()
+    for path, origin, module in _files(section):
+        if path.resolve() in seen:
+            continue
+        seen.add(path.resolve())
+        try:
+            yield from read(section, path, origin, module)
+        except ScenarioError as error:
+            yield Unreadable(path, error)
+
+
+def _files(section: Section) -> Iterator[tuple[Path, Origin, str | None]]:
+    for path in _sources(Path(section)):
+        yield path, "here", None
+    for entry in _entries(section, tuple((place, _changed(place)) for place in sys.path)):
+        if path_of := _module_file(entry.module):
+            yield path_of, "entry point", entry.module
+    for path in _sources(shipped(section)):
+        yield path, "shipped", None
+
+
+@lru_cache(maxsize=8)
+def _entries(section: Section, places: tuple[tuple[str, int], ...]) -> list[EntryPoint]:
+    """What packages bring that are installed in `places`, each with when it was changed: it goes through all that is
+    there, and is asked for again where something was installed or removed."""
+    return sorted(entry_points(group=f"agentcho.{section}"), key=lambda entry: entry.name)
+
+
+def _changed(place: str) -> int:
+    """When something was last put there or taken away; 0 where there is nothing."""
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+
+
+def _module_file(module: str) -> Path | None:
+    """The file of a module, without importing its parents."""
+    first, *rest = module.split(".")
+    spec = importlib.util.find_spec(first)
+    if spec is None or not rest:
+        return Path(spec.origin) if spec and spec.origin else None
+    for root in spec.submodule_search_locations or ():
+        base = Path(root, *rest)
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def broken(path: Path, line: int | None, what: str) -> ScenarioError:
+    """A scenario's file does not parse, does not import, or defines no scenario."""
+    return ScenarioError(f"{path}:{line}: {what}" if line else f"{path}: {what}")
+
+
+@lru_cache(maxsize=256)
+def parsed(source: bytes) -> ast.Module:
+    """What is written in a source file; the same one for the same bytes, and nobody changes it. `SyntaxError`,
+    `ValueError`: it cannot be parsed."""
+    return ast.parse(source)
+
+
+def read(section: Section, path: Path, origin: Origin = "path", module: str | None = None) -> list[Found]:
+    """The scenarios or agents that a file defines, by its source alone. `ScenarioError` if it does not parse."""
+    try:
+        tree = parsed(path.read_bytes())
+    except SyntaxError as error:
+        raise broken(path, error.lineno, f"does not parse: {error.msg}") from None
+    except (ValueError, OSError) as error:
+        raise broken(path, None, f"cannot be read: {error}") from None
+    root = "Scenario" if section == "scenarios" else "Agent"
+    head = ast.get_docstring(tree) or ""
+    return [
+        Found(
+            section=section,
+            name=_name(node),
+            cls=node.name,
+            summary=_first(ast.get_docstring(node) or head),
+            path=path,
+            origin=origin,
+            module=module,
+        )
+        for node in _subclasses(tree, root)
+    ]
+
+
+def _subclasses(tree: ast.Module, root: str) -> list[ast.ClassDef]:
+    known, found = {root}, []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and known & _bases(node):
+            known.add(node.name)
+            found.append(node)
+    return found
+
+
+def _bases(node: ast.ClassDef) -> set[str]:
+    return {ast.unparse(base).split("[")[0].rsplit(".", 1)[-1] for base in node.bases}
+
+
+def _name(node: ast.ClassDef) -> str:
+    for statement in node.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name("name")], value=ast.Constant(str(name))):
+                return name
+            case ast.AnnAssign(target=ast.Name("name"), value=ast.Constant(str(name))):
+                return name
+    return called(node.name)
+
+
+def _first(docstring: str) -> str:
+    return docstring.strip().split("\n", 1)[0]
+
+
+def find(section: Section, name: str) -> Found:
+    """The first of that name, or what a path gives; `file.py:Class` where a file defines several.
+
+    Raises `ScenarioNotFound`, or `ScenarioError` where the file that was meant cannot be read.
+    """
+    path, cls = _path(name)
+    if path.suffix == ".py":
+        return _in_file(section, path, cls)
+    known = []
+    for item in listing(section):
+        if isinstance(item, Unreadable):
+            if item.path.stem.replace("_", "-") == name:
+                raise item.error
+        elif item.name == name:
+            return item
+        else:
+            known.append(item.name)
+    raise ScenarioNotFound(name, known)
+
+
+def from_anywhere(name: str) -> str:
+    """A name that means the same in every working folder: a path is made whole."""
+    path, cls = _path(name)
+    if path.suffix != ".py" or not path.is_file():
+        return name
+    return f"{path.resolve()}:{cls}" if cls else str(path.resolve())
+
+
+def path_of(name: str) -> Path | None:
+    """The file that a name is the path of, there or not; None: it is the name of one in the library."""
+    path, _ = _path(name)
+    return path if path.suffix == ".py" else None
+
+
+def _path(name: str) -> tuple[Path, str]:
+    """A name read as a path, and the class in its file that is meant, if one is said."""
+    file, _, cls = name.partition(".py:")
+    return (Path(f"{file}.py"), cls) if cls else (Path(name), "")
+
+
+def _in_file(section: Section, path: Path, cls: str) -> Found:
+    if not path.is_file():
+        known = [item.name for item in listing(section) if isinstance(item, Found)]
+        raise ScenarioNotFound(str(path), known)
+    found = [item for item in read(section, path) if not cls or item.cls == cls]
+    if not found:
+        raise broken(path, None, f"defines no {'class ' + cls if cls else section.removesuffix('s')}")
+    if len(found) > 1:
+        raise broken(path, None, f"defines several: name one as {path}:{found[0].cls}")
+    return found[0]
+
+
+def place(found: Found) -> Path:
+    """Where a copy goes that nobody has said a folder for: to where it is found first, or, where the shipped ones
+    themselves are there, as in a clone, beside them."""
+    there = Path(found.section)
+    return Path("mine") if there.resolve() == shipped(found.section).resolve() else there
+
+
+def copy(found: Found, folder: Path) -> Path:
+    """Copy the file of a scenario or agent into `folder`, made when missing. `ScenarioError`: never overwrites."""
+    target = folder / found.path.name
+    if target.exists():
+        raise ScenarioError(f"{target} exists already; move it away, or copy to another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(found.path.read_bytes())
+    return target
+
+
+class Setting(NamedTuple):
+    """One option as its source has it: name, default and description, in the words of the source."""
+
+    name: str
+    default: str
+    description: str
+
+
+def details(found: Found) -> tuple[str, list[Setting]]:
+    """The whole docstring of a class, and the options it declares (`class Options`). Executes nothing."""
+    tree = parsed(found.path.read_bytes())
+    node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == found.cls)
+    nested = [n for n in node.body if isinstance(n, ast.ClassDef) and n.name == "Options"]
+    lines = [line for options in nested for line in options.body if isinstance(line, ast.AnnAssign)]
+    return ast.get_docstring(node) or "", [_setting(line) for line in lines]
+
+
+def _setting(line: ast.AnnAssign) -> Setting:
+    default, description = line.value, ""
+    if isinstance(default, ast.Call):
+        words = {keyword.arg: keyword.value for keyword in default.keywords}
+        told = words.get("description")
+        description = str(told.value) if isinstance(told, ast.Constant) else ""
+        default = default.args[0] if default.args else words.get("default")
+    return Setting(ast.unparse(line.target), ast.unparse(default) if default else "(needed)", description)

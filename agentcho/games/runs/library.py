@@ -1,0 +1,181 @@
+"""Imports the scenario or agent that was asked for, and says which line of it failed.
+
+Only the one file is imported. Does not know: where it was found (see `discovery`), how it is played.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+import textwrap
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentcho.agent import Agent
+from agentcho.integrations.textarena.names import is_arena
+from agentcho.protocol.call_site import shown_path
+from agentcho.errors import AgentchoError, ConfigError
+from agentcho.games.runs.discovery import Found, broken, find, parsed
+from agentcho.games.play.game_faults import FILE, words
+from agentcho.scenario import Scenario
+
+
+def scenario(name: str) -> type[Scenario]:
+    """Find and import a scenario, or make that of an environment of TextArena."""
+    if is_arena(name):
+        from agentcho.integrations.textarena.named import scenario_of
+
+        return scenario_of(name)
+    found = find("scenarios", name)
+    cls = load(found)
+    if not issubclass(cls, Scenario):
+        raise broken(found.path, None, f"{found.cls} is no agentcho.Scenario")
+    return cls
+
+
+def agent(name: str) -> type[Agent]:
+    """Find and import an agent's class."""
+    found = find("agents", name)
+    cls = load(found)
+    if not issubclass(cls, Agent):
+        raise broken(found.path, None, f"{found.cls} is no agentcho.Agent")
+    return cls
+
+
+def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
+    """The scenario of that name with its options, once all agents that it casts by name are found."""
+    found = configured(scenario(name), given)
+    for each in casts(found):
+        agent(each)
+    return found
+
+
+def configured(cls: type[Scenario], given: Mapping[str, Any]) -> Scenario:
+    """The scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`, `null`).
+
+    `ConfigError` names the option and lists those there are.
+    """
+    try:
+        return cls(**given)
+    except ConfigError as error:
+        read = {key: _json(value) if isinstance(value, str) else value for key, value in given.items()}
+        if not isinstance(error.__cause__, ValidationError) or read == given:
+            raise
+        wrong = {str(fault["loc"][0]) for fault in error.__cause__.errors() if fault["loc"]}
+        return cls(**{key: read[key] if key in wrong else value for key, value in given.items()})
+
+
+def _json(word: str) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+
+
+def load(found: Found) -> type:
+    """Import the file and return the class. `ScenarioError` names the line where importing failed."""
+    try:
+        module = importlib.import_module(found.module) if found.module else _import(found.path)
+        cls = getattr(module, found.cls)
+    except (Exception, SystemExit) as error:
+        what = f"does not import: {type(error).__name__}: {words(error)}"
+        raise broken(found.path, _line(error, found.path), what) from error
+    if not isinstance(cls, type):
+        raise broken(found.path, None, f"{found.cls} is no class once imported")
+    return cls
+
+
+def _import(path: Path) -> ModuleType:
+    """Import one file, once as long as it does not change."""
+    path = path.resolve()
+    stamp = f"{path}\0{path.stat().st_mtime_ns}"
+    name = f"{FILE}{hashlib.sha256(stamp.encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _line(error: BaseException, path: Path) -> int | None:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]
+    return lines[-1] if lines else None
+
+
+def sources(scenario: Scenario) -> dict[str, str]:
+    """Digests of a scenario's own file and of those of the agents that it casts by name, by file. Empty where
+    there is no file, as in a notebook."""
+    found: dict[str, str] = {}
+    with suppress(OSError, TypeError, SyntaxError):
+        for cls in (type(scenario), *_agents(scenario)):
+            file = Path(inspect.getsourcefile(cls) or "")
+            found[shown_path(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+def _agents(scenario: Scenario) -> Iterator[type[Agent]]:
+    for name in casts(scenario):
+        with suppress(AgentchoError):
+            yield agent(name)
+
+
+def casts(scenario: Scenario) -> list[str]:
+    """The agents that a scenario casts by a literal name in its source, or by its options, so that a broken one fails
+    early."""
+    file = inspect.getsourcefile(type(scenario))
+    tree = parsed(Path(file).read_bytes()) if file else ast.Module([], [])
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
+    literal = (arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
+    return sorted({*literal, *scenario.casts()})
+
+
+def cast_names(scenario: Scenario) -> frozenset[str] | None:
+    """The names under which a scenario casts agents, as far as its source says it before it plays: all of them are
+    literal, and nobody else is given the game. None: it cannot be told."""
+    cls = type(scenario)
+    if cls.__bases__ != (Scenario,):
+        return None
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    play = next(
+        (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef) and node.name == "play"), None
+    )
+    if play is None or len(play.args.args) != 2:
+        return None
+    game, nodes = play.args.args[1].arg, list(ast.walk(tree))
+    used = sum(isinstance(node, ast.Name) and node.id == game for node in nodes)
+    asked = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "cast"]
+    names = [_cast_as(call) for call in calls]
+    told = used == sum(node.value.id == game for node in asked if isinstance(node.value, ast.Name)) and names
+    return frozenset(name for name in names if name) if told and None not in names else None
+
+
+def _cast_as(call: ast.Call) -> str | None:
+    """The name that a call of `cast` gives; None: it cannot be told."""
+    given = next(
+        (word.value for word in call.keywords if word.arg == "name"), call.args[1] if len(call.args) > 1 else None
+    )
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else None

@@ -1,0 +1,111 @@
+"""When each game of a run is let in: so many that the store is used, and never so many that it overflows.
+
+Does not know: what is played.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
+
+import anyio
+
+from agentcho.protocol.value_checks import checked_int
+from agentcho.choreography.quiescence import TaskTracker, TrackedTask
+from agentcho.games.play.game_models import RunModels
+
+FULL = 0.75
+"""With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""
+FIRST = 8
+"""So many are let in at most before one has ended, for until then nobody knows how large a game becomes."""
+
+
+class GameLimiter:
+    """Lets games in, in order: `at_once` of them side by side; None: the first, and after each step one more while less
+    than `FULL` of the store is held, and would be if all that are in became as large as games were so far. A game that
+    ends lets one in too, and there is always one in. `most` is how many were in together. Who is let in waits to be let
+    in `within` too, where that is given: the limiter of all runs on the same models. That one is `eager`: it lets in
+    who comes while there is room, for those who are in may wait for what no step brings. `RequestError`: `at_once` is
+    no such number."""
+
+    def __init__(self, tasks: TaskTracker, at_once: int | None, within: GameLimiter | None = None) -> None:
+        self._within, self.eager = within, False
+        self._tasks, self._at_once = tasks, None if at_once is None else checked_int(at_once, "at_once", 1)
+        self._waiting: deque[tuple[anyio.Event, TrackedTask | None]] = deque()
+        self._inside = self.most = self._over = self._spare = 0
+        self._held = self._size = 0.0
+        self._stores: dict[str | None, float] = {}
+
+    @property
+    def inside(self) -> int:
+        """How many games are in now."""
+        return self._inside
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """A context in which a game is played; entering it waits until the game is let in."""
+        if not self._waiting and (self._inside < (self._at_once or 1) or (self.eager and self._has_room())):
+            self._count(+1)
+        elif self._spare and self._has_room():  # one rests, and did before this one came
+            self._spare -= 1
+            self._count(+1)
+        else:
+            await self._wait()
+        try:
+            async with nullcontext() if self._within is None else self._within.slot():
+                yield
+        finally:
+            self._count(-1)
+            self._over += 1
+            self._next()
+
+    def follow(self, models: RunModels) -> None:
+        """Let games in as the stores of these models' engines have room."""
+        for choreographer in models.choreographers:
+            choreographer.stepped = partial(self.stepped, engine=choreographer.name)
+
+    def stepped(self, held: float, engine: str | None = None) -> None:
+        """After a step of an engine: `held` is the share of its store that is taken. What counts is the fullest."""
+        self._stores[engine] = held
+        self._held = max(self._stores.values())
+        self._size = max(self._size, self._held / max(1, self._inside))
+        if self._at_once is None:
+            self._next()
+
+    def rests(self) -> None:
+        """A game that is in waits for a person: steps may be long in coming, and one more may begin meanwhile."""
+        if self._at_once is None:
+            self._spare += not self._waiting
+            self._next()
+
+    async def _wait(self) -> None:
+        place = anyio.Event(), self._tasks.current()
+        self._waiting.append(place)
+        try:
+            await place[0].wait()
+        except BaseException:
+            if place in self._waiting:
+                self._waiting.remove(place)
+            else:  # it was let in, and cancelled before it went on
+                self._count(-1)
+            raise
+
+    def _next(self) -> None:
+        if self._waiting and (self._has_room() or not self._inside):
+            event, turn = self._waiting.popleft()
+            self._count(+1)
+            if turn is not None:
+                turn.wake()
+            event.set()
+
+    def _has_room(self) -> bool:
+        if self._at_once is not None:
+            return self._inside < self._at_once
+        fits = (self._inside + 1) * self._size <= FULL if self._over else self._inside < FIRST
+        return self._held < FULL and fits
+
+    def _count(self, change: int) -> None:
+        self._inside += change
+        self.most = max(self.most, self._inside)

@@ -1,0 +1,281 @@
+"""Loads the models of a run that has several, all before its first game begins.
+
+Does not know: how a model is loaded, what plays on it.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+
+from agentcho.integrations.endpoints.text_engine import TextEngine
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.forward_costs import ForwardCosts
+from agentcho.protocol.text_calls import TextPort, is_engine
+from agentcho.protocol.variables import of_option
+from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig, TemplateKwargs
+from agentcho.engine.template_fidelity import TemplateFidelity
+from agentcho.errors import ConfigError, of_model
+from agentcho.extras import importing
+from agentcho.provenance.message_boundaries import required_markers
+from agentcho.games.play.adapter_engine import AdapterEngine, engine_and_adapter
+from agentcho.games.play.game_models import Engines, LoadedEngines
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.models import ON
+
+ENGINE = logging.getLogger("agentcho.engine")
+NOTES = logging.getLogger("agentcho.notes")
+"""What a user of a command sees on standard error, whether or not there is a log."""
+
+
+CostsByModel = dict[str, ForwardCosts]
+"""What the forwards of a run's models take, by name."""
+
+
+class EngineSource(NamedTuple):
+    """What is loaded for one model; equal ones share an engine, and so do adapters on one base. `merge` and
+    `device_map` are the run's own model's."""
+
+    model: ModelConfig
+    merge: bool = False
+    device_map: str | None = None
+
+    @property
+    def here(self) -> bool:
+        """Whether it has weights, and they are loaded here."""
+        return self.model.model != FAKE and not self.model.served
+
+    @property
+    def base(self) -> EngineSource:
+        """The same without its adapter."""
+        return self._replace(model=self.model.model_copy(update={"adapter": None}))
+
+
+class ModelShares(NamedTuple):
+    """How much of all models is kept: `share` of what is kept in memory by default, `disk_tokens` on disk, and in
+    `keep_cache` what outlives the run."""
+
+    share: float
+    disk_tokens: int
+    keep_cache: str | None
+
+
+@runtime_checkable
+class LearnsWords(Protocol):
+    """An engine that can say only words it has met: the fake one, and what stands for one on workers. Before it is to
+    say words that another process heard, it meets them."""
+
+    def meet(self, header: str, text: str) -> None:
+        """Learn the words of a message, by its header and its text."""
+
+
+def teach_words(engine: object, texts: Iterable[tuple[str, str]]) -> None:
+    """Let an engine meet the words of messages, by their headers and texts, if it has to."""
+    if isinstance(engine, LearnsWords):
+        for header, text in texts:
+            engine.meet(header, text)
+
+
+def as_engines(models: Mapping[str, EnginePort | TextPort]) -> Engines:
+    """Models beside a run's own, those behind APIs each as one engine for all its names."""
+    remote = {id(model): TextEngine(cast(TextPort, model)) for model in models.values() if not is_engine(model)}
+    return {name: remote.get(id(model)) or cast(EnginePort, model) for name, model in models.items()}
+
+
+def remote(model: ModelConfig, name: str) -> TextEngine:
+    """A model behind an API, of which nothing is asked yet; `name` is what errors call it."""
+    from agentcho.integrations.endpoints.endpoint import open_endpoint
+
+    return TextEngine(open_endpoint(model, name))
+
+
+def fingerprints(loaded: LoadedEngines) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """What a record says of a run's own engine, and of those beside it by name; of adapters on one engine also the
+    first model that is there."""
+    models = {DEFAULT_MODEL: loaded.engine, **loaded.others}
+    there = {name: engine_and_adapter(model) for name, model in models.items()}
+    mixed, first = {id(engine) for engine, adapter in there.values() if adapter is not None}, dict[int, str]()
+    found = dict[str, dict[str, str]]()
+    for name, (engine, _) in there.items():
+        home = first.setdefault(id(engine), name)
+        found[name] = dict(models[name].fingerprint) | ({ON: home} if id(engine) in mixed and home != name else {})
+        found[name] |= _threads(engine)
+    return found.pop(DEFAULT_MODEL), found
+
+
+def _threads(engine: object) -> dict[str, str]:
+    """On how many threads an engine computes, for a record; nothing of one that computes nothing here."""
+    threads = getattr(engine, "threads", None)
+    return {} if threads is None else {"threads": str(threads[0])}
+
+
+def threads_of(engine: object) -> str:
+    """On how many threads an engine computes and why, in words that follow others; "": on none here."""
+    threads = getattr(engine, "threads", None)
+    return "" if threads is None else f", {threads[0]} thread{'' if threads[0] == 1 else 's'} ({threads[1]})"
+
+
+def tell_differences(model: str, engine: object, mode: Mode) -> None:
+    """Say in one line what agents' messages differ in from the model's chat template, where they do."""
+    found: TemplateFidelity | None = getattr(engine, "fidelity", None)
+    line = None if found is None else found.told(model, mode)
+    if line is not None:
+        NOTES.warning("%s", line)
+
+
+def tell_unread(model: str, engine: EnginePort, variables: TemplateKwargs) -> None:
+    """Say in one line which of the variables that a run gives to a chat template change nothing, where some do."""
+    given = of_option(variables)
+    if names := engine.framing.unread(given) if given else []:
+        told = "it" if len(names) == 1 else "them"
+        NOTES.warning("%s: chat_template_kwargs %s: the chat template does not read %s", model, ", ".join(names), told)
+
+
+def speculate(config: RunConfig, loaded: LoadedEngines, recorded: Mapping[str, ForwardCosts] = MappingProxyType({})) -> CostsByModel:
+    """Let the models of a run guess, where it says so: weighed by what a record says of them, or by what is measured
+    now. Returns what each goes by."""
+    models = {DEFAULT_MODEL: loaded.engine, **loaded.others} if config.speculate else {}
+    found = {name: model.speculate(recorded.get(name)) for name, model in models.items()}
+    return {name: costs for name, costs in found.items() if costs is not None}
+
+
+def give_up(loaded: LoadedEngines) -> None:
+    """Close the engines of a run's models, and leave their memory to whoever loads next."""
+    engines = {id(each): each for each in (loaded.engine, *loaded.others.values())}.values()
+    closing = [close for engine in engines if (close := getattr(engine, "close", None)) is not None]
+    for close in closing:
+        close()
+    if closing:
+        gc.collect()
+    if (torch := sys.modules.get("torch")) is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, tell: ProgressCallback, share: float = 1) -> LoadedEngines:
+    """The models of a run that its config names and that are not given already. Equal ones are one engine, and all that
+    are loaded together keep no more encodings than this share of what one alone would. What is wrong with one of them
+    is said before any is loaded. Raises as `Engine.load` does, with the name of the model."""
+    own = EngineSource(config.own, config.merge, config.device_map)
+    named = {name: EngineSource(each) for name, each in config.models.items() if name not in given}
+    wanted = named if engine is not None else {DEFAULT_MODEL: own, **named}
+    markers = required_markers(config.policy, config.plain_markers)
+    for name, source in wanted.items():
+        with of_model(name):
+            _check(source, markers)
+    made: dict[EngineSource, EnginePort] = {} if engine is None else {own: engine}
+    for name, source in wanted.items():
+        if not source.here and source not in made:
+            made[source] = _made(source, name)
+    names = {source: name for name, source in reversed(wanted.items()) if source not in made}
+    on = _on_bases(names)
+    first: dict[EngineSource, str] = {}
+    for name, source in wanted.items():
+        if source in on:
+            first.setdefault(on[source], name)
+    loading = {name: source for source, name in first.items()}
+    room = ModelShares(share, int(config.disk_tokens * share), config.keep_cache)
+    loaded = dict(zip(first, _load(loading, config, markers, tell, room), strict=True))
+    for source, name in first.items():
+        engine = loaded[source]
+        ENGINE.info("loaded %s (%s)%s%s", name, source.model.model, _kept(engine), threads_of(engine))
+        tell_differences(source.model.model, engine, config.mode)
+        tell_unread(source.model.model, engine, source.model.chat_template_kwargs)
+    for source, base in on.items():
+        with of_model(names[source]):
+            made[source] = _through(loaded[base], source, base)
+    others = {name: given[name] if name in given else made[named[name]] for name in (*config.models, *given)}
+    return LoadedEngines(made[own], others)
+
+
+def _on_bases(names: Mapping[EngineSource, str]) -> dict[EngineSource, EngineSource]:
+    """What is loaded for each: where several differ in their adapters alone, and these can go side by side, the base.
+    `ModelError`: an adapter of one cannot be read."""
+    found, mixing = {source: source for source in names}, list[EngineSource]()
+    for source, name in names.items():
+        with of_model(name):
+            mixing += [source] if source.here and _mixes(source) else []
+    for base in dict.fromkeys(source.base for source in mixing):
+        beside = [source for source in mixing if source.base == base]
+        if len(beside) > 1:
+            found |= dict.fromkeys(beside, base)
+    return found
+
+
+def _mixes(source: EngineSource) -> bool:
+    """Whether calls of a model can go into forwards of others on its base."""
+    if source.merge or source.model.adapter is None:
+        return not source.merge
+    from agentcho.engine.lora_adapter import find_adapter
+    from agentcho.runner.model.lora import is_plain
+
+    return is_plain(find_adapter(source.model.adapter))
+
+
+def _through(engine: Any, source: EngineSource, base: EngineSource) -> EnginePort:
+    """A model on the engine of its base."""
+    found: EnginePort = engine
+    return found if source == base else AdapterEngine.port(found, engine.mix(source.model.adapter))
+
+
+def _kept(engine: Any) -> str:
+    """How much an engine may keep, in words."""
+    store, host = engine.room
+    return f", which keeps {store} tokens, and {host} more in host memory"
+
+
+def _check(source: EngineSource, markers: Markers) -> None:
+    """Raise what can be known to be wrong with a model before it is loaded."""
+    if source.model.model == FAKE and source.model.adapter is not None:
+        raise ConfigError("adapter needs a model with weights, and the fake one has none")
+    if source.here:
+        from agentcho.runner.model.loading import check_model_files
+
+        check_model_files(_weights(source), markers)
+
+
+def check_loadable(config: RunConfig, markers: Markers) -> None:
+    """Raise what can be known to be wrong with the models of a run before any is loaded. Nothing is asked of a
+    server."""
+    sources = {config.model: EngineSource(config.own, config.merge, config.device_map)}
+    for name, source in (sources | {name: EngineSource(each) for name, each in config.models.items()}).items():
+        _check(source, markers)
+        if source.model.served:
+            remote(source.model, name)
+
+
+def _made(source: EngineSource, name: str) -> EnginePort:
+    """What needs no weights."""
+    if source.model.served:
+        return remote(source.model, name)
+    from agentcho.engine.fake.fake import FakeEngine
+
+    return FakeEngine()
+
+
+def _load(
+    wanted: Mapping[str, EngineSource], config: RunConfig, markers: Markers, tell: ProgressCallback, room: ModelShares
+) -> list[EnginePort]:
+    """The engines of models with weights, each by a name that errors tell."""
+    if not wanted:
+        return []
+    with importing():
+        from agentcho.runner.engine import Engine
+
+    weights = {name: _weights(source)._replace(threads=config.threading) for name, source in wanted.items()}
+    return [*Engine.load_all(weights, markers, tell, *room, template_differs=config.template_differs)]
+
+
+def _weights(source: EngineSource) -> Any:
+    from agentcho.engine.lora_adapter import find_adapter
+    from agentcho.runner.model.device import DevicePlacement
+    from agentcho.runner.model.loading import WeightsSource
+
+    model = source.model
+    adapter = None if model.adapter is None else find_adapter(model.adapter)
+    place = DevicePlacement(model.device, model.dtype, source.device_map, model.weights, model.kv_dtype)
+    variables = of_option(model.chat_template_kwargs)
+    return WeightsSource(model.model, place, adapter, source.merge, variables=variables)

@@ -1,0 +1,113 @@
+"""Where the events of a run go: to its record first, then to whoever listens, and to the log.
+
+What goes to the log, under `agentcho.game`, is ids, counts and times, and no word that anybody said. Does not know:
+how games are played, where a record lies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from agentcho.events import Began, Called, Calling, Encoded, Ended, Event, FirstToken, Joined, GameOver, Sink, Stepped, Token, Typed, Watching
+from agentcho.records.calls import CallLine, use_line
+from agentcho.records.line_models import UsePart
+from agentcho.records.record import RunRecord
+
+GAME = logging.getLogger("agentcho.game")
+
+
+class RecordingSink:
+    """Where the events of a run go: to its record, if there is one, and to `sink`. Tokens go to `sink` only once a
+    `flush` has put them on record. `confirmed` returns when what it was told is on record, where that takes time."""
+
+    def __init__(
+        self, record: RunRecord | None, sink: Sink | None, confirmed: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self._record = record
+        self._sink = sink
+        self.confirmed = confirmed
+        self._waiting: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        if self._record is not None:
+            write(self._record, event)
+        if self._record is not None and isinstance(event, FirstToken | Token):
+            self._waiting.append(event)
+        elif self._sink is not None:
+            self._sink(event)
+
+    @property
+    def watch(self) -> Callable[[Stepped], None] | None:
+        """What is told of engine steps; None: nothing is."""
+        return self._sink.stepped if isinstance(self._sink, Watching) else None
+
+    def flush(self) -> None:
+        """All events so far are on record when this returns."""
+        waiting, self._waiting = self._waiting, []
+        if self._record is not None:
+            self._record.flush()
+        if self._sink is not None:
+            for event in waiting:
+                self._sink(event)
+
+
+def write(record: RunRecord, event: Event) -> None:
+    """Put an event on record."""
+    match event:
+        case Joined(agent=agent, role=role):
+            record.joined(agent, role)
+        case Typed(game=game, id=id, text=text):
+            record.typed(game, id, text)
+        case FirstToken(entry=entry):
+            record.begun(entry)
+        case Token(game=game, id=id, text=text, token=token):
+            record.heard(game, id, token, text)
+        case Ended(entry=entry):
+            record.said(entry)
+        case Encoded(encodings=encodings):
+            record.encoded(encodings)
+        case Calling():
+            record.called(begun_line(event))
+        case Called(game=game, id=id, how=how, seconds=seconds, attempt=attempt):
+            record.called(CallLine(game=game, call=id, ended=how, seconds=seconds, attempt=attempt))
+        case GameOver():
+            record.over(event)
+
+
+def begun_line(call: Calling) -> CallLine:
+    """The line of a call before it is made."""
+    return CallLine(
+        game=call.game,
+        call=call.id,
+        tool=call.use.name,
+        idempotent=call.idempotent,
+        use=UsePart(**use_line(call.use)),
+        release=call.release,
+        attempt=call.attempt,
+    )
+
+
+def log(event: Event) -> None:
+    """Put an event into the log: ids, counts and times."""
+    match event:
+        case Joined(game=game, agent=agent):
+            GAME.debug("game %d: %s joined", game, agent)
+        case Began(game=game, id=id):
+            GAME.debug("game %d: %s began", game, id)
+        case Ended(entry=entry):
+            message = entry.message
+            GAME.debug(
+                "game %d: %s ended, %s, %d tokens, %d fed, %d reused, first token %.3f s, %.3f s",
+                message.game,
+                message.id,
+                message.words.stopped or message.kind,
+                len(message.words.tokens),
+                entry.usage.encoded,
+                entry.usage.reused,
+                entry.usage.ttft,
+                entry.usage.seconds,
+            )
+        case GameOver(game=game, ended=ended, seconds=seconds):
+            why = "at its end" if ended is None else f"early ({ended.partition(':')[0]})"
+            GAME.info("game %d over %s, %.1f s", game, why, seconds)

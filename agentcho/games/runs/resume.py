@@ -1,0 +1,210 @@
+"""Going on with a recorded run: whether it is the same run, and what it lacks.
+
+Does not know: how games are played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from agentcho.config import FREE, KEYS, ModelConfig, RunConfig
+from agentcho.errors import ResumeMismatch
+from agentcho.games.play.journal import BegunCalls
+from agentcho.records.record import RunInfo, SavedRun
+from agentcho.records.transcript import TranscriptEntry
+
+Changed = Literal["refuse", "accept"]
+"""What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
+LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", "kv_dtype", "device", "adapter")
+MODEL = (*LOADED, "chat_template_kwargs", "kind", "server", "vendor")
+"""Of an engine's fingerprint what decides what it says."""
+DTYPES = frozenset({"float32", "bfloat16", "float16"})
+
+
+def check_asked(
+    run: SavedRun,
+    scenario: str,
+    options: Mapping[str, Any],
+    config: RunConfig,
+    tasks: str | None,
+    sources: Mapping[str, str],
+    changed: Changed = "refuse",
+) -> None:
+    """`ResumeMismatch`, before a model is loaded, where a run was played otherwise than is asked for now."""
+    found = differences(run.info, scenario, options, config, tasks)
+    if changed == "refuse" and run.info.scenario == scenario:
+        found += source_differences(run.info.sources, sources)
+    if found:
+        raise mismatch(run.info.id, found)
+
+
+def differences(
+    info: RunInfo, scenario: str, options: Mapping[str, Any], config: RunConfig, tasks: str | None
+) -> list[str]:
+    """What was asked for otherwise in the run of `info`, in words. Another scenario says all. A scenario's own options
+    may be secret: they are named alone."""
+    if info.scenario != scenario:
+        return [f"the scenario ({info.scenario}, not {scenario})"]
+    named = sorted({*options, *info.options})
+    found = [f"option {name}" for name in named if options.get(name) != info.options.get(name)]
+    then, now = ({**dict(each), "reuse": each.way} for each in (info.config, config))
+    found += [
+        f"{name} ({then[name]}, not {now[name]})"
+        for name in RunConfig.model_fields
+        if name not in (*FREE, "in_place") and _keyless(then[name]) != _keyless(now[name])
+    ]
+    if tasks != info.tasks:
+        found.append("the words of its tasks")
+    return found
+
+
+def _keyless(value: Any) -> Any:
+    """An option without where keys are."""
+    if isinstance(value, dict):
+        return {name: _keyless(model) for name, model in value.items()}
+    return value.model_copy(update=dict.fromkeys(KEYS)) if isinstance(value, ModelConfig) else value
+
+
+def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:
+    """`ResumeMismatch` where a run was played on other models, or on one that was loaded otherwise."""
+    found = engine_differences(run.info.engine, fingerprint) + others_differences(run.info.engines, others)
+    if run.info.config.deterministic:
+        found += _threads_differences(run.info.engine, fingerprint)
+        found += [
+            told
+            for name in sorted(run.info.engines.keys() & others.keys())
+            for told in _threads_differences(run.info.engines[name], others[name], f"the model {name}'s")
+        ]
+    if found:
+        raise mismatch(run.info.id, found)
+
+
+def others_differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What differs between the models of two runs beside their own, in words."""
+    found = [f"the model {name}" for name in sorted(before.keys() ^ now.keys())]
+    for name in sorted(before.keys() & now.keys()):
+        found += engine_differences(before[name], now[name], f"the model {name}'s")
+    return found
+
+
+def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
+    """What differs between two engines' fingerprints of all that decides what a model says, in words."""
+    return [
+        f"{whose} {name} ({_short(before.get(name))}, not {_short(now.get(name))})"
+        for name in MODEL
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _threads_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
+    """That an engine computes on another number of threads than then, in words. Earlier versions did not record it."""
+    then, number = before.get("threads"), now.get("threads")
+    return [] if then in (None, number) else [f"{whose} threads ({then}, not {number})"]
+
+
+def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
+    """A run is to go on that was played otherwise."""
+    ask = "; --changed accept goes on with the source as it is" if any("source" in each for each in changed) else ""
+    return ResumeMismatch(
+        f"{run} was played otherwise: {'; '.join(changed)} differ. Leave those options out, or begin a run of its "
+        f"own without --resume{ask}"
+    )
+
+
+def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
+    """The options to load models with: what was chosen then is taken again."""
+    chosen: dict[str, Any] = {"dtype": _dtype(config.dtype, run.info.engine)}
+    if config.deterministic and config.threads is None and (then := run.info.engine.get("threads", "")).isdecimal():
+        chosen["threads"] = int(then)
+    models = {
+        name: model.model_copy(update={"dtype": _dtype(model.dtype, run.info.engines.get(name, {}))})
+        for name, model in config.models.items()
+    }
+    return config.model_copy(update={**chosen, "models": models})
+
+
+def _dtype(asked: str, engine: Mapping[str, str]) -> str:
+    """The numbers to load a model in, that of a fingerprint where they are to be chosen."""
+    then = engine.get("dtype", "")
+    return then if asked == "auto" and then in DTYPES else asked
+
+
+def unfinished_games(run: SavedRun) -> tuple[int, ...]:
+    """The games that are not over, or that an error ended."""
+    over = {number for number, game in run.finished().items() if not game.failed}
+    return tuple(number for number in run.info.config.numbers if number not in over)
+
+
+def recorded_entries(run: SavedRun) -> dict[int, list[TranscriptEntry]]:
+    """What was said in the games that it lacks."""
+    said = run.attempts()
+    return {number: said.get(number, []) for number in unfinished_games(run)}
+
+
+def settled_calls(
+    run: SavedRun, said: Mapping[int, Sequence[TranscriptEntry]], redo: Iterable[str] = (), skip: Iterable[str] = ()
+) -> dict[int, BegunCalls]:
+    """The calls of tools that were begun in games that the run lacks, and what is to be done with those without a
+    result: `redo` and `skip` name them as GAME:CALL. `ResumeMismatch`: one of these names none of them."""
+    open_ = {
+        f"{game}:{call}": (game, call)
+        for game, calls in run.begun_calls().items()
+        if game in said
+        for call in sorted(calls - {entry.act.call for entry in said[game] if entry.ended is None})
+    }
+    again, not_again = _named(redo, open_), _named(skip, open_)
+    if both := again & not_again:
+        raise ResumeMismatch(f"{min(both)[0]}:{min(both)[1]} is to be called again and not; say one of the two")
+    found = dict[int, BegunCalls]()
+    for game, call in open_.values():
+        begun, redone, skipped = found.get(game, BegunCalls())
+        more = {call} & {each for number, each in again if number == game}
+        less = {call} & {each for number, each in not_again if number == game}
+        found[game] = BegunCalls(begun | {call}, redone | more, skipped | less)
+    return found
+
+
+def begun_before(
+    runs: Sequence[SavedRun], left: Container[int]
+) -> tuple[dict[int, list[TranscriptEntry]], dict[int, BegunCalls]]:
+    """What was said in those games of some records that are to be played again and have called tools, and the calls
+    without a result: such a game goes on where it was, so that nothing is called twice."""
+    said: dict[int, list[TranscriptEntry]] = {}
+    calls: dict[int, BegunCalls] = {}
+    for run in runs:
+        tools = run.begun_calls(every=True)
+        for game, entries in run.attempts().items():
+            if game in left and game in tools:
+                said.setdefault(game, []).extend(entries)
+    for run in runs:
+        for game, found in settled_calls(run, said).items():
+            calls[game] = BegunCalls(found.begun | calls.get(game, BegunCalls()).begun)
+    return said, calls
+
+
+def _named(calls: Iterable[str], open_: Mapping[str, tuple[int, str]]) -> set[tuple[int, str]]:
+    given = list(calls)
+    if unknown := [call for call in given if call not in open_]:
+        there = ", ".join(open_) or "none is"
+        raise ResumeMismatch(
+            f"{unknown[0]!r} is no call that was begun without a result; {there}. Give GAME:CALL, as the error says it"
+        )
+    return {open_[call] for call in given}
+
+
+def source_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What has changed in the sources of a scenario, in words."""
+    return [f"the source ({what})" for what in _sources(before, now)]
+
+
+def _sources(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    if not before:
+        return ["of which nothing is recorded"] if now else []
+    new = [f"{name} has changed" for name, digest in now.items() if digest not in before.values()]
+    gone = [f"{name} is used no more" for name, digest in before.items() if digest not in now.values()]
+    return new or gone
+
+
+def _short(value: str | None) -> str:
+    return "none" if value is None else value[:16]

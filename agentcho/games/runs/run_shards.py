@@ -1,0 +1,169 @@
+"""Parts of one run, played by several processes and merged into one record.
+
+Does not know: how games are played, who starts the processes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from agentcho.errors import RecordBroken, RecordError, ResumeMismatch
+from agentcho.games.runs.resume import MODEL, differences, engine_differences, others_differences, source_differences
+from agentcho.records import writer_lock
+from agentcho.records.files import check_folder, replace_whole, write_errors
+from agentcho.records.names import LINES
+from agentcho.records.record import RunInfo, SavedRun, Status, new_folder, write_info
+
+Missing = Literal["refuse", "accept"]
+"""What to do where games of the run are in no part, or not over in theirs."""
+FEW = 10
+"""How many numbers of games an error lists."""
+
+
+def merge(parts: Sequence[SavedRun], out: Path, missing: Missing = "refuse") -> SavedRun:
+    """One record in a new folder of `out` with the games of all `parts`, as one process would have written it.
+
+    The parts are read and left as they are. A part whose games are not all over counts with those that are; a run that
+    lacks games is "interrupted", and `resume` plays them. `ResumeMismatch`: parts were not played alike.
+    `RecordError`: a game is in two parts, or in none. `RecordInUse`: a part is still being written. `RecordBroken`: a
+    part cannot be read.
+    """
+    if not parts:
+        raise RecordError("there are no parts to merge; name the records of all parts")
+    for part in parts:
+        writer_lock.check(part.path / writer_lock.NAME)
+        _check_alike(parts[0].info, part.info)
+    _check_apart(parts)
+    left = _missing(parts)
+    if left and missing == "refuse":
+        raise RecordError(
+            f"{_numbers(left)} of {parts[0].info.config.games} are over in no part; name all parts, go on with one by "
+            "`agentcho run --resume`, or merge without these games by --missing accept"
+        )
+    check_folder(out)
+    return _written(parts, out, "interrupted" if left else _status(parts))
+
+
+def _check_alike(one: RunInfo, other: RunInfo) -> None:
+    """`ResumeMismatch` where two parts are not of the same run."""
+    whole = other.config.model_copy(update={"part": one.config.part})
+    found = differences(info=one, scenario=other.scenario, options=other.options, config=whole, tasks=other.tasks)
+    found += engine_differences(one.engine, other.engine)
+    found += others_differences(one.engines, other.engines)
+    for model in (None, *one.engines):
+        found += _rest(one, other, model)
+    found += source_differences(one.sources, other.sources)
+    names = sorted({*one.versions, *other.versions} - {"python"})
+    found += [f"the version of {name}" for name in names if one.versions.get(name) != other.versions.get(name)]
+    if found:
+        raise ResumeMismatch(f"{one.id} and {other.id} are no parts of one run: {'; '.join(found)} differ")
+
+
+def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
+    """What differs of a model beside all that decides what it says: an audit goes by it too."""
+    mine, theirs = (part.engine if model is None else part.engines.get(model, {}) for part in (one, other))
+    whose = "the model's" if model is None else f"the model {model}'s"
+    rest = sorted({*mine, *theirs} - {*MODEL})
+    return [f"{whose} {name}" for name in rest if mine.get(name) != theirs.get(name)]
+
+
+def _check_apart(parts: Iterable[SavedRun]) -> None:
+    """`RecordError` where a game is in two parts; `RecordBroken` where a part has a game that is not its own. Reads
+    every line."""
+    seen: dict[int, SavedRun] = {}
+    for part in parts:
+        own = part.info.config.numbers
+        if twice := sorted(seen.keys() & set(own)):
+            raise RecordError(
+                f"{_numbers(twice)} in both {seen[twice[0]].path} and {part.path}; name each part once, of one division"
+            )
+        seen |= dict.fromkeys(own, part)
+        if strange := sorted(part.games().keys() - set(own)):
+            raise RecordBroken(part.path, f"{_numbers(strange)} there, and not of its part {part.info.config.part}")
+
+
+def _check_still(parts: Iterable[SavedRun]) -> None:
+    """`RecordError` where somebody has gone on with a part: its files may be of before that and after."""
+    for part in parts:
+        writer_lock.check(part.path / writer_lock.NAME)
+        if SavedRun(part.path).info != part.info:
+            raise RecordError(f"{part.path} went on while it was merged; merge again when it is over")
+
+
+def _missing(parts: Sequence[SavedRun]) -> list[int]:
+    over = {number for part in parts for number in part.finished()}
+    return [number for number in range(parts[0].info.config.games) if number not in over]
+
+
+def _numbers(games: Sequence[int]) -> str:
+    """Games by their numbers, the first few of them."""
+    more = f" and {len(games) - FEW} more" if len(games) > FEW else ""
+    return f"{'game' if len(games) == 1 else 'games'} {', '.join(map(str, games[:FEW]))}{more}"
+
+
+def _status(parts: Iterable[SavedRun]) -> Status:
+    """How a run ended whose games are all over: as the part that ended worst."""
+    found = {part.status for part in parts}
+    return "done" if found == {"done"} else "failed" if found <= {"done", "failed"} else "interrupted"
+
+
+def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
+    """The record of all parts. Nothing is left of one that could not be written."""
+    path = new_folder(out, parts[0].info.scenario, datetime.now(UTC))
+    try:
+        for name, always in LINES.items():
+            if there := [part for part in parts if always or (part.path / name).exists()]:
+                replace_whole(path / name, b"".join(_whole_lines(part, name) for part in there))
+        write_info(path, _info(path.name, [part.info for part in parts], status))
+        _check_still(parts)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    return SavedRun(path)
+
+
+def _whole_lines(part: SavedRun, name: str) -> bytes:
+    """A file of a part. A torn last line is a kill's, and is left out; where nobody was killed, the file is damaged."""
+    file = part.path / name
+    if not file.exists():
+        raise RecordBroken(file, "it is not there", "restore the file")
+    with write_errors(file):
+        data = file.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data) and part.status == "done":
+        raise RecordBroken(file, "its last line is torn, and the run was over")
+    return whole
+
+
+def _info(id: str, parts: Sequence[RunInfo], status: Status) -> RunInfo:
+    """What `run.json` of the merged record holds."""
+    first = parts[0]
+    at_once = {part.at_once for part in parts}
+    most = [part.most for part in parts if part.most]
+    cast: dict[str, str] = {}
+    clients: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        cast |= part.cast
+        clients |= {key: tuple(dict.fromkeys((*clients.get(key, ()), *names))) for key, names in part.clients.items()}
+    return first.model_copy(
+        update={
+            "format": "agentcho-run/2",
+            "id": id,
+            "config": first.config.model_copy(update={"part": None}),
+            "started": min(part.started for part in parts),
+            "ended": max((part.ended for part in parts if part.ended is not None), default=None),
+            "status": status,
+            "cast": cast,
+            "clients": clients,
+            "key": secrets.token_hex(16),
+            "at_once": first.at_once if len(at_once) == 1 else None,
+            "most": max(most, default=None),
+            "resumed": tuple(again for part in parts for again in part.resumed),
+            "parts": tuple(part.id for part in parts),
+        }
+    )

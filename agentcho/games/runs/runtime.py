@@ -1,0 +1,348 @@
+"""Plays the games of a run side by side on one engine, and keeps their record whole, however the run ends.
+
+Does not know: the terminal, where a scenario came from. The engine is loaded when a run needs it, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from time import perf_counter
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
+
+import anyio
+
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.forward_costs import ForwardCosts
+from agentcho.protocol.text_calls import TextPort
+from agentcho.protocol.variables import of_option
+from agentcho.config import RunConfig
+from agentcho.errors import AudienceError, GamesFailed, TaskError
+from agentcho.events import GameOver
+from agentcho.extras import importing
+from agentcho.provenance.message_boundaries import check_markers, required_markers
+from agentcho.games.runs import library
+from agentcho.games.play.game_faults import fault
+from agentcho.games.runs.loading import as_engines, fingerprints, load_together, remote, speculate, teach_words, tell_differences, tell_unread, threads_of
+from agentcho.games.play.game_models import LoadedEngines
+from agentcho.games.runs.recording import RecordingSink
+from agentcho.games.runs.request import GameSelection, Resumption, RunRequest
+from agentcho.games.runs.resume import check_asked, check_engine, loading_config, recorded_entries, settled_calls, unfinished_games
+from agentcho.games.runs.run import LOG, FailedGame, Run, package_of, stopped
+from agentcho.protocol.progress import ProgressCallback, no_progress
+from agentcho.records import writer_lock
+from agentcho.records.files import check_folder
+from agentcho.records.record import RunRecord
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.scenario import Scenario
+from agentcho.tasks import Problem, TaskSet, task_set
+from agentcho.tasks.mathematics import require_verifier
+
+ENGINE = logging.getLogger("agentcho.engine")
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class RunResult(NamedTuple):
+    """What a run came to. `games` are those that ended, by number; `steps` counts the engine's forwards.
+
+    `errors` are those that ended a game, by its number, the first to fail first; the other games went on. `record` is
+    the run's folder, if it has one.
+    """
+
+    games: tuple[GameOver, ...]
+    steps: int
+    interrupted: bool
+    errors: dict[int, FailedGame]
+    record: Path | None
+
+    @property
+    def error(self) -> BaseException | None:
+        """The first that ended a game."""
+        return next((failed.error for failed in self.errors.values()), None)
+
+    def check(self, of: int) -> None:
+        """`GamesFailed`, which lists them, where errors ended some of `of` games."""
+        if self.errors:
+            raise GamesFailed({game: str(failed.fault) for game, failed in self.errors.items()}, of, self.record)
+
+
+def play(request: RunRequest) -> RunResult:
+    """Play the games of a run from a plain thread, until all are over.
+
+    Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game, is returned,
+    and leaves the others alone, unless `on_failure` says otherwise. Of a run that is to go on, the games are played
+    that are not over, or that an error ended, each begun anew with the words that it said before.
+
+    Raises `ResumeMismatch` where such a run was played otherwise, and `RecordInUse` where somebody writes it; a game
+    that departs from what it said ends by `ResumeMismatch`. `AudienceError`, at the end: a person was to play an agent
+    that no game has cast.
+    """
+    request = request.checked()
+    if request.resume is not None:
+        return _go_on(request, request.resume)
+    tasks = checked(request)
+    loaded = models_of(request)
+    with open_run(request, tasks, loaded) as (run, record):
+        return recorded(record, run, _play(run))
+
+
+def checked(request: RunRequest) -> TaskSet | None:
+    """The tasks of a run, once it is known that they are there and that its record can be written."""
+    tasks = tasks_of(request.scenario, request.config)
+    if request.out is not None:
+        check_folder(request.out)
+    return tasks
+
+
+@contextmanager
+def open_run(request: RunRequest, tasks: TaskSet | None, loaded: LoadedEngines) -> Iterator[tuple[Run, RunRecord | None]]:
+    """A context in which a run is to be played, and its record is open, where it has one."""
+    if request.out is None:
+        yield Run(request, tasks, loaded, RecordingSink(None, request.sink)), None
+        return
+    scenario, config = request.scenario, request.config
+    engine, others = fingerprints(loaded)
+    with RunRecord.create(
+        request.out,
+        scenario.name,
+        scenario.options.model_dump(mode="json"),
+        config,
+        engine,
+        None if tasks is None else tasks.digest,
+        request.at_once,
+        request.named,
+        library.sources(scenario),
+        others,
+        speculate(config, loaded),
+    ) as record:
+        yield Run(request, tasks, loaded, RecordingSink(record, request.sink)), record
+
+
+def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
+    """Play what a recorded run lacks."""
+    saved = resumption.saved
+    scenario = request.scenario
+    config = request.config
+    used, tasks = library.sources(scenario), tasks_of(scenario, config)
+    options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
+    check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
+    before = recorded_entries(saved)
+    calls = settled_calls(saved, before, resumption.redo, resumption.skip)
+    writer_lock.check(saved.path / writer_lock.NAME)
+    check_folder(saved.path)
+    loaded = models_of(request)
+    check_engine(saved, *fingerprints(loaded))
+    with RunRecord.go_on(saved, used) as record:
+        selection = GameSelection(unfinished_games(saved), before=before, typed=saved.typed(), calls=calls)
+        for model in (loaded.engine, *loaded.others.values()):
+            teach_recorded_words(model, chain.from_iterable(before.values()))
+        going_on = replace(request, selection=selection, at_once=request.at_once or saved.info.at_once)
+        run = Run(going_on, tasks, loaded, RecordingSink(record, request.sink))
+        return recorded(record, run, _play(run))
+
+
+def teach_recorded_words(engine: EnginePort, entries: Iterable[TranscriptEntry]) -> None:
+    """Let an engine meet the words that it is to say again, where it knows none that it has not met (the fake)."""
+    teach_words(engine, ((entry.message.header, entry.message.text) for entry in entries))
+
+
+def recorded(record: RunRecord | None, run: Run, came_to: RunResult) -> RunResult:
+    """What a run came to, once its record, if it has one, says so."""
+    if record is None:
+        return _all_met(run, came_to)
+    record.most = max(run.most, record.most or 0)
+    record.close("interrupted" if came_to.interrupted else "failed" if came_to.errors else "done")
+    return _all_met(run, came_to._replace(record=record.path))
+
+
+def _all_met(run: Run, played: RunResult) -> RunResult:
+    """What a run came to. `AudienceError`: people were to play agents that no game of it has cast."""
+    absent = [name for name in run.config.people if name not in run.met]
+    if absent and not played.interrupted and any(not game.failed for game in played.games):
+        kept = "" if played.record is None else f". All games are over and recorded: {played.record}"
+        raise AudienceError(f"nobody is called {' or '.join(absent)}, to be played by a person{kept}", run.met)
+    return played
+
+
+def _play(run: Run) -> RunResult:
+    tell_begins(run)
+    try:
+        blocking(run.play)
+        interrupted = run.interrupted
+    except KeyboardInterrupt:
+        interrupted = True
+    except SystemExit as exit:  # a task that a game started raised it, which ends the loop
+        raise stopped(str(fault(exit, package_of(run.scenario)))) from exit
+    return result(run, interrupted)
+
+
+def tell_begins(run: Run) -> None:
+    """Log that a run begins."""
+    LOG.info("%s begins: %d games, %s, %s", run.scenario.name, run.config.games, run.config.mode, run.config.leakage)
+
+
+def result(run: Run, interrupted: bool) -> RunResult:
+    """What a run came to that is over."""
+    games = tuple(run.finished[index] for index in sorted(run.finished))
+    name, end = run.scenario.name, "is interrupted" if interrupted else "is over"
+    LOG.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)
+    return RunResult(games, run.steps, interrupted, run.errors, None)
+
+
+def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
+    """Run async work to its end from plain code; in a thread of its own where an event loop runs already (a
+    notebook)."""
+    if not _in_a_loop():
+        return _to_its_end(work, *args)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: _to_its_end(work, *args)).result()
+
+
+def _to_its_end(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
+    """Run async work. `KeyboardInterrupt` of the work is raised behind the event loop: one that comes out of its first
+    task ends the loop before it has stopped its threads, and the process would wait for them forever."""
+    interrupts = list[KeyboardInterrupt]()
+
+    async def kept() -> T | None:
+        try:
+            return await work(*args)
+        except KeyboardInterrupt as interrupt:
+            interrupts.append(interrupt)
+            return None
+
+    done = anyio.run(kept)
+    if interrupts:
+        raise interrupts[0]
+    return cast(T, done)
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
+    """The tasks that a run's games draw from; None where the scenario takes none. Needs no model.
+
+    `TaskError` where they cannot be read, are none of its kind, or are too few for all games;
+    `ExtraMissing` where their answers are checked by a library that is not there.
+    """
+    spec = config.tasks or scenario.tasks
+    if spec is None:
+        return None
+    if scenario.tasks is None:
+        what = f"{scenario.name} takes no tasks; leave --tasks out, or set `tasks` in the scenario"
+        raise TaskError(spec, None, what)
+    tasks = task_set(spec, scenario.kind, config.seed)
+    needed = config.games * scenario.draws()
+    if tasks.size is not None and tasks.size < needed:
+        raise _too_few(tasks, config.games, scenario.draws())
+    if any(isinstance(task, Problem) and task.check == "math" for task in map(tasks.__getitem__, range(needed))):
+        require_verifier()
+    return tasks
+
+
+def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
+    size = tasks.size or 0
+    drawn = f"{games} games draw {each} each, {games * each} in all"
+    most = f"play at most {size // max(1, each)} games, or give more tasks"
+    return TaskError(tasks.name, None, f"the set has {size} tasks, and {drawn}; {most}")
+
+
+def load_models(
+    config: RunConfig,
+    engine: EnginePort | None = None,
+    others: Mapping[str, EnginePort | TextPort] = MappingProxyType({}),
+    tell: ProgressCallback = no_progress,
+    costs: Mapping[str, ForwardCosts] = MappingProxyType({}),
+) -> LoadedEngines:
+    """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be. `costs`: what a
+    record says of their forwards."""
+    given = as_engines(others)
+    if config.models:
+        return checked_models(config, load_together(config, engine, given, tell), costs)
+    return checked_models(config, LoadedEngines(engine or load_engine(config, tell), given), costs)
+
+
+def models_of(request: RunRequest) -> LoadedEngines:
+    """The models of a run, loaded as its record says where it goes on."""
+    config, costs = request.config, {}
+    if request.resume is not None:
+        saved = request.resume.saved
+        config, costs = loading_config(saved, config), saved.info.costs
+    return load_models(config, request.engine, request.others, request.tell, costs)
+
+
+def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> LoadedEngines:
+    """All models of a run, with this share of the memory that one process would take for encodings."""
+    if config.models:
+        return checked_models(config, load_together(config, engine, {}, no_progress, share))
+    return checked_models(config, LoadedEngines(engine or load_engine(config, share=share), {}))
+
+
+def checked_models(config: RunConfig, loaded: LoadedEngines, costs: Mapping[str, ForwardCosts] = MappingProxyType({})) -> LoadedEngines:
+    """Models of a run, once it is known that their messages can be told apart, as it needs, and what their forwards
+    cost, where they guess."""
+    required = required_markers(config.policy, config.plain_markers)
+    check_markers(loaded.engine.framing.plain, required, config.model)
+    for name, other in loaded.others.items():
+        check_markers(other.framing.plain, required, name)
+    speculate(config, loaded, costs)
+    return loaded
+
+
+def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: float = 1) -> EnginePort:
+    """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model. `tell` hears
+    how far it is. `share`: of what one process would take for encodings."""
+    began = perf_counter()
+    ENGINE.info("loading %s", config.model)
+    try:
+        engine = _load(config, tell, share)
+    except Exception as error:
+        ENGINE.error("%s was not loaded: %s", config.model, type(error).__name__)
+        raise
+    ENGINE.info("loaded %s, %.1f s%s", config.model, perf_counter() - began, threads_of(engine))
+    tell_differences(config.model, engine, config.mode)
+    tell_unread(config.model, engine, config.chat_template_kwargs)
+    return engine
+
+
+def _load(config: RunConfig, tell: ProgressCallback, share: float) -> EnginePort:
+    if config.own.served:
+        return remote(config.own, config.model)
+    if config.model == "fake":
+        from agentcho.engine.fake.fake import FakeEngine
+
+        return FakeEngine()
+    with importing():
+        from agentcho.runner.engine import Engine
+
+    return Engine.load(
+        config.model,
+        config.device,
+        config.dtype,
+        config.adapter,
+        merge=config.merge,
+        device_map=config.device_map,
+        weights=config.weights,
+        kv_dtype=config.kv_dtype,
+        disk_tokens=int(config.disk_tokens * share),
+        keep_cache=config.keep_cache,
+        plain_markers=required_markers(config.policy, config.plain_markers),
+        template_differs=config.template_differs,
+        chat_template_kwargs=of_option(config.chat_template_kwargs),
+        share=share,
+        tell=tell,
+        threads=config.threading,
+    )

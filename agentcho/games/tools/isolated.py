@@ -1,0 +1,90 @@
+"""A tool in a process of its own: what goes there and comes back is JSON, and nothing that comes back is executed.
+
+The process imports the file in which the tool is defined; it is killed with all that it started when its time is over
+or its caller is cancelled. Does not know: what a result means.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from agentcho.games.tools.tool import Tool, ToolRaised
+
+CHILD = "agentcho.games.tools.child"
+BESIDE = 1 << 12
+"""Bytes that an answer may have beside the result."""
+ESCAPED = 6
+"""Bytes that one letter of a result may take in JSON."""
+
+
+async def in_process(tool: Tool, arguments: str) -> Any:
+    """What the tool returns, as JSON has it. `ToolRaised`: it raised, or its process died."""
+    command, most = [sys.executable, "-m", CHILD], tool.declared.most * ESCAPED + BESIDE
+    process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True, env=_environment())
+    try:
+        assert process.stdin is not None
+        with suppress(anyio.BrokenResourceError):  # it died before it had read all: what it answered says why
+            await process.stdin.send(json.dumps(_asked(tool, arguments)).encode())
+            await process.stdin.aclose()
+        answer = await _read(process, most)
+        code = await process.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            _kill(process.pid)
+            await process.aclose()
+    return _value(answer, code, most)
+
+
+def _asked(tool: Tool, arguments: str) -> dict[str, str]:
+    made = tool.function  # that it can be found was checked where it was defined
+    there = {
+        "module": made.__module__,
+        "file": inspect.unwrap(made).__code__.co_filename,
+        "function": made.__qualname__,
+    }
+    return there | {"arguments": arguments}
+
+
+def _environment() -> dict[str, str]:
+    """The process finds what this one finds."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+async def _read(process: anyio.abc.Process, most: int) -> bytes:
+    """What it wrote, and no more than a byte too much of it."""
+    found = bytearray()
+    assert process.stdout is not None
+    async for piece in process.stdout:
+        found += piece
+        if len(found) > most:
+            _kill(process.pid)
+            break
+    return bytes(found[: most + 1])
+
+
+def _kill(pid: int) -> None:
+    """Kill a process with all that it started, which are a group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _value(answer: bytes, code: int, most: int) -> Any:
+    if len(answer) > most:
+        return "\0" * most  # more than a result may have, whatever it is
+    try:
+        told = json.loads(answer)
+        if "error" in told:
+            raise ToolRaised(str(told["error"]))
+        return told["result"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ToolRaised(f"its process ended with {code} and without a result") from None

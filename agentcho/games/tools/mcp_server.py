@@ -1,0 +1,236 @@
+"""The tools of an MCP server, by the package `mcp`: a process of its own that is spoken to over its standard streams,
+or one that is reached over HTTP.
+
+By default each agent of each game has a connection of its own, and over standard streams that is a process of its own:
+what agents share they can use to tell each other anything, and no audit sees that. Does not know: agents, games.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+
+from agentcho.errors import AgentchoError, RequestError, ToolFailed, shown
+from agentcho.extras import require
+from agentcho.games.tools.tool import Tool, ToolRaised, check_callable, checked_name, declared
+from agentcho.protocol.value_checks import checked_bool
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client._transport import Transport
+    from mcp.types import CallToolResult
+
+LOG = logging.getLogger(__name__)
+CONNECTING = 30.0
+"""Seconds in which a server must be connected and have said which tools it has. How long a call may take is declared of
+its tool, and nothing else bounds it."""
+PAGES = 100
+
+
+class MCPServer:
+    """A server of tools, for `tools` of `say` or of an agent::
+
+        files = agentcho.MCPServer("npx", "-y", "@modelcontextprotocol/server-filesystem", "/data", audience="nobody")
+        web = agentcho.MCPServer(url="https://example.org/mcp", only=["search"])
+
+    - `command` and `arguments` start it, with `env` beside a few of this process's variables, in the folder `cwd`; or
+      it is reached at a `url`, with `headers`.
+    - `name` is what it is called in records; `only` the names of those of its tools that are offered.
+    - All else that `agentcho.tool` takes is declared of all of its tools; `declare` says otherwise of single ones, as
+      `declare={"read": {"effect": False}}`. What a server says of itself is not believed.
+    - `shared`: all agents of a game have one connection, and one process. Audits tell of it.
+    - `log`: a file to which the log of a process is appended; without one it is dropped.
+
+    It is connected when an agent first speaks with it, and let go when the game ends. Raises `RequestError` for what is
+    no server, `ExtraMissing` without the package `mcp`, and in a game `ToolFailed` where it cannot be reached or dies.
+    """
+
+    def __init__(
+        self,
+        command: str | None = None,
+        *arguments: str,
+        url: str | None = None,
+        name: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        headers: Mapping[str, str] | None = None,
+        only: Iterable[str] | None = None,
+        declare: Mapping[str, Mapping[str, Any]] | None = None,
+        shared: bool = False,
+        log: str | Path | None = None,
+        **declaring: Any,
+    ) -> None:
+        if (command is None) == (url is None):
+            raise RequestError("an MCP server is started by a command, or reached at a url; give one of the two")
+        require("to connect MCP servers", "mcp")
+        self._command = command or ""
+        self._arguments = arguments
+        self._url = url
+        self._env, self._cwd = dict(env or {}), cwd
+        self._headers = dict(headers or {})
+        self._log = log
+        self.shared = checked_bool(shared, "shared")
+        self.name = _name(command, arguments, url) if name is None else checked_name(name)
+        self._only = None if only is None else frozenset(only)
+        self._declared = declared(**declaring, isolate=False)
+        self._apart = {tool: declared(**{**declaring, **more}) for tool, more in (declare or {}).items()}
+
+    def __repr__(self) -> str:
+        return f"<MCPServer {self.name}>"
+
+    @asynccontextmanager
+    async def connected(self, agent: str) -> AsyncIterator[Sequence[Tool]]:
+        """The tools, while the server is connected for an agent; entered and left in one task. `ToolFailed`: it cannot
+        be reached, or has a tool that cannot be offered."""
+        from mcp import Client
+
+        there, under_way = False, set[anyio.CancelScope]()
+        try:
+            with anyio.fail_after(CONNECTING) as connecting:
+                async with self._transport() as transport, Client(transport) as client:
+                    tools = await self._tools(client, agent, under_way)
+                    there, connecting.deadline = True, inf
+                    yield tools
+        except Exception as error:  # of the library, in groups; their words may be secret
+            first = _first(error)
+            if isinstance(first, AgentchoError):
+                raise first from error
+            what = f"is gone ({type(first).__name__})" if there else _unreached(first)
+            raise ToolFailed(f"the MCP server {self.name} {what}{self._look()}") from error
+        finally:
+            for scope in under_way:  # the library may leave calls waiting for a server that is gone
+                scope.cancel()
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Transport]:
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        if self._url is not None:
+            async with create_mcp_http_client(headers=self._headers) as http:
+                http.timeout = CONNECTING, None, CONNECTING, CONNECTING  # an answer may take as long as its call
+                yield streamable_http_client(self._url, http_client=http)
+            return
+        start = StdioServerParameters(
+            command=self._command, args=[*self._arguments], env=self._env or None, cwd=self._cwd
+        )
+        with open(os.devnull if self._log is None else self._log, "a") as log:
+            yield stdio_client(start, errlog=log)
+
+    async def _tools(self, client: Client, agent: str, under_way: set[anyio.CancelScope]) -> list[Tool]:
+        """Those of its tools that are offered. One that cannot be is left out with a warning, unless it was asked for
+        by name."""
+        found, cursor = list[Any](), None
+        for _ in range(PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            if (cursor := page.next_cursor) is None:
+                break
+        names = {tool.name for tool in found}
+        if missing := sorted(((self._only or frozenset()) | self._apart.keys()) - names):
+            there = ", ".join(sorted(names)) or "none"
+            raise ToolFailed(f"the MCP server {self.name} has no tool {', '.join(missing)}; it has {there}")
+        wanted = [each for each in found if self._only is None or each.name in self._only]
+        offered = list[Tool]()
+        for each in wanted:
+            try:
+                offered.append(self._tool(client, each, agent, under_way))
+            except RequestError as error:
+                if self._only is not None or each.name in self._apart:
+                    told = f"the MCP server {self.name} has a tool that cannot be offered: {error}"
+                    raise ToolFailed(told) from error
+                LOG.warning("a tool of the MCP server %s is left out: %s", self.name, error)
+        return offered
+
+    def _tool(self, client: Client, found: Any, agent: str, under_way: set[anyio.CancelScope]) -> Tool:
+        async def call(**arguments: Any) -> str:
+            with anyio.CancelScope() as scope:
+                under_way.add(scope)
+                try:
+                    return await self._call(client, found.name, arguments)
+                finally:
+                    under_way.discard(scope)
+            raise self._gone("EndOfStream")
+
+        whose = self.name if self.shared or self._url is not None else f"{self.name}/{agent}"
+        of = self._apart.get(found.name, self._declared)
+        made = Tool(
+            name=found.name,
+            description=found.description or "",
+            schema=dict(found.input_schema),
+            function=call,
+            declared=of,
+            source=self.name,
+            client=whose,
+        )
+        check_callable(made.name, made.schema)
+        return made
+
+    async def _call(self, client: Client, name: str, arguments: dict[str, Any]) -> str:
+        """One call. `ToolRaised`: the server says that it failed; `ToolFailed`: the server is gone."""
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+
+        try:
+            result = await client.call_tool(name, arguments)
+        except MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise ToolRaised(error.message) from error
+            raise self._gone(type(error).__name__) from error
+        except (OSError, RuntimeError) as error:
+            raise self._gone(type(error).__name__) from error
+        if result.is_error:
+            raise ToolRaised(_text(result))
+        return _text(result)
+
+    def _gone(self, why: str) -> ToolFailed:
+        return ToolFailed(f"the MCP server {self.name} is gone ({why}){self._look()}")
+
+    def _look(self) -> str:
+        if self._url is not None:
+            return "; look whether it runs there"
+        return "; give log=FILE to see what it says" if self._log is None else f"; look into {self._log}"
+
+
+def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str:
+    """What a server is called whose user says nothing: no argument of it, and of its address no key, which may be
+    secret."""
+    if url is not None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise RequestError(
+                f"the url of an MCP server is {shown(url)}; give one that begins with https:// or http://"
+            )
+        return f"{parts.hostname}{'' if parts.port is None else f'.{parts.port}'}"
+    digest = hashlib.blake2b(repr((command, *arguments)).encode(), digest_size=3).hexdigest()
+    return f"{Path(str(command)).name}-{digest}"
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error, or the first in a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _unreached(error: BaseException) -> str:
+    """Why a server cannot be connected."""
+    if isinstance(error, TimeoutError):
+        return f"has not said within {CONNECTING:g} seconds which tools it has"
+    return f"cannot be reached ({type(error).__name__})"
+
+
+def _text(result: CallToolResult) -> str:
+    """The texts of a result; of what is none, its kind."""
+    texts = [getattr(each, "text", None) or f"[{each.type}]" for each in result.content]
+    return "\n".join(texts)

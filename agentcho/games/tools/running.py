@@ -1,0 +1,141 @@
+"""One call of a tool, from the arguments that a model wrote to the text of its result, in bounds of time and size.
+
+What goes wrong with one call is a result too, which says so to the model: the arguments do not fit, the function
+raises, whatever it is, takes too long, returns what is no JSON or too much of it. What ends the game instead: a server
+that is gone (`ToolFailed`), and what a game in which the function itself speaks ends by, a limit or a leak. Does not
+know: agents, games, records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import suppress
+from contextvars import copy_context
+from inspect import isawaitable
+from math import inf
+from time import perf_counter
+from traceback import format_exception_only
+from typing import Any, Literal, NamedTuple
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from agentcho.choreography.quiescence import ended_from_outside
+from agentcho.errors import LeakageError, LimitReached, RequestError, ToolFailed
+from agentcho.games.tools.isolated import in_process
+from agentcho.games.tools.tool import Tool, ToolRaised, is_async
+
+LONE = re.compile("[\ud800-\udfff]")
+SAID = 500
+"""So many letters of an error are told to the model."""
+How = Literal["returned", "refused", "raised", "timeout", "invalid", "large", "skipped", "cancelled"]
+"""How a call ended: it returned; its arguments were refused; it raised, took too long, returned what is no JSON, or too
+much; it was not made again, for it may have been made before; it was cancelled."""
+
+
+class Returned(NamedTuple):
+    """What came of a call: the text of its result, for the model, how it ended, and seconds."""
+
+    text: str
+    how: How
+    seconds: float = 0.0
+
+
+async def call(tool: Tool, arguments: str) -> Returned:
+    """Call a tool. Cancelled, or at its timeout: a coroutine is cancelled, a process killed, and a thread left behind,
+    whose result nobody waits for."""
+    began = perf_counter()
+    found = await _called(tool, arguments)
+    return found._replace(seconds=perf_counter() - began)
+
+
+async def _called(tool: Tool, arguments: str) -> Returned:
+    try:
+        given = tool.validate(arguments)
+    except RequestError as error:
+        return failed("refused", str(error))
+    limit = tool.declared.timeout
+    with anyio.CancelScope() as scope:
+        scope.deadline = inf if limit is None else anyio.current_time() + limit
+        try:
+            return _written(tool, await _run(tool, arguments, given))
+        except ToolRaised as error:
+            return failed("raised", str(error))
+        except BaseException as error:
+            if _ends_game(error):
+                raise
+            return failed("raised", _told(error))
+    return failed("timeout", f"{tool.name} took longer than {limit:g} seconds, and was given up")
+
+
+def _ends_game(error: BaseException) -> bool:
+    """Whether what came out of a function is more than what is wrong with one call of it. A cancellation that nobody
+    asked for is not, and neither is an error of this package that the function met with on its own."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_ends_game(each) for each in error.exceptions)
+    ending = ToolFailed, LimitReached, LeakageError, KeyboardInterrupt
+    return isinstance(error, ending) or ended_from_outside(error)
+
+
+def _told(error: BaseException) -> str:
+    """The class of an error and what it says, whatever it makes of being asked."""
+    return "".join(format_exception_only(error)).strip().removeprefix(f"{type(error).__module__}.")
+
+
+async def _run(tool: Tool, arguments: str, given: dict[str, Any]) -> Any:
+    if tool.declared.isolate:
+        return await in_process(tool, arguments)
+    value = tool.function(**given) if is_async(tool.function) else await _in_thread(tool, given)
+    return await value if isawaitable(value) else value
+
+
+async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
+    """Run a function in a thread that keeps no process from ending: one that hangs cannot be ended from outside."""
+    done, token, context = anyio.Event(), anyio.lowlevel.current_token(), copy_context()
+    value: Any = None
+    error: BaseException | None = None
+
+    def work() -> None:
+        nonlocal value, error
+        try:
+            value = context.run(tool.function, **given)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is over, and nobody waits
+            anyio.from_thread.run_sync(done.set, token=token)
+
+    threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
+    await done.wait()
+    if error is None:
+        return value
+    if isinstance(error, Exception):
+        raise error
+    raise ToolRaised(_told(error)) from error  # Ctrl-C, and the end of a task, come to no thread of a tool
+
+
+def _written(tool: Tool, value: Any) -> Returned:
+    """The text of what a tool returned."""
+    most = tool.declared.most
+    try:
+        text = value if isinstance(value, str) else _json(value)
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        why = str(error).partition("\n")[0]
+        return failed("invalid", f"{tool.name} returned what is no JSON ({why})")
+    text = LONE.sub("\ufffd", text)
+    if (size := len(text.encode())) > most:
+        return failed("large", f"the result of {tool.name} has {size} bytes, and {most} is the most; ask for less")
+    return Returned(text, "returned")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(to_jsonable_python(value), ensure_ascii=False, allow_nan=False)
+
+
+def failed(how: How, why: str) -> Returned:
+    """A result that tells the model what went wrong."""
+    why = LONE.sub("\ufffd", why)
+    return Returned(f"Error: {why if len(why) <= SAID else why[:SAID] + '…'}", how)

@@ -1,0 +1,138 @@
+"""Where a server is, and the key for it.
+
+Does not know: what is sent there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from agentcho.config import ModelConfig
+from agentcho.errors import ConfigError
+
+LOG = logging.getLogger(__name__)
+OPENAI = "api.openai.com"
+OPENAI_KEY = "OPENAI_API_KEY"
+NO_KEY = "none"
+"""What is sent in place of a key where there is none: the client refuses an empty one."""
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+"""What is told as the name of a variable where there is none: another word may be a key that was typed there."""
+PORTS = {"http": 80, "https": 443}
+LONGEST_KEY = 8192
+
+
+class Address(NamedTuple):
+    """The base of a server's API, its host and port; `secure`: what is sent there is encrypted."""
+
+    url: str
+    host: str
+    port: int
+    secure: bool
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this machine, by its name or address; no other name is looked up."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+class ServerKey:
+    """A key, which no representation shows."""
+
+    def __init__(self, word: str) -> None:
+        self.__word = word
+
+    def reveal(self) -> str:
+        """The key itself, for the one request header that it belongs in."""
+        return self.__word
+
+    def out_of(self, words: str) -> str:
+        """`words` without the key."""
+        return words if self.__word == NO_KEY else words.replace(self.__word, "…")
+
+    def __repr__(self) -> str:
+        return "<key>"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a key is not pickled")
+
+
+def address_of(config: ModelConfig, name: str) -> Address:
+    """The address of a configured server. `ConfigError`: there is none, or it is none that a key may be sent to."""
+    where = f"model {name}: base_url"
+    if config.base_url is None:
+        raise ConfigError(f"{where} is missing; give the address of the server's API, as http://127.0.0.1:8000/v1")
+    try:
+        parts = urlsplit(config.base_url)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError as error:
+        raise ConfigError(f"{where} is no URL: {error}") from None
+    if parts.scheme not in PORTS or not host or any(char.isspace() or not char.isprintable() for char in parts.netloc):
+        raise ConfigError(f"{where} is no URL of a server; give one as http://127.0.0.1:8000/v1")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{where} has a user, a password, a query or a fragment; keys are given by key_env or key_file"
+        )
+    path = parts.path.rstrip("/") or "/v1"
+    url = f"{parts.scheme}://{parts.netloc.lower()}{path}"
+    return Address(url, host, port or PORTS[parts.scheme], parts.scheme == "https")
+
+
+def key_of(config: ModelConfig, name: str, address: Address) -> ServerKey:
+    """The key for a server. It is taken from where the configuration says; where that says nothing, OpenAI's own server
+    gets OPENAI_API_KEY, this machine none, and any other server is a `ConfigError`, for no key is sent to whom it is
+    not meant for."""
+    if config.key_file is not None and config.key_env is not None:
+        raise ConfigError(f"model {name}: key_file and key_env both say where its key is; give one of them")
+    if config.key_file is not None:
+        return _usable(_from_file(Path(config.key_file).expanduser(), name), name, address)
+    variable = config.key_env or (OPENAI_KEY if address.host == OPENAI else None)
+    if variable is not None:
+        return _usable(_from_environment(variable, name), name, address)
+    if not address.here:
+        raise ConfigError(
+            f"model {name}: {address.host} needs a key; say which environment variable has it (key_env), or which file"
+        )
+    return ServerKey(NO_KEY)
+
+
+def _from_environment(variable: str, name: str) -> str:
+    if found := os.environ.get(variable, "").strip():
+        return found
+    if VARIABLE.fullmatch(variable):
+        raise ConfigError(f"model {name}: its key is looked for in {variable}, which is not set; set it")
+    raise ConfigError(
+        f"model {name}: key_env is no name of an environment variable that is set, and it is never the key itself"
+    )
+
+
+def _from_file(path: Path, name: str) -> str:
+    try:
+        mode, word = path.stat().st_mode, path.read_bytes()[: LONGEST_KEY + 1].decode("utf-8").strip()
+    except OSError as error:
+        raise ConfigError(
+            f"model {name}: its key_file cannot be read ({error.strerror}); it is a file with the key in it, and never "
+            "the key itself"
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"model {name}: key_file {path} is no text in UTF-8; it holds the key, and no more") from None
+    if os.name == "posix" and mode & 0o077:
+        LOG.warning("model %s: others than its owner may read the key in %s; chmod 600 it", name, path)
+    return word
+
+
+def _usable(word: str, name: str, address: Address) -> ServerKey:
+    """`ConfigError`: no header can have that key. It is not shown."""
+    if not word or len(word) > LONGEST_KEY or not all("!" <= char <= "~" for char in word):
+        raise ConfigError(f"model {name}: its key is empty, or not of plain letters, digits and signs without spaces")
+    if not address.secure and not address.here:
+        LOG.warning("model %s: its key is sent to %s without encryption; give an https address", name, address.host)
+    return ServerKey(word)

@@ -1,0 +1,279 @@
+"""A model of a server, asked as the contract of texts says: each answer checked, asked for again where it is not what
+was asked for, and where the server fails.
+
+Does not know: agents, audiences, whose messages they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+import anyio
+
+from agentcho.config import API, ModelConfig
+from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed
+from agentcho.integrations.endpoints.address import Address, ServerKey
+from agentcho.integrations.endpoints.answer import CheckedAnswer, check_schema, checked
+from agentcho.integrations.endpoints.faults import LONGEST_WAIT, AttemptFailed, Backoff
+from agentcho.integrations.endpoints.pacing import RequestPacer
+from agentcho.integrations.endpoints.request import body, cuts
+from agentcho.integrations.endpoints.servers import Abilities
+from agentcho.integrations.endpoints.text import Growing
+from agentcho.integrations.endpoints.thoughts import Habit, Parted
+from agentcho.integrations.endpoints.usage import AnswerBill, Prices, ServerUsage
+from agentcho.integrations.endpoints.wire import Bound, Choice, Chunk, Progress, Wire
+from agentcho.protocol.call import Stopped
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply, TokensSpent
+from agentcho.protocol.variables import of_option
+
+REPAIRS = 2
+"""How often an answer that is not what was asked for is asked for again."""
+TOKEN_BYTES = 64
+"""Bytes that a token may have on average, and not be one of a server that ignores the limit of tokens."""
+SPARE_BYTES = 4096
+ENDED = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
+CUT = frozenset({"length", "max_tokens", "model_length"})
+"""Words that servers have for the end of an answer, and for its being cut at a limit."""
+BYTES_A_TOKEN = 3
+"""By which a prompt is taken to have tokens, before the server says how many."""
+
+
+class Endpoint:
+    """A model of a server. See `TextPort`."""
+
+    def __init__(self, config: ModelConfig, name: str, address: Address, key: ServerKey) -> None:
+        self._config, self._name, self._address, self._key = config, name, address, key
+        self._model = config.model.removeprefix(API)
+        self._abilities, self._prices = Abilities.of(config), Prices.of(config)
+        variables = of_option(config.chat_template_kwargs)
+        self._templated = {"chat_template_kwargs": variables} if variables else {}
+        self.habit = Habit(False if self._abilities.parts else None)
+        self._pace = RequestPacer(config.concurrency, config.requests_per_minute, config.tokens_per_minute)
+        self._wire = Wire(address, key, config.concurrency)
+        self.backoff, self._random = Backoff(), Random()
+
+    @property
+    def name(self) -> str:
+        """What the run calls it."""
+        return self._name
+
+    @property
+    def vendor(self) -> str:
+        """Who sees what is sent: as configured, or else the host and port."""
+        return self._config.vendor or f"{self._address.host}:{self._address.port}"
+
+    @property
+    def context(self) -> int | None:
+        """Its number of positions, where the configuration says it."""
+        return self._config.context
+
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        """What a record says of it."""
+        return {"model": self._config.model, "server": self._config.server, "address": self._address.url}
+
+    def __repr__(self) -> str:
+        return f"<model {self._model} at {self._address.url}>"
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._wire.aclose()
+
+    async def ask(self, call: TextCall) -> TextReply:
+        """Ask for an answer. `EndpointFailed`: the server refuses it or fails, for the last time. `AnswerInvalid`: it
+        answers, but not what was asked for. `RequestError`: it cannot be asked for that. `ContextOverflow`: it reports
+        more tokens than the configured context has."""
+        check_schema(call.sampling)
+        asking = _Asking(call, AnswerBill(self._prices), self._config.retries)
+        for _ in range(REPAIRS + 1):
+            heard = await self._heard(asking)
+            found = checked(call.sampling, heard.text, heard.stopped != "max_tokens")
+            if not found.fault:
+                return asking.reply(heard, found)
+            asking.repair(heard, found)
+        raise AnswerInvalid(
+            f"model {self.name} at {self._address.url} was asked {REPAIRS + 1} times, and each answer was not as asked "
+            f"for: {_wanted(call)}. Ask for less, or ask a model or server that can be held to it (can)"
+        )
+
+    async def _heard(self, asking: _Asking) -> _Heard:
+        """One whole answer, whatever it says; attempts that fail are made again."""
+        attempt = 0
+        while True:
+            heard = _Heard(asking, self._parted(asking.now))
+            try:
+                await self._attempt(asking, heard)
+            except AttemptFailed as failed:
+                wait = self._wait(failed, attempt)
+                if wait is None or asking.retries == 0 or heard.shown:
+                    raise self._told(failed) from None
+            else:
+                return heard
+            asking.retries, attempt = asking.retries - 1, attempt + 1
+            await anyio.sleep(wait)
+
+    def _parted(self, call: TextCall) -> Parted:
+        """What tells a thought from an answer of the model."""
+        return Parted(self.habit, goes_on=bool(call.header) and "header" in self._abilities.can)
+
+    async def _attempt(self, asking: _Asking, heard: _Heard) -> None:
+        """Send the request once, when it is its turn."""
+        sent = body(self._model, asking.now, self._abilities, asking.complaint)
+        sent |= self._templated
+        sampling = asking.call.sampling
+        size = sum(len(message["content"].encode("utf-8", "replace")) for message in sent["messages"])
+        bound = Bound(self._config.timeout, sampling.max_tokens * TOKEN_BYTES + SPARE_BYTES)
+        async with self._pace.turn(size / BYTES_A_TOKEN + sampling.max_tokens) as begun:
+            asking.bill.requests += 1
+            try:
+                await self._wire.hear(sent, bound, heard.hear)
+                self._check_context(heard)
+                heard.end()
+            finally:
+                asking.bill.add(heard.usage)
+                said = len(heard.text.encode("utf-8", "replace"))
+                begun.amount = heard.usage.tokens if heard.usage else (size + said) / BYTES_A_TOKEN
+
+    def _check_context(self, heard: _Heard) -> None:
+        """`ContextOverflow`: the server went on past the model's context, as one that does not check it."""
+        limit = self._config.context
+        if limit is not None and heard.usage is not None and heard.usage.tokens > limit:
+            raise ContextOverflow(heard.usage.tokens, limit)
+
+    def _wait(self, failed: AttemptFailed, attempt: int) -> float | None:
+        """Seconds until a failed attempt is made again; None: never. While a server wants to be left alone, nobody asks
+        it anything."""
+        if not failed.again:
+            return None
+        if failed.wait is not None and failed.wait > LONGEST_WAIT:
+            failed.told = (
+                f"it asks to be left alone for {failed.wait:g} seconds, and at most {LONGEST_WAIT:g} are waited"
+            )
+            return None
+        if failed.wait:
+            self._pace.close_for(failed.wait)
+        return self.backoff.seconds(attempt, failed.wait, self._random)
+
+    def _told(self, failed: AttemptFailed) -> EndpointFailed:
+        failed.told = self._key.out_of(failed.told)
+        return failed.error(f"model {self.name}: {self._address.url}")
+
+
+class _Asking:
+    """A call while it is worked at: as it is asked now, what was sent for it, how often it may be sent again."""
+
+    def __init__(self, call: TextCall, bill: AnswerBill, retries: int) -> None:
+        self.call, self.now, self.bill, self.retries = call, call, bill, retries
+        self.complaint = ""
+        self.began, self.first = anyio.current_time(), 0.0
+        constrained = call.sampling.choices is not None or call.sampling.json_schema is not None
+        self.on_text = None if constrained else call.on_text
+
+    def begins(self) -> None:
+        """The first piece of an answer is there."""
+        self.first = self.first or anyio.current_time() - self.began
+
+    def repair(self, heard: _Heard, found: CheckedAnswer) -> None:
+        """Say what was wrong with an answer, and ask again."""
+        said = PromptMessage("assistant", None, f"{self.call.header}{heard.text}", own=True)
+        sampling = self.now.sampling.model_copy(update={"seed": self.now.sampling.seed + 1})
+        self.now = replace(self.call, messages=(*self.call.messages, said), sampling=sampling)
+        self.complaint = found.fault
+
+    def reply(self, heard: _Heard, found: CheckedAnswer) -> TextReply:
+        """The answer that is taken; whoever has not heard it yet hears it whole. Where nothing is reported of this
+        very answer, what was of others before it is left out."""
+        if self.on_text is None and self.call.on_text is not None and found.text:
+            self.call.on_text(found.text)
+        spent = self.bill.spent if heard.usage is not None else TokensSpent(requests=self.bill.requests)
+        seconds = anyio.current_time() - self.began
+        return TextReply(found.text, heard.stopped, spent, self.first, seconds, heard.thought.strip())
+
+
+class _Heard:
+    """What is heard of one attempt."""
+
+    def __init__(self, asking: _Asking, parted: Parted) -> None:
+        self._asking, self._on_text = asking, asking.on_text
+        self._parted = parted
+        sampling = asking.call.sampling
+        self._growing = Growing(asking.call.header, cuts(sampling), sampling.include_stop_str_in_output)
+        self._choice: Choice | None = None
+        self._apart = ""
+        self.usage: ServerUsage | None = None
+        self.shown = False
+
+    @property
+    def text(self) -> str:
+        """The text as it is known now."""
+        return self._growing.text
+
+    @property
+    def thought(self) -> str:
+        """What the model thought before, as it is known now."""
+        return self._apart or self._parted.thought
+
+    @property
+    def stopped(self) -> Stopped:
+        """What ended the answer."""
+        if self._growing.cut:
+            return "stop_string"
+        if self._choice is not None and self._choice.finish_reason in CUT:
+            return "max_tokens"
+        stop = self._choice and (self._choice.stop_reason or self._choice.matched_stop)
+        sampling = self._asking.call.sampling
+        if isinstance(stop, int):
+            return "stop_token" if stop in sampling.stop_token_ids else "stop"
+        return "stop_string" if stop is not None and stop in sampling.stop else "stop"
+
+    def hear(self, chunk: Chunk) -> Progress:
+        """One event, and what is known after it: all, where the server goes on behind a stop string."""
+        self.usage = chunk.usage or self.usage
+        behind = self._growing.cut
+        for choice in chunk.choices:
+            self._hear(choice)
+        if behind and any(choice.delta.content for choice in chunk.choices):
+            return "all"
+        return "more" if self._choice is None else "ended"
+
+    def _hear(self, choice: Choice) -> None:
+        if choice.index:
+            raise AttemptFailed("gives several answers where one was asked for")
+        if choice.delta.refusal or choice.finish_reason == "content_filter":
+            raise AttemptFailed("refuses to answer this (refusal, content_filter)")
+        if apart := choice.delta.reasoning_content or choice.delta.reasoning or "":
+            self._apart += apart
+            self._parted.apart()
+        if choice.delta.content:
+            self._asking.begins()
+            self._show(self._growing.add(self._parted.add(choice.delta.content)))
+        if choice.finish_reason:
+            self._choice = choice
+
+    def end(self) -> None:
+        """No other event comes. `AttemptFailed`: that is not how an answer ends."""
+        reason = None if self._choice is None else self._choice.finish_reason
+        if reason is None and not self._growing.cut:
+            raise AttemptFailed("broke its answer off", again=True)
+        if reason not in {None, *ENDED, *CUT}:
+            said = f" ({reason})" if re.fullmatch(r"\w{1,32}", str(reason)) else ""
+            raise AttemptFailed(
+                f"ended its answer otherwise than by a stop or its limit{said}", again=reason == "abort"
+            )
+        self._show(self._growing.add(self._parted.end(cut=reason in CUT)))
+        self._show(self._growing.end())
+        self._asking.begins()
+
+    def _show(self, text: str) -> None:
+        if text and self._on_text is not None:
+            self.shown = True
+            self._on_text(text)
+
+
+def _wanted(call: TextCall) -> str:
+    if call.sampling.choices is not None:
+        return f"one of {len(call.sampling.choices)} choices"
+    return "JSON of a schema"

@@ -1,0 +1,117 @@
+"""What each kind of server can be asked, and in which fields, as its documentation says.
+
+Does not know: prompts, HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from agentcho.config import ModelConfig
+from agentcho.protocol.text_calls import Capability, Server
+
+Fields = dict[str, Any]
+
+
+class ServerKind(NamedTuple):
+    """One kind of server.
+
+    `can` is what it is documented to do. `limit` is the field for the most tokens of an answer. `fixed`: it samples
+    as it does by itself where a value is the default of OpenAI's API, and has neither top_k nor min_p. `choices` makes
+    the fields that constrain an answer to texts; `goes_on` are those by which an answer goes on with the last message,
+    `nudged`: it does so without being asked, wherever that message is the assistant's. `stops` is the most stop
+    strings of a request, `seeds` the number of different seeds. `takes` are the options of `Sampling` that it has a
+    field for and others have not, each with the name of that field.
+    """
+
+    can: frozenset[Capability]
+    limit: str = "max_tokens"
+    fixed: bool = False
+    choices: Callable[[Sequence[str]], Fields] | None = None
+    goes_on: Mapping[str, Any] = {}
+    nudged: bool = False
+    stops: int = 16
+    seeds: int = 1 << 31
+    takes: Mapping[str, str] = {}
+
+
+def _structured(choices: Sequence[str]) -> Fields:
+    return {"structured_outputs": {"choice": list(choices)}}
+
+
+def _pattern(choices: Sequence[str]) -> Fields:
+    alternatives = "|".join(re.sub(r"([\\.^$*+?()\[\]{}|/])", r"\\\1", choice) for choice in choices)
+    return {"regex": f"({alternatives})"}
+
+
+def _grammar(choices: Sequence[str]) -> Fields:
+    return {"grammar": f"root ::= {' | '.join(json.dumps(choice, ensure_ascii=False) for choice in choices)}"}
+
+
+THEIRS = (".openai.com", ".openai.azure.com")
+"""Hosts of OpenAI's own models."""
+PENALTIES = {name: name for name in ("frequency_penalty", "presence_penalty", "logit_bias")}
+BENDS = {**PENALTIES, "repetition_penalty": "repetition_penalty"}
+ENDS = {name: name for name in ("stop_token_ids", "min_tokens", "ignore_eos")}
+OF_VLLM = {
+    **BENDS,
+    **ENDS,
+    **{name: name for name in ("bad_words", "allowed_token_ids", "include_stop_str_in_output")},
+}
+PREFILL = {"continue_final_message": True, "add_generation_prompt": False}
+KINDS: Mapping[Server, ServerKind] = {
+    "openai": ServerKind(
+        frozenset({"schema", "seed", "logprobs", "names"}),
+        limit="max_completion_tokens",
+        fixed=True,
+        stops=4,
+        takes=PENALTIES,
+    ),
+    "agentcho": ServerKind(
+        frozenset({"choices", "schema", "seed", "logprobs", "names", "salt"}),
+        choices=_structured,
+        stops=16,
+        takes=OF_VLLM,
+    ),
+    "vllm": ServerKind(
+        frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}),
+        choices=_structured,
+        goes_on=PREFILL,
+        takes=OF_VLLM,
+    ),
+    "sglang": ServerKind(
+        frozenset({"choices", "schema", "seed", "logprobs", "header", "salt"}),
+        choices=_pattern,
+        goes_on={"continue_final_message": True},
+        takes={**BENDS, **ENDS, "include_stop_str_in_output": "no_stop_trim"},
+    ),
+    "transformers": ServerKind(frozenset({"seed"}), fixed=True),
+    "llama.cpp": ServerKind(
+        frozenset({"choices", "schema", "seed", "logprobs", "header"}),
+        choices=_grammar,
+        nudged=True,
+        takes={**PENALTIES, "ignore_eos": "ignore_eos"},
+    ),
+}
+
+
+class Abilities(NamedTuple):
+    """A server of some kind, and what it is taken to be able to do. `parts`: it leaves no thought in the text of an
+    answer."""
+
+    kind: ServerKind
+    can: frozenset[Capability]
+    parts: bool = False
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> Abilities:
+        """Those of a configured server: what its kind can do, or else what the configuration says. Servers that follow
+        OpenAI's API, and are not OpenAI's, know the older name of the most tokens."""
+        kind, theirs = KINDS[config.server], (urlsplit(config.base_url or "").hostname or "").endswith(THEIRS)
+        kind = kind if theirs else kind._replace(limit="max_tokens")
+        can = kind.can if config.can is None else frozenset(config.can)
+        return cls(kind, can, parts=theirs or config.server == "agentcho")

@@ -1,0 +1,216 @@
+"""One request over HTTP, by the package `openai`: its answer as pieces, checked in form, bounded in bytes and time.
+
+Does not know: prompts, what is done about a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from json import JSONDecodeError
+from typing import Any, Literal, NamedTuple
+
+import anyio
+import httpx2
+import openai
+from pydantic import BaseModel, Field, ValidationError
+
+from agentcho.integrations.endpoints.address import OPENAI, Address, ServerKey
+from agentcho.integrations.endpoints.faults import AttemptFailed, Refusal, asked_wait, is_passing, refused
+from agentcho.integrations.endpoints.usage import Report
+
+LARGEST = 1 << 20
+"""Bytes of one event of a stream, and of the body of an error."""
+CLOSING = 5.0
+"""Seconds that closing a connection may take."""
+LINGERING = 2.0
+"""Seconds that a server may take to end the stream of an answer that has ended."""
+CONNECTING = 15.0
+"""Seconds in which a server must take a connection."""
+
+
+Progress = Literal["more", "ended", "all"]
+"""What is known of an answer: it goes on; it has ended, and what it took may follow; nothing that follows counts."""
+
+
+class Delta(BaseModel):
+    """What a piece of an answer brings: text, thoughts that are no part of it, or a refusal."""
+
+    content: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+
+class Choice(BaseModel):
+    """A piece of one answer, and at its end why it ended; `stop_reason` (vLLM) and `matched_stop` (SGLang) are the stop
+    string, or the id of the token."""
+
+    index: int = 0
+    delta: Delta = Delta()
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    matched_stop: str | int | None = None
+
+
+class Chunk(BaseModel):
+    """One event of a stream."""
+
+    choices: list[Choice] = Field(default_factory=list)
+    usage: Report = None
+
+
+class Bound(NamedTuple):
+    """How long an answer may take, in seconds, and how many bytes its texts may have together."""
+
+    seconds: float
+    bytes: int
+
+
+class Wire:
+    """The connections to one server. Errors of one attempt are raised as `AttemptFailed`."""
+
+    def __init__(self, address: Address, key: ServerKey, connections: int) -> None:
+        self._http = httpx2.AsyncClient(
+            follow_redirects=False,
+            verify=address.secure,  # certificates take a tenth of a second to load, and http has none
+            trust_env=address.secure and not address.here,
+            event_hooks={"response": [_bounded]},
+            limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
+        )
+        self._client = openai.AsyncOpenAI(
+            base_url=address.url,
+            api_key=key.reveal(),
+            max_retries=0,
+            http_client=self._http,
+            default_headers={"Accept-Encoding": "identity"},
+        )
+        if address.host != OPENAI:  # these name an account there
+            self._client.organization = self._client.project = None
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def hear(self, body: dict[str, Any], bound: Bound, hear: Callable[[Chunk], Progress]) -> None:
+        """Send a request, and give each event of its answer to `hear`, until there is no other or it says that it has
+        all; then the connection is closed, or kept for another request. `AttemptFailed`; what `hear` raises is raised
+        as it is."""
+        progress: Progress = "more"
+        with anyio.move_on_after(bound.seconds) as scope:
+            async with self._stream(body) as stream:
+                size = 0
+                while (chunk := await self._next(stream, body)) is not None:
+                    size += sum(_size(each.delta) for each in chunk.choices)
+                    if size > bound.bytes:
+                        raise AttemptFailed(f"goes on past its limit of tokens: more than {bound.bytes} bytes of text")
+                    if (progress := hear(chunk)) == "all":
+                        return
+                    if progress == "ended":
+                        scope.deadline = min(scope.deadline, anyio.current_time() + LINGERING)
+        if scope.cancelled_caught and progress != "ended":
+            raise AttemptFailed(f"has not ended its answer within {bound.seconds:g} seconds", again=True)
+
+    @asynccontextmanager
+    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[object]]:
+        with _told(body):
+            stream = await self._client.post(
+                "/chat/completions",
+                cast_to=object,
+                body=body,
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
+                options={"timeout": httpx2.Timeout(None, connect=CONNECTING)},
+            )
+        try:
+            yield aiter(stream)
+        finally:
+            with anyio.move_on_after(CLOSING, shield=True):
+                await stream.close()
+
+    async def _next(self, stream: AsyncIterator[object], body: dict[str, Any]) -> Chunk | None:
+        """The next event; None: the server sends no other."""
+        with _told(body):
+            found = await anext(stream, None)
+        if found is None:
+            return None
+        try:
+            return Chunk.model_validate(found)
+        except ValidationError:
+            raise AttemptFailed("sends what is no part of a chat completion") from None
+
+
+class _TooLarge(Exception):
+    """More bytes without an end than are read."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The bytes of an answer, as long as no event of it (`whole`: not all of it) has more than `LARGEST`."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, whole: bool) -> None:
+        self._stream = stream
+        self._whole = whole
+        self._size = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            end = -1 if self._whole else max(piece.rfind(b"\n\n"), piece.rfind(b"\n\r\n"), piece.rfind(b"\r\r"))
+            self._size = self._size + len(piece) if end < 0 else len(piece) - end
+            if self._size > LARGEST:
+                raise _TooLarge
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _bounded(response: httpx2.Response) -> None:
+    """Bound what is read of a response. One that is packed is refused: what it unpacks to has no bound."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise AttemptFailed("packs its answers, though it was asked not to")
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream, response.status_code != 200)
+
+
+@contextmanager
+def _told(body: dict[str, Any]) -> Iterator[None]:
+    """Errors of the client as `AttemptFailed`, without keys and without words of the prompt."""
+    try:
+        yield
+    except AttemptFailed:
+        raise
+    except Exception as error:
+        raise _failed(error, [message["content"] for message in body["messages"]]) from None
+
+
+def _failed(error: Exception, prompt: list[str]) -> AttemptFailed:
+    match error:
+        case openai.APIStatusError():
+            refusal, wait = Refusal.of(error.body), asked_wait(error.response.headers)
+            return refused(error.status_code, refusal, wait, prompt)
+        case openai.APIConnectionError():
+            return AttemptFailed("does not answer, or broke the connection; is it up?", again=True)
+        case openai.APIError():
+            refusal = Refusal.of(error.body)
+            status = int(refusal.code) if re.fullmatch(r"[45]\d\d", refusal.code) else 500
+            return AttemptFailed(
+                what="broke its answer off with an error",
+                status=None,
+                again=is_passing(status, refusal),
+                wait=None,
+                told=refusal.told(prompt),
+            )
+        case _TooLarge():
+            return AttemptFailed(f"sends more than {LARGEST} bytes at once")
+        case JSONDecodeError() | UnicodeDecodeError():
+            return AttemptFailed("sends what is no JSON", again=True)
+        case httpx2.HTTPError() | OSError():
+            return AttemptFailed("broke the connection", again=True)
+        case _:
+            return AttemptFailed(f"cannot be asked ({type(error).__name__})")
+
+
+def _size(delta: Delta) -> int:
+    texts = (delta.content, delta.refusal, delta.reasoning, delta.reasoning_content)
+    return sum(len(text.encode("utf-8", "replace")) for text in texts if text)

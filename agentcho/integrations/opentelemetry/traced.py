@@ -1,0 +1,62 @@
+"""The spans of a command that plays, where they are asked for. Does not know: what is a span."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from agentcho.config import RunConfig
+from agentcho.errors import AgentchoError
+from agentcho.events import Sink
+from agentcho.extras import require
+from agentcho.records.record import SavedRun
+
+if TYPE_CHECKING:
+    from agentcho.integrations.opentelemetry.spans import Telemetry
+
+Spans = Literal["spans", "content"]
+NOWHERE = (
+    "note: --telemetry has no OpenTelemetry SDK to give its spans to; install one and begin the command with "
+    "`opentelemetry-instrument`"
+)
+
+
+class Traced:
+    """The spans of one run; none, where `telemetry` is None."""
+
+    def __init__(self, telemetry: Telemetry | None) -> None:
+        self._telemetry = telemetry
+
+    def sink(self, sink: Sink | None) -> Sink | None:
+        """A sink that hears of the run for its spans too."""
+        return sink if self._telemetry is None else self._telemetry.heard(sink)
+
+    def audited(self, record: Path | None) -> None:
+        """Count what an audit finds in the record. What cannot be judged is not counted."""
+        if self._telemetry is None or record is None:
+            return
+        from agentcho.audit import audit_run
+
+        try:
+            self._telemetry.audited(audit_run(SavedRun(record)))
+        except AgentchoError:
+            return
+
+
+@contextmanager
+def traced(asked: Spans | None, scenario: str, config: RunConfig, told: bool = False) -> Iterator[Traced]:
+    """A context in which a run has spans. `told`: a line on standard error says so where they go nowhere.
+    `ExtraMissing`: OpenTelemetry's API is not installed."""
+    if asked is None:
+        yield Traced(None)
+        return
+    require("for spans and metrics of a run", "otel")
+    from agentcho.integrations.opentelemetry.spans import Telemetry, kept
+
+    if told and not kept():
+        print(NOWHERE, file=sys.stderr)
+    with Telemetry(scenario, config, asked == "content") as telemetry:
+        yield Traced(telemetry)

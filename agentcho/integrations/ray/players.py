@@ -1,0 +1,56 @@
+"""A cluster as it is asked for, and its workers as those who play a run.
+
+Does not know: what is played.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from agentcho.config import RunConfig, checked
+from agentcho.errors import ConfigError
+from agentcho.games.results.safe_text import inline
+from agentcho.integrations.ray.config import ClusterConfig
+from agentcho.integrations.ray.driver import Driver
+from agentcho.integrations.ray.runs import Players
+from agentcho.integrations.ray.work import Heard
+
+DEATHS = 2
+"""So often, where `--retries` says nothing, a game is dealt again whose worker died."""
+
+
+class Cluster(NamedTuple):
+    """A cluster that was asked for, and how often a game is dealt again there whose worker died."""
+
+    asked: ClusterConfig
+    deaths: int = DEATHS
+
+
+def cluster_of(asked: Mapping[str, Any]) -> Cluster | None:
+    """The cluster that these options of a function ask for; None: none. `ConfigError` for those that say nothing
+    without `on`."""
+    config = checked(ClusterConfig, **asked)
+    if config.on is None and any(value is not None for value in asked.values()):
+        raise ConfigError(f"{' and '.join(asked)} say nothing without on")
+    return None if config.on is None else Cluster(config)
+
+
+@contextmanager
+def players(on: Cluster, scenario: str, config: RunConfig, heard: Heard = "messages") -> Iterator[Players]:
+    """Workers of a cluster for games of a scenario, by its name or path. They are gone at the end. `ConfigError`: the
+    model is behind an API, whose bounds are those of one process."""
+    from agentcho.integrations.ray.ray import workers
+
+    for model in (config.own, *config.models.values()):
+        if model.served:
+            raise ConfigError(f"--on with {model.model}: a model behind an API is asked by one process; leave --on out")
+    device = "cpu" if config.model == "fake" else config.device
+    with workers(on.asked, scenario, device) as (pool, count, name):
+        yield Players(Driver(pool, count, on.deaths, _warn), name, heard)
+
+
+def _warn(what: str) -> None:
+    print(f"warning: {inline(what)}", file=sys.stderr)

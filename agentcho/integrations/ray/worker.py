@@ -1,0 +1,262 @@
+"""One worker: loads the engine, plays the games that it is dealt side by side, and hands each over when it is over.
+
+It writes nothing. Does not know: other workers, what keeps them, where records lie.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from agentcho.agent import Agent
+from agentcho.config import RunConfig
+from agentcho.errors import AgentchoError, RecordError
+from agentcho.events import Called, Calling
+from agentcho.games.play.game_faults import words
+from agentcho.games.play.game_models import LoadedEngines, open_models
+from agentcho.games.runs import library
+from agentcho.games.runs.limiter import FIRST, GameLimiter
+from agentcho.games.runs.loading import fingerprints, give_up, teach_words
+from agentcho.games.runs.recording import RecordingSink
+from agentcho.games.runs.request import FindAgent, GameSelection, OnFailure, RunRequest
+from agentcho.games.runs.run import Run
+from agentcho.games.runs.runtime import checked_models, load_share
+from agentcho.integrations.ray.game_log import GameLog
+from agentcho.integrations.ray.work import (
+    Assignment,
+    GameDone,
+    ToolCallNote,
+    WorkerHello,
+    WorkerReady,
+    WorkerRefused,
+    WorkerReport,
+    WorkSpec,
+)
+from agentcho.protocol.call import EnginePort
+from agentcho.records.environment import versions
+from agentcho.records.files import encoded_lines
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.scenario import Scenario
+from agentcho.tasks import TaskSet
+
+LINGER = 0.1
+"""Seconds in which further games may end before those that are over are handed on."""
+NETWORK = (
+    *("model", "device", "device_map", "dtype", "threading", "weights", "kv_dtype", "merge"),
+    *("disk_tokens", "keep_cache"),
+)
+"""Options with which a network is loaded; another adapter goes onto the same one."""
+
+
+class Worker:
+    """One call at a time: `hello`, then for each piece of work `begin` and as many `exchange` as there are games."""
+
+    def __init__(self) -> None:
+        self._loaded: LoadedEngines | None = None
+        self._how: tuple[object, ...] = ()
+        self._table: GameTable | None = None
+
+    def hello(self) -> WorkerHello:
+        """Who this is."""
+        return WorkerHello(socket.gethostname(), os.getpid(), versions())
+
+    def begin(self, work: WorkSpec, beside: int = 1) -> WorkerReady | WorkerRefused:
+        """Get ready for the games of a piece of work; games of an earlier one are dropped. `beside`: how many workers
+        share this machine. Loads the engine where it is not loaded yet."""
+        self.end()
+        try:
+            scenario, agents = _found(work)
+            self._load(work.config, 1 / beside)
+        except Exception as error:
+            code = error.code if isinstance(error, AgentchoError) else 1
+            return WorkerRefused(type(error).__name__, words(error), code)
+        at_once = None if work.at_once is None else max(1, work.at_once // beside)
+        find: FindAgent = lambda name: agents.get(name) or library.agent(name)  # noqa: E731
+        assert self._loaded is not None
+        self._table = GameTable(work, scenario, find, self._loaded, at_once)
+        return WorkerReady(*fingerprints(self._loaded))
+
+    def _load(self, config: RunConfig, share: float) -> None:
+        """Load the models of a run, or take those that are there: another adapter goes onto the same network."""
+        network = tuple(getattr(config, name) for name in NETWORK), tuple(config.models.items())
+        how, engine = (*network, config.adapter), None
+        if self._loaded is not None and self._how == how:
+            self._loaded = checked_models(config, self._loaded)
+            return
+        if self._loaded is not None and self._how[:-1] == network and not config.models:
+            engine = self._loaded.engine
+            if hasattr(engine, "adapted"):
+                engine = engine.adapted(config.adapter)
+        self._give_up(engine)
+        self._loaded = load_share(config, engine, share)
+        self._how = how
+
+    def _give_up(self, kept: EnginePort | None) -> None:
+        """Give up what is loaded, but this engine, before anything else is: both may not fit."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None and kept is None:
+            give_up(loaded)
+
+    def exchange(self, deals: Sequence[Assignment], seconds: float) -> WorkerReport:
+        """Take these games, wait until one is over, at most so many seconds, and report."""
+        assert self._table is not None, "exchange comes after begin"
+        self._table.confirm()
+        for deal in deals:
+            self._table.take(deal)
+        return self._table.report(seconds)
+
+    def end(self) -> None:
+        """Drop the games that are under way."""
+        table, self._table = self._table, None
+        if table is not None:
+            table.close()
+
+
+def _found(work: WorkSpec) -> tuple[Scenario, dict[str, type[Agent]]]:
+    """The scenario and the agents that it casts by name, from the same files as the driver's. `RecordError`: the files
+    here are others."""
+    found = library.scenario(work.scenario)(**work.options)
+    agents = {name: library.agent(name) for name in library.casts(found)}
+    here = sorted(library.sources(found).values())
+    if work.sources and here != sorted(work.sources):
+        raise RecordError(f"the source of {work.scenario} is another here than where the run was begun")
+    return found, agents
+
+
+class GameTable:
+    """The games of one piece of work, side by side on an event loop in a thread of its own, until it is closed."""
+
+    def __init__(
+        self, work: WorkSpec, scenario: Scenario, find_agent: FindAgent, loaded: LoadedEngines, at_once: int | None
+    ) -> None:
+        self._work, self._scenario, self._find = work, scenario, find_agent
+        self._loaded, self._at_once = loaded, at_once
+        self._over = SimpleQueue[GameDone | ToolCallNote | BaseException]()
+        self._notes, self._reported = 0, 0
+        self._waiting: dict[int, anyio.Event] = {}
+        self._left, self._playing = 0, set[anyio.CancelScope]()
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal())
+            models = open_models(loaded, work.config)
+            self._models = stack.enter_context(self._portal.wrap_async_context_manager(models))
+            self._limiter = GameLimiter(self._models.own.tasks, at_once)
+            self._limiter.follow(self._models)
+            self._meet(work.met)
+            self._open = stack.pop_all()
+
+    def take(self, deal: Assignment) -> None:
+        """Play a game, as soon as there is room."""
+        self._meet((entry.message.header, entry.message.text) for entry in deal.before)
+        self._left += 1
+        self._portal.start_task_soon(self._play, deal)
+
+    def _meet(self, texts: Iterable[tuple[str, str]]) -> None:
+        """Let engines meet words that games say again."""
+        told = tuple(texts)
+        for model in (self._loaded.engine, *self._loaded.others.values()):
+            teach_words(model, told)
+
+    def report(self, seconds: float) -> WorkerReport:
+        """What is over by now; waits for it, at most so many seconds, where anything is under way."""
+        found, until = self._next(seconds), monotonic() + LINGER
+        while found and self._left and not _notes(found) and (more := self._next(until - monotonic())):
+            found += more
+        done, notes = [each for each in found if isinstance(each, GameDone)], _notes(found)
+        self._reported = max([self._reported, *(note.number for note in notes)])
+        inside = self._limiter.inside
+        ahead = max(self._at_once or FIRST, inside, 2 * len(done))
+        wants = max(0, ahead + inside - self._left)
+        steps = sum(each.steps for each in self._models.choreographers)
+        return WorkerReport(tuple(done), wants, steps, self._limiter.most, notes)
+
+    def confirm(self) -> None:
+        """What was reported is on record: calls of tools that wait for that are made."""
+        self._portal.call(self._confirm)
+
+    def _confirm(self) -> None:
+        for number in [number for number in self._waiting if number <= self._reported]:
+            self._waiting.pop(number).set()
+
+    def _note(self, game: int, event: Calling | Called | None, said: tuple[TranscriptEntry, ...], lines: bytes) -> None:
+        """Let the driver know of a call of a tool."""
+        self._notes += 1
+        self._over.put(ToolCallNote(self._notes, game, said, event, lines))
+
+    async def _confirmed(self) -> None:
+        """Wait until all that was noted is on record."""
+        if self._notes > self._reported:
+            event = self._waiting.setdefault(self._notes, anyio.Event())
+            await event.wait()
+
+    def _next(self, seconds: float) -> list[GameDone | ToolCallNote]:
+        """The next game that is over, or note, if one is by then. Raises what no game may: the worker is no use any
+        more."""
+        if not self._left or seconds <= 0:
+            return []
+        try:
+            found = self._over.get(timeout=seconds)
+        except Empty:
+            return []
+        if isinstance(found, BaseException):
+            raise RuntimeError(f"{type(found).__name__}: {words(found)}") from found
+        self._left -= isinstance(found, GameDone)
+        return [found]
+
+    async def _play(self, deal: Assignment) -> None:
+        with anyio.CancelScope() as scope:
+            self._playing.add(scope)
+            try:
+                self._over.put(await self._done(deal))
+            except BaseException as error:
+                self._over.put(error)
+                raise
+            finally:
+                self._playing.remove(scope)
+
+    async def _done(self, deal: Assignment) -> GameDone:
+        """Play one game to its end, with all that it says kept in memory."""
+        heard = GameLog(self._work.heard, partial(self._note, deal.game))
+        sink = RecordingSink(None, heard, self._confirmed)
+        before, calls = {deal.game: deal.before}, {deal.game: deal.calls}
+        request = RunRequest(
+            self._scenario,
+            self._work.config,
+            find_agent=self._find,
+            selection=GameSelection((deal.game,), lambda game: deal.forced, before, calls=calls),
+            on_failure=OnFailure(retries=self._work.retries),
+        )
+        run = Run(request, self._tasks(deal), self._loaded, sink)
+        await run.join(self._models, self._limiter)
+        failed, over = run.errors.get(deal.game), run.finished[deal.game]
+        fault = None if failed is None else failed.fault
+        return GameDone(over, heard.cast, encoded_lines(heard.lines), tuple(heard.events), fault)
+
+    def _tasks(self, deal: Assignment) -> TaskSet | None:
+        """The tasks of one game, by the numbers that they have in the whole run."""
+        if not deal.tasks:
+            return None
+        first = deal.game * self._scenario.draws()
+        at: Any = lambda number: deal.tasks[number - first]  # noqa: E731
+        return TaskSet("dealt", self._scenario.kind, None, "", at)
+
+    def close(self) -> None:
+        """Drop what is under way."""
+        self._portal.call(self._cancel)
+        self._open.close()
+
+    def _cancel(self) -> None:
+        for scope in self._playing:
+            scope.cancel()
+
+
+def _notes(found: Iterable[GameDone | ToolCallNote]) -> tuple[ToolCallNote, ...]:
+    return tuple(each for each in found if isinstance(each, ToolCallNote))

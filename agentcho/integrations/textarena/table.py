@@ -1,0 +1,102 @@
+"""One game at its table: whose turn it is, what the player says, what comes of it, until it is over.
+
+The environment decides what a move means and who hears of it; here it is only said, in private, and handed over. Does
+not know: where the environment comes from, scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from agentcho.agent import Agent
+from agentcho.errors import ScenarioError
+from agentcho.integrations.textarena.environment import EVERYBODY, Environment, GameEnding, Observation
+from agentcho.integrations.textarena.moves import of_player
+from agentcho.integrations.textarena.telling import ArenaGame, PlayerMove, Teller
+from agentcho.integrations.textarena.watch import Watched
+from agentcho.message import Audience, Metadata
+
+T = TypeVar("T")
+REFUSED = "GAME_ADMIN"
+"""The kind of an observation that tells a player that its move was not allowed."""
+SEED = 1 << 31
+
+
+class TextArenaTable:
+    """`players` by their numbers; `name` is the environment's, for errors; `seconds`: what one call of it may take."""
+
+    def __init__(
+        self, game: ArenaGame, players: Sequence[Agent], environment: Environment, name: str, seconds: float
+    ) -> None:
+        self._game = game
+        self._players = players
+        self._environment = environment
+        self._name, self._seconds = name, seconds
+        self._teller = Teller(game, players, name)
+        self._since: list[list[Observation]] = [[] for _ in players]
+        self._choices: list[tuple[str, ...]] = [() for _ in players]
+
+    async def play(self, most: int) -> tuple[GameEnding, int]:
+        """Play until it is over, for `most` moves at most. How it ended, and after how many moves."""
+        environment = self._environment
+        moves = 0
+        over = False
+        begin = partial(environment.reset, len(self._players), self._game.seed % SEED)
+        await self._tell(await self._call("reset", begin))
+        while not over and moves < most:
+            player, seen = await self._call("get_observation", environment.turn)
+            await self._tell(seen)
+            said = await self._move(player)
+            over, told = await self._call("step", partial(environment.step, said.text))
+            await self._tell(told, said)
+            moves += 1
+        ending = await self._call("close", environment.close)
+        return (ending if over else ending._replace(rewards=None)), moves
+
+    async def _call(self, what: str, work: Callable[[], T]) -> T:
+        return await Watched(work, f"{self._name}: its {what}", self._seconds).wait_beside()
+
+    async def _tell(self, told: Sequence[Observation], said: PlayerMove | None = None) -> None:
+        for player, since in enumerate(self._since):
+            since += [each for each in told if each.to in (player, EVERYBODY)]
+        await self._teller.tell(told, said)
+
+    async def _move(self, player: int) -> PlayerMove:
+        """One move, said in private."""
+        if not 0 <= player < len(self._players):
+            raise ScenarioError(f"{self._name} asks player {player} for a move, and there are {len(self._players)}")
+        agent = self._players[player]
+        label = f"[Player {player}] "
+        choices = self._listed(player)
+        before = self._last(agent)
+        if (move := getattr(agent, "move", None)) is not None:
+            await move(label, choices)
+        elif choices:
+            await agent.choose(choices, header=label)
+        else:
+            await agent.say(to=(), header=label)
+        said = self._last(agent)
+        if said is None or said == before:
+            raise ScenarioError(f"{agent.name} ({type(agent).__name__}) said nothing in its turn; let `move` say one")
+        if said.audience != Audience(frozenset({agent.name})):
+            what = f"{agent.name} ({type(agent).__name__}) said its move to {said.audience}"
+            raise ScenarioError(f"{what}; let it say it to nobody (`to=()`): the environment decides who hears of it")
+        message = self._game.message(said.id)
+        text, self._since[player] = message.text, []
+        self._choices[player] = tuple(each for each in choices if each != text)
+        return PlayerMove(player, label, message, text)
+
+    def _listed(self, player: int) -> tuple[str, ...]:
+        """The moves that were listed to a player since its last one; if that was refused, those of the list before that
+        are left."""
+        since = self._since[player]
+        refused = any(each.kind == REFUSED and each.to == player for each in since)
+        return of_player(player, since) or (self._choices[player] if refused else ())
+
+    def _last(self, agent: Agent) -> Metadata | None:
+        """What an agent said last."""
+        said = self._game.said.backwards(agent.name)
+        own = (each for each in said if each.kind == "decode" and each.author == agent.name)
+        return next(own, None)

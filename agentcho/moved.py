@@ -1,0 +1,71 @@
+"""Packages that had other names in version 0.4: they import by those too, with a `DeprecationWarning`, until 0.6.
+
+What each module, class and function was called is in docs/renamed.json. Does not know: what is in the packages.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from warnings import warn
+
+ROOMS = {
+    "agentcho.arena": "agentcho.integrations.textarena",
+    "agentcho.backends": "agentcho.engine.fake",
+    "agentcho.backends.remote": "agentcho.integrations.endpoints",
+    "agentcho.calls": "agentcho.protocol",
+    "agentcho.cluster": "agentcho.integrations.ray",
+    "agentcho.flow": "agentcho.provenance",
+    "agentcho.people": "agentcho.display.people",
+    "agentcho.progress": "agentcho.protocol.progress",
+    "agentcho.results": "agentcho.games.results",
+    "agentcho.telemetry": "agentcho.integrations.opentelemetry",
+    "agentcho.toolsets": "agentcho.games.tools",
+    "agentcho.understudy": "agentcho.runner.understudy",
+}
+"""The packages of today by the names that they had."""
+
+
+class OldNames(MetaPathFinder, Loader):
+    """Finds the packages of `ROOMS`, and what is in them, by their old names. It comes first: what finds files would
+    load the modules in such a package a second time."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """How an old name is loaded; None: it is none."""
+        return None if _today(fullname) is None else ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The package of today, which its old name stands for too."""
+        new = _today(spec.name)
+        assert new is not None
+        warn(f"{spec.name} is now {new}; the old name goes in 0.6", DeprecationWarning, stacklevel=2)
+        module = import_module(new)
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to do but to give it back what the import system wrote over."""
+        module.__spec__ = self._own
+
+
+def _today(name: str) -> str | None:
+    """What a module is called now; None: it is not in one of these packages."""
+    head, rest = name, ""
+    while head.count("."):
+        if head in ROOMS:
+            return ROOMS[head] + rest
+        head, dot, last = head.rpartition(".")
+        rest = f"{dot}{last}{rest}"
+    return None
+
+
+def install() -> None:
+    """Let old names be found in this process, once."""
+    if not any(isinstance(each, OldNames) for each in sys.meta_path):
+        sys.meta_path.insert(0, OldNames())

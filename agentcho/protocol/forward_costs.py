@@ -1,0 +1,52 @@
+"""What the forwards of an engine take, by which it weighs how many tokens to guess. Does not know: how a forward
+computes, how it is timed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class CostCurve(NamedTuple):
+    """What a forward of so many `tokens` takes, in `seconds`: measured points, of ascending tokens, at least two."""
+
+    tokens: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def of(self, tokens: float) -> float:
+        """The seconds for a forward of this many tokens: between two points on the line through both, beyond the last
+        on that of the last two."""
+        at = min(max(bisect_right(self.tokens, tokens), 1), len(self.tokens) - 1)
+        (x, y), (to_x, to_y) = ((self.tokens[i], self.seconds[i]) for i in (at - 1, at))
+        return y + (tokens - x) * (to_y - y) / (to_x - x)
+
+
+class ForwardCosts(NamedTuple):
+    """A table of forwards of running rows: `seconds[i][j]` for one that feeds `tokens[j]` tokens, each of which attends
+    to `depths[i]` others. Both ascend, and there are at least two of each."""
+
+    tokens: tuple[int, ...]
+    depths: tuple[int, ...]
+    seconds: tuple[tuple[float, ...], ...]
+
+    def at(self, depth: float) -> CostCurve:
+        """The seconds by tokens where a token attends to `depth` others. Beyond the deepest that was measured they grow
+        on, as attention does."""
+        depth = max(depth, self.depths[0])
+        columns = zip(*self.seconds, strict=True)
+        return CostCurve(self.tokens, tuple(CostCurve(self.depths, column).of(depth) for column in columns))
+
+
+def validated_costs(costs: ForwardCosts) -> ForwardCosts:
+    """A table that was read. ValueError: it is none."""
+    ascending = all(_ascends(axis) for axis in (costs.tokens, costs.depths))
+    sizes = len(costs.seconds) == len(costs.depths) and {len(row) for row in costs.seconds} == {len(costs.tokens)}
+    if not ascending or not sizes or not all(0 < each < float("inf") for row in costs.seconds for each in row):
+        raise ValueError("is no table of the seconds of forwards, by depths and tokens that ascend")
+    return costs
+
+
+def _ascends(axis: Sequence[int]) -> bool:
+    return len(axis) > 1 and all(one < other for one, other in pairwise(axis))

@@ -1,0 +1,102 @@
+"""Whether a JSON schema can be compiled safely, judged by its form alone. The compiler itself refuses neither of two
+kinds of schema: a very deep one (references followed) overflows its stack, which ends the process; and where several
+patterns must hold at once, each pattern multiplies the time. Does not know: what a schema means, who compiles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+DEEPEST = 300
+"""The most mappings and lists inside each other. The compiler needs some 4 kB of its stack for each."""
+BOUND = 600
+"""The most levels where only an upper bound of the depth is known."""
+PLACES = ("$defs", "definitions")
+PATTERNS = 8
+"""The most patterns of a schema in which some of them must hold at once."""
+ASIDE = ("$ref", "anyOf", "oneOf", "pattern")
+
+
+def why_not_compilable(schema: Mapping[str, Any]) -> str | None:
+    """Why the schema cannot be compiled, in words for an error; None: it can."""
+    if _is_too_deep(schema):
+        return f"goes more than {DEEPEST} levels deep, its references followed; make it flatter"
+    if _is_crossed(schema):
+        return f"has more than {PATTERNS} patterns, some of which hold at once; leave some out"
+    return None
+
+
+def _is_crossed(schema: Mapping[str, Any]) -> bool:
+    """Whether it has more than `PATTERNS` patterns, and any value must match several schemas at once."""
+    inside = [each for each in _all(schema) if isinstance(each, dict)]
+    patterns = sum(isinstance(each.get("pattern"), str) for each in inside)
+    return patterns > PATTERNS and any("allOf" in each or len(each.keys() & set(ASIDE)) > 1 for each in inside)
+
+
+def _is_too_deep(schema: Mapping[str, Any]) -> bool:
+    """Whether a path into the schema, references followed and none twice, is longer than `DEEPEST`. Where references
+    form a cycle, or name no definition, the longest path is not searched for; an upper bound of its length is compared
+    with `BOUND` instead."""
+    named = {f"#/{place}/{name}": each for place in PLACES for name, each in _items(schema.get(place))}
+    try:
+        references = {to for each in _all(schema) if (to := _reference(each)) is not None}
+        if not references <= named.keys():
+            return (len(references) + 1) * _alone(schema) > BOUND
+        walk = _Walk(named)
+        own = walk.depth({name: each for name, each in schema.items() if name not in PLACES})
+        return own > DEEPEST or (walk.circular and own + sum(map(_alone, named.values())) > BOUND)
+    except RecursionError:
+        return True
+
+
+class _Walk:
+    """Measures the depth of a schema, each definition once. `circular`: a definition refers to itself, directly or
+    through others."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._known = dict[str, int]()
+        self._inside = set[str]()
+        self.circular = False
+
+    def depth(self, value: Any) -> int:
+        """The depth of the deepest path into a value, references followed."""
+        ways = [self._followed(_reference(value)), *(self.depth(each) for each in _inside(value))]
+        return max(ways) + isinstance(value, dict | list)
+
+    def _followed(self, to: str | None) -> int:
+        if to is None or to in self._inside:
+            self.circular |= to is not None
+            return 0
+        if to not in self._known:
+            self._inside.add(to)
+            self._known[to] = self.depth(self._named[to])
+            self._inside.remove(to)
+        return self._known[to]
+
+
+def _alone(value: Any) -> int:
+    """The depth of the deepest path into a value, no reference followed."""
+    return max(map(_alone, _inside(value)), default=0) + isinstance(value, dict | list)
+
+
+def _all(value: Any) -> Iterator[Any]:
+    """The value, and every value inside it."""
+    left = [value]
+    while left:
+        yield (each := left.pop())
+        left += _inside(each)
+
+
+def _reference(value: Any) -> str | None:
+    to = value.get("$ref") if isinstance(value, dict) else None
+    return to if isinstance(to, str) else None
+
+
+def _inside(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []

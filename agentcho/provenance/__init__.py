@@ -1,0 +1,5 @@
+"""Information flow: who may read what, through which encodings. No torch, no event loop."""
+
+from agentcho.provenance.prefix_cache_salts import cache_salts
+
+__all__ = ["cache_salts"]

@@ -1,0 +1,265 @@
+"""What the code of a scenario or an agent can read of a game, and whose secrets it has looked at when it has read that.
+
+Every public name of the classes that such code gets hold of is in this table, and every error of the package: either
+with the messages that a read of it counts as a look at (`taints`), or as public, with the reason. What the code does
+before a wider audience after such a look is a finding of an audit.
+
+Not in the table, and not followed: clocks, what a tool's function is called with, whether a task has ended, values that
+one task hands to another through objects of its own. Does not know: how a read is noticed (`taint`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Taint = Literal["itself", "listed", "probed", "race", "all", "readable", "unfinished"]
+MEANING: dict[Taint, str] = {
+    "itself": "that message",
+    "listed": "the messages that were listed on the way",
+    "probed": "that message, or all of its author where it is not there; none where a verb had returned that id",
+    "race": "all messages of the race",
+    "all": "all messages of the game",
+    "unfinished": "what the agent was at",
+    "readable": "all that the agent may read, and what the error names; after a limit of the whole game all messages",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CodeRead:
+    """Some names of one class, or one error.
+
+    Args:
+        of: The class; "Cancelled" stands for the cancellation of a task, whatever it is called.
+        names: Its names; "raised" stands for an error that leaves a verb, with its class, text and attributes.
+        taints: What the code has looked at once it has read one. None: nothing, it is public.
+        why: What the read tells, or why it tells nothing.
+    """
+
+    of: str
+    names: tuple[str, ...]
+    taints: Taint | None
+    why: str
+
+
+def _errors(taints: Taint | None, why: str, *names: str) -> Iterator[CodeRead]:
+    return (CodeRead(of=name, names=("raised",), taints=taints, why=why) for name in names)
+
+
+SIGHTS = (
+    # -- what is private -----------------------------------------------------------------------------------
+    CodeRead(
+        of="Message",
+        names=(
+            *("words", "text", "tokens", "content", "sampled", "stopped", "canonical", "saying"),
+            *("thought", "thoughts"),
+        ),
+        taints="itself",
+        why="words, their length in tokens and what ended them; of a thought the message of that thought too",
+    ),
+    CodeRead(
+        of="Agent",
+        names=("choose", "ask", "answer"),
+        taints="itself",
+        why="what is returned is what the message says",
+    ),
+    CodeRead(
+        of="Agent",
+        names=("stream",),
+        taints="itself",
+        why="pieces of the words, and their number, as they come",
+    ),
+    CodeRead(
+        of="Pieces",
+        names=("message", "error", "__aiter__", "__anext__"),
+        taints="itself",
+        why="pieces of the words, the message whose words they are, or the error that ended it",
+    ),
+    CodeRead(
+        of="History",
+        names=(
+            *("__len__", "__iter__", "__getitem__", "__contains__", "__reversed__", "__eq__", "__hash__", "__repr__"),
+            *("count", "index", "find", "backwards", "open_to", "logs"),
+        ),
+        taints="listed",
+        why="that a message was said, its id, author, audience, role, parents and place, and how many there are: "
+        "this is `Game.said`",
+    ),
+    CodeRead(
+        of="Game",
+        names=("message", "retokenized"),
+        taints="probed",
+        why="whether there is a message of that id, which counts its author's messages",
+    ),
+    CodeRead(
+        of="Game",
+        names=("first",),
+        taints="race",
+        why="who is first tells how long the others' words are",
+    ),
+    CodeRead(
+        of="Game",
+        names=("raced",),
+        taints="all",
+        why="whether messages were said at the same time depends on how long they took",
+    ),
+    *_errors(
+        "readable",
+        "a verb has failed, or has not so far: that counts what was said, or depends on what was to be read",
+        *("AgentchoError", "LimitReached", "ContextOverflow", "StoreFull", "Overloaded", "LeakageError"),
+        *("AnswerInvalid", "PersonLeft", "ToolFailed", "EndpointFailed", "CallFailed", "CallbackFailed"),
+        *("UnknownEncoding", "EngineFailed", "EngineClosed", "StoreDamaged"),
+    ),
+    *_errors(
+        "all",
+        "there is no message of an id that a view names, which counts its author's messages",
+        "AudienceError",
+    ),
+    CodeRead(
+        of="Cancelled",
+        names=("raised",),
+        taints="unfinished",
+        why="a verb was cancelled, as by a deadline of the code's own: so its message takes longer",
+    ),
+    # -- what is public ------------------------------------------------------------------------------------
+    CodeRead(
+        of="Game",
+        names=("said",),
+        taints=None,
+        why="a sequence; what is read of it counts, see `History`",
+    ),
+    CodeRead(
+        of="Game",
+        names=("index", "seed", "config", "reuse", "draw"),
+        taints=None,
+        why="known before anything is said",
+    ),
+    CodeRead(
+        of="Game",
+        names=("agents", "name_of", "system_prompt", "cast"),
+        taints=None,
+        why="the cast is the code's own: it has chosen whom to cast, and the words of system prompts",
+    ),
+    CodeRead(
+        of="Game",
+        names=("announce", "streamed", "swap_out", "together", "lockstep", "play_agents", "play"),
+        taints=None,
+        why="acts of the code itself; what moves and agents return was looked at in them, and counts after them",
+    ),
+    CodeRead(
+        of="Game",
+        names=("speak", "tell", "release"),
+        taints=None,
+        why="the agents' verbs, see there",
+    ),
+    CodeRead(
+        of="Agent",
+        names=("say", "think"),
+        taints=None,
+        why="a message is returned; what is read of its words counts, see `Message`",
+    ),
+    CodeRead(
+        of="Agent",
+        names=("tell", "release"),
+        taints=None,
+        why="an id is returned; the message and its place are the code's own act",
+    ),
+    CodeRead(
+        of="Agent",
+        names=("view",),
+        taints=None,
+        why="metadata of what the agent itself may read, to choose what it reads at its own turn: what it then says "
+        "is its own act",
+    ),
+    CodeRead(
+        of="Agent",
+        names=("model",),
+        taints=None,
+        why="a function gets the number of the agent's own turn, to choose through what it speaks then",
+    ),
+    CodeRead(
+        of="Agent",
+        names=(
+            *("name", "role", "system", "open_system", "audience", "priority", "tools", "shares_thoughts"),
+            *("brief", "run"),
+        ),
+        taints=None,
+        why="what the code gave the agent itself",
+    ),
+    CodeRead(
+        of="Message",
+        names=("id", "game", "kind", "role", "author", "audience", "parents", "metadata", "name", "header"),
+        taints=None,
+        why="of a message that a verb returned: the code asked for it, by that author, to that audience, with that "
+        "header, over that view",
+    ),
+    CodeRead(
+        of="Message",
+        names=("offsets", "new_offset"),
+        taints=None,
+        why="positions that a view asked for as numbers, and no others",
+    ),
+    CodeRead(
+        of="Metadata",
+        names=("id", "kind", "role", "author", "audience", "parents", "count", "index"),
+        taints=None,
+        why="of a message that was listed: that counted when it was listed",
+    ),
+    CodeRead(
+        of="ReadableMessages",
+        names=("count", "index"),
+        taints=None,
+        why="what a view is shown, see `Agent.view`",
+    ),
+    CodeRead(
+        of="View",
+        names=("of", "last", "of_roles", "open_to", "reads", "new_at", "reuse", "count", "index"),
+        taints=None,
+        why="made of metadata that the code has, which counted when it was listed; `open_to` lists what all of its "
+        "audience may read",
+    ),
+    CodeRead(
+        of="Streamed",
+        names=("id", "text", "write", "close", "give_up"),
+        taints=None,
+        why="words of the code's own",
+    ),
+    CodeRead(
+        of="Audience",
+        names=("members", "includes", "covers", "both", "to_json"),
+        taints=None,
+        why="of an audience that the code has made, or of a message that was listed",
+    ),
+    CodeRead(
+        of="Scenario",
+        names=("name", "tasks", "kind", "options", "Options", "Outcome", "casts", "draws", "play", "paired"),
+        taints=None,
+        why="the code's own, and what it was given before the game",
+    ),
+    CodeRead(
+        of="Scenario",
+        names=("score", "judged", "provenance", "has_provenance"),
+        taints=None,
+        why="asked when the game is over",
+    ),
+    *_errors(
+        None,
+        "says what is wrong with the arguments, which are the code's own",
+        *("RequestError", "ScenarioError", "TaskError", "ConfigError", "ArgumentError", "ExtraMissing"),
+    ),
+    *_errors(
+        None,
+        "raised before a game begins or when it is over",
+        *("ModelError", "ModelNotFound", "ModelBroken", "UnsupportedModel", "AdapterError", "EngineBusy", "TuneError"),
+        *("GamesFailed", "WorkersLost", "ScenarioNotFound", "RecordError", "RecordNotFound", "RecordBroken"),
+        *("RecordInUse", "CannotWrite", "ResumeMismatch"),
+    ),
+)
+
+WORDS = frozenset(
+    name for sight in SIGHTS if sight.of == "Message" and sight.taints for name in sight.names if name != "saying"
+)
+"""What the words of a message are read by; `saying` reads them by `words`."""
+SILENT = frozenset(sight.of for sight in SIGHTS if sight.names == ("raised",) and sight.taints is None)
+"""Errors that tell nothing of what was said."""

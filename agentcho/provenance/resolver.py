@@ -1,0 +1,507 @@
+"""From the messages that a call reads to the encodings through which it reads them, by mode; missing encodings are made
+in the same submit.
+
+choreographed: under audit and deny each message through its author's encoding E(m), made once. Under enforce the
+author of a message reads it through E(m), everyone else through its audience's X(m): m over those of its parents
+that all its readers may read, at positions that count from these alone. baseline: each message encoded in the
+caller's own prompt, as the chat template writes that as a whole; equal beginnings of prompts are shared. With a repair
+each caller has, of others' messages, encodings of its own between these: some tokens anew in its own prompt, the others
+as they are reused, or with the offsets of its own anchors. Re-encoding is from token ids where they are known.
+
+Of several engines in one game each has a resolver, over the same messages. There an author reads its own words through
+an E(m) that is made on that engine; everyone else reads X(m) where m was said on another, under audit and deny too, so
+that what its author had read never gets there. Words that another tokenizer spells otherwise are encoded from their
+text. Of several adapters on one engine each has a resolver too, and they share every X(m), which goes through the base
+alone; all else goes through the adapter of who asks. Does not know: policies, the event loop, what a text means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentcho.config import ReusePolicy
+from agentcho.message import Audience, Metadata, is_default_prompt
+from agentcho.protocol.call import Decode, EncodingId, FramePort, Guard, Offsets, Prefill, Receipt, Repair, Shadow
+from agentcho.protocol.speculation_corpus import Corpus
+from agentcho.protocol.value_checks import checked_position
+from agentcho.provenance.anchors import AnchorPools
+from agentcho.provenance.baseline_prompts import BaselinePrompts, PromptPart
+from agentcho.provenance.call_plans import (
+    DecodePlan,
+    Key,
+    Lacking,
+    MissingEncoding,
+    Parent,
+    PlannedContext,
+    ResolvedContext,
+)
+from agentcho.provenance.drafts import Draft, ModelTokenization
+from agentcho.provenance.labels import Label, Monitor, Recipe
+from agentcho.provenance.message_lengths import MessageLengths
+from agentcho.provenance.speculation_corpora import Corpora
+from agentcho.provenance.views import History, Read, ReadSet, absolute_positions, places_of
+from agentcho.reuse.method import ByAnchors, Selection
+
+AHEAD, JUDGED, EXACT = " ahead", " judged", "exact "
+"""After what is made of a message before its caller itself asks for it; after what is made for a view that judges;
+before classes of the deterministic profile."""
+
+
+class Resolver:
+    """The encodings of one game's messages on one engine. `bos`: how many tokens every context begins with. Games share
+    stored keys only where their `salt` is the same. `spelling`: of the engine, where the game has several (None: there
+    is no other). `drafts`: the game's messages, which its resolvers share. `kin`: a resolver of another adapter on the
+    same engine, whose encodings for audiences are this one's too. `frames`: how the engine frames messages, by which
+    baseline prompts are written as a whole (None: by `spelling`, or without one message by message).
+
+    In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
+    """
+
+    def __init__(
+        self,
+        reuse: ReusePolicy,
+        bos: int = 0,
+        *,
+        salt: str = "",
+        spelling: ModelTokenization | None = None,
+        drafts: dict[str, Draft] | None = None,
+        kin: Resolver | None = None,
+        frames: FramePort | None = None,
+    ) -> None:
+        self.reuse = reuse
+        self.bos = bos
+        self.spelling = spelling
+        self._class = f"{len(salt)}/{salt}/" if salt else ""
+        self.drafts: dict[str, Draft] = {} if drafts is None else drafts
+        self._lengths = MessageLengths(self.drafts, spelling)
+        self._adapter = None if spelling is None else spelling.adapter
+        self._ape = None if reuse.mode == "baseline" else reuse.ape
+        self._repair, self._judge = reuse.repairs, reuse.judges
+        self._private: dict[Key, EncodingId] = {}
+        self._public: dict[Key, EncodingId] = {} if kin is None else kin._public
+        self._keys: dict[str, list[Key]] = {}
+        self._asked: set[Key] = set()
+        self._anchors = AnchorPools(scoped=reuse.leakage == "deny")
+        self._ends: dict[Key, int] = {}
+        self._monitor: Monitor = Monitor() if kin is None else kin._monitor
+        self.spells = self._lengths.spells
+        self.frames = spelling.frames if frames is None and spelling is not None else frames
+        self._prompts = BaselinePrompts(self.drafts, self.frames, self.spells)
+        self._corpora = Corpora(self.drafts, self.spells) if reuse.speculate else None
+
+    @property
+    def _default(self) -> Offsets:
+        """Where messages stand that nobody has placed."""
+        return "made" if self.reuse.in_place else None
+
+    def model_of(self, recipe: Recipe) -> str | None:
+        """The model that an encoding of this recipe is recorded under."""
+        if self.spelling is None:
+            return None
+        return self.spelling.home if recipe == "audience" else self.spelling.name
+
+    @property
+    def enforcing(self) -> bool:
+        """Whether readers other than the author get encodings of their own."""
+        return self.reuse.mode == "choreographed" and self.reuse.leakage == "enforce"
+
+    def _said_here(self, draft: Draft) -> bool:
+        """Whether a message was said on this engine; those of the scenario are said on every one."""
+        return self.spelling is None or draft.metadata.author is None or draft.engine == self.spelling.name
+
+    def resolve(self, reads: ReadSet) -> ResolvedContext:
+        """The context of a call with this read set, as its caller sees it."""
+        if self.reuse.mode == "baseline":
+            return self._baseline(reads.reads, reads.caller)
+        missing: Lacking = {}
+        context = self._context(reads, missing, live=True)
+        return ResolvedContext(tuple(missing.values()), *context)
+
+    def decode_plan(self, draft: Draft, shadow: bool = True, out: History | None = None, **options: Any) -> DecodePlan:
+        """The calls that let an author say a message; `options` are the decode's. Not `shadow`: whatever the policy
+        says, X(m) is made when it is read. `out`: what is out, for guesses (None: what it reads)."""
+        resolved = self.resolve(draft.reads)
+        author = draft.own
+        call = Decode(
+            draft.text,
+            resolved.parents,
+            resolved.offsets,
+            resolved.new_offset,
+            name=draft.name,
+            salt=self._salt(author),
+            guard=self._guard(draft, author),
+            corpora=self._guessed_from(draft, out),
+            adapter=self._adapter,
+            ape=self._ape,
+            opening=resolved.opening,
+            **options,
+        )
+        if not shadow or not self.shadowed(draft):
+            calls = *(lack.call for lack in resolved.missing), call
+            return DecodePlan(resolved.missing, calls, resolved.apart, resolved.opening is not None)
+        lacking = {lack.key: lack for lack in resolved.missing}
+        parents, audience = self._public_encodings(draft, lacking), draft.metadata.audience
+        guard = self._guard(draft, audience)
+        public = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard, ape=self._ape)
+        return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, public))
+
+    def _guessed_from(self, draft: Draft, out: History | None) -> tuple[Corpus, ...] | None:
+        """What the words of a message may be guessed from; None: nothing is."""
+        if self._corpora is None:
+            return None
+        author, reads = draft.metadata.author, (read.id for read in draft.reads.reads)
+        return self._corpora.read(author, reads) if out is None else self._corpora.of(author, out)
+
+    def shadowed(self, draft: Draft) -> bool:
+        """Whether X(m) is made while m is said: by what is public alone. The two differ in their keys, if only in
+        the class, wherever someone besides the author may read."""
+        if not self.enforcing or self.reuse.deterministic or self.reuse.shadow == "never":
+            return False
+        return self.reuse.shadow == "always" or draft.metadata.audience != draft.own
+
+    def prefetch(self, id: str, exact: bool = False) -> tuple[MissingEncoding, ...]:
+        """The encodings of a known message that are sure to be asked for, and are not there yet: under audit E(m);
+        under enforce X(m) of the scenario's messages, and E(m) of private ones. None where a caller's own prompt
+        decides, or in the deterministic profile unless `exact`."""
+        metadata = self.drafts[id].metadata
+        recipe: Recipe = "audience" if self.enforcing and metadata.author is None else "author"
+        if not (self.begins or (exact and self.reuse.mode != "baseline" and self.reuse.repair is None)):
+            return ()
+        if self.enforcing and metadata.author is not None and metadata.audience != self.drafts[id].own:
+            return ()
+        lacking: dict[Key, MissingEncoding] = {}
+        if (recipe, (id,)) not in self._asked:
+            self._encoding(recipe, id, lacking)
+        return tuple(lacking.values())
+
+    @property
+    def begins(self) -> bool:
+        """Whether what is there of a message of the scenario can be encoded before the rest of it: not where each
+        caller has it in its own prompt, nor in the deterministic profile."""
+        return self.reuse.mode == "choreographed" and not self.reuse.deterministic and self.reuse.repair is None
+
+    def beginning(self, draft: Draft, earlier: EncodingId | None) -> Prefill:
+        """The call that encodes what is there of a message of the scenario, as its encoding will be made when it is
+        whole, from that of an earlier state of it. It reads nothing."""
+        make = self._audience_call if self.enforcing else self._author_call
+        return replace(make(draft, {}), extends=earlier, guard=None)
+
+    def end_position(self, draft: Draft, length: int) -> int:
+        """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
+        far as the policy says it beforehand. `RequestError`: it is placed where nothing can stand."""
+        alone = self.bos + length
+        if self.reuse.mode == "baseline":
+            return alone
+        if self.reuse.in_place:
+            recipes: tuple[Recipe, ...] = ("author", "audience") if self.enforcing else ("author",)
+            over = [key for recipe in recipes for key in self._over(recipe, draft)]
+            return max([self.bos, *map(self._end, over)]) + length
+        lengths = self._lengths.read(draft.reads)
+        places = absolute_positions(draft.reads, lengths, self.bos)
+        starts = [None if place is None else checked_position(place) for place in places]
+        ends = [start + long for start, long in zip(starts, (*lengths, length), strict=True) if start is not None]
+        public = [self._lengths[id] for id in self._public_parents(draft)] if self.enforcing else []
+        return max(alone, *ends, alone + sum(public))
+
+    def decode_end(self, draft: Draft, length: int) -> int:
+        """The same of a message that is to be said next, in the prompt of its author."""
+        if self.reuse.mode != "baseline":
+            return self.end_position(draft, length)
+        ids = [read.id for read in draft.reads.reads]
+        return self.bos + self._prompts.length(ids, self._lengths.read(draft.reads)) + length
+
+    def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId, receipt: Receipt) -> bool:
+        """Take a finished encoding in; False where one was there already: this one is its twin."""
+        key = (recipe, path if recipe in ("baseline", "repaired") else (message,))
+        if key in self._there(key):
+            return False
+        self._there(key)[key] = id
+        self._keys.setdefault(message, []).append(key)
+        if recipe == "repaired" and isinstance(self._repair, ByAnchors) and not path[-1].endswith((AHEAD, JUDGED)):
+            reused: Key = (self._recipe(None, Read(message)), (message,))
+            self._anchors.enter(path, message, id, self._there(reused).get(reused), receipt)
+        return True
+
+    def forget(self, message: str) -> list[EncodingId]:
+        """Give all its encodings up; who reads it next makes them again, from its ids. The caller releases them."""
+        for recipe in ("author", "audience"):
+            self._asked.discard((recipe, (message,)))
+            self._ends.pop((recipe, (message,)), None)
+        self._anchors.forget(message)
+        self._prompts.forget(message)
+        return [self._there(key).pop(key) for key in self._keys.pop(message, ())]
+
+    def enter_thought(self, id: EncodingId, message: str) -> None:
+        """An encoding that was begun for what an agent says has its thought, this message, in it."""
+        metadata = self.drafts[message].metadata
+        self._monitor.add(id, Label(message, metadata.audience))
+
+    def _there(self, key: Key) -> dict[Key, EncodingId]:
+        """Where an encoding is, if it is there."""
+        return self._public if key[0] == "audience" else self._private
+
+    def forget_labels(self, held: Container[EncodingId]) -> None:
+        """Drop the labels of all encodings that are neither `held` nor under way."""
+        self._monitor.forget(held)
+
+    # -- choreographed -----------------------------------------------------------------------------------
+
+    def _context(self, reads: ReadSet, missing: Lacking, live: bool = False) -> PlannedContext:
+        """The encodings through which a read set is read, and their positions. `live`: its caller asks, and not who is
+        to read what it knew."""
+        offsets, new_offset = self._positions(reads)
+        repair = self._repair_of(reads)
+        if repair is not None and reads.caller is not None:
+            how = JUDGED if reads.reuse == "judge" else AHEAD if isinstance(repair, ByAnchors) and not live else ""
+            parents = self._repaired(reads.caller, reads, offsets, missing, how)
+        else:
+            parents = tuple(self._through(reads.caller, read, missing) for read in reads.reads)
+        return PlannedContext(parents, offsets, new_offset)
+
+    def _repair_of(self, reads: ReadSet) -> Selection | None:
+        """Which tokens of others' messages a call encodes anew: what its view asks for comes before what the run does.
+        The scenario has no prompt, and what stays where it was made is read as it is."""
+        if reads.caller is None or self.reuse.in_place or self._ape is not None:
+            return None
+        return self._judge if reads.reuse == "judge" else self._repair
+
+    def _repaired(
+        self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking, how: str
+    ) -> tuple[Parent, ...]:
+        """The same messages, those of others as they are for this caller: repaired over what stands before them in
+        its own prompt. What stands first, and is read through what was made over nothing, needs no repair. `how`: as a
+        view that judges asks for, or all of it anew, for the caller's own calls alone say what anchors it has."""
+        places = offsets if isinstance(offsets, tuple) else (None,) * len(reads.reads)
+        before: tuple[Parent, ...] = ()
+        path: tuple[str, ...] = (caller,)
+        for place, read in enumerate(reads.reads):
+            draft = self.drafts[read.id]
+            own = self._own(caller, read)
+            path = (*path, f"{read.id}@{places[place]}{' as said' * own}{how}")
+            alone = not before and places[place] is None and not self._context_of_others(draft)
+            if alone or own:
+                before += (self._through(caller, read, missing),)
+            else:
+                offsets_before = places[:place] if any(each is not None for each in places[:place]) else None
+                context = PlannedContext(before, offsets_before, places[place])
+                before += (self._repairing(read, path, context, missing),)
+        return before
+
+    def _context_of_others(self, draft: Draft) -> list[str]:
+        """What the encoding that others than its author read is made over. Under enforce what is hidden counts for
+        nothing: a choice by it would tell that it is there."""
+        public = self.enforcing or not self._said_here(draft)
+        return self._public_parents(draft) if public else [read.id for read in draft.reads.reads]
+
+    def _repairing(self, read: Read, path: tuple[str, ...], context: PlannedContext, missing: Lacking) -> Parent:
+        """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
+        its caller reads; otherwise its base is what it is reused through."""
+        key: Key = ("repaired", path)
+        if key in self._private:
+            return self._private[key]
+        if key not in missing:
+            draft, caller = self.drafts[read.id], Audience(frozenset({path[0]}))
+            call: Prefill | Repair
+            choose = self._judge if path[-1].endswith(JUDGED) else self._repair
+            assert choose is not None
+            if not choose.keeps or path[-1].endswith(AHEAD):
+                call = self._prefill(draft, caller, context)
+            else:
+                base, guard = self._through(path[0], read, missing), self._guard(draft, caller)
+                if isinstance(choose, ByAnchors):
+                    choose = choose.with_anchors(self._anchors.of(path, missing))
+                call = Repair(base, choose, *context, self._salt(caller), guard, self._adapter)
+            missing[key] = MissingEncoding(read.id, "repaired", path, call)
+        return missing[key].call
+
+    def _through(self, reader: str | None, read: Read, missing: Lacking) -> Parent:
+        """The encoding through which `reader` reads a message."""
+        return self._encoding(self._recipe(reader, read), read.id, missing)
+
+    def _recipe(self, reader: str | None, read: Read) -> Recipe:
+        """Under enforce it is never the author's encoding of another's message, clean or not: that choice would itself
+        tell of what is hidden. Nor is it anywhere but where the message was said."""
+        if self._own(reader, read):
+            return "author"
+        return "audience" if self.enforcing or not self._said_here(self.drafts[read.id]) else "author"
+
+    def _own(self, reader: str | None, read: Read) -> bool:
+        """Whether `reader` reads a message as its author."""
+        author = self.drafts[read.id].metadata.author
+        return author is not None and author == reader and not read.public
+
+    def _encoding(self, recipe: Recipe, id: str, missing: Lacking) -> Parent:
+        """An encoding that is there, or the call that makes it, after the calls for all that it is made over; what
+        waits for others stands on a stack of our own, for a chain of messages may be as long as a game."""
+        wanted: list[Key] = [(recipe, (id,))]
+        while wanted:
+            lacking = [key for key in self._below(wanted[-1]) if key not in self._there(key) and key not in missing]
+            if wanted[-1] in self._there(wanted[-1]) or wanted[-1] in missing or not lacking:
+                self._add_call(wanted.pop(), missing)
+            else:
+                wanted += reversed(lacking)
+        key: Key = (recipe, (id,))
+        return self._there(key)[key] if key in self._there(key) else missing[key].call
+
+    def _add_call(self, key: Key, missing: Lacking) -> None:
+        """The call of one encoding, everything that it is made over being there or asked for."""
+        if key in self._there(key) or key in missing:
+            return
+        recipe, (id,) = key
+        make = self._audience_call if recipe == "audience" else self._author_call
+        missing[key] = MissingEncoding(id, recipe, (), make(self.drafts[id], missing))
+        self._asked.add(key)
+
+    def _below(self, key: Key) -> list[Key]:
+        """Which encodings one is made over, of a message that there is."""
+        recipe, (id,) = key
+        return self._over(recipe, self.drafts[id])
+
+    def _end(self, key: Key) -> int:
+        """The position behind an encoding that stays where it is made: right after the rightmost it is made over."""
+        wanted = [key]
+        while wanted:
+            below = self._below(wanted[-1])
+            if lacking := [each for each in below if each not in self._ends]:
+                wanted += lacking
+            else:
+                made = wanted.pop()
+                self._ends[made] = max([self.bos, *(self._ends[e] for e in below)]) + self._lengths[made[1][0]]
+        return self._ends[key]
+
+    def _over(self, recipe: Recipe, draft: Draft) -> list[Key]:
+        """Which encodings of messages, repaired ones left out, one of this message is made over."""
+        if recipe == "audience":
+            return [("audience", (id,)) for id in self._public_parents(draft)]
+        reads, caller = draft.reads.reads, draft.reads.caller
+        choose = self._repair_of(draft.reads)
+        if choose is not None and (isinstance(choose, ByAnchors) or not choose.keeps):
+            reads = tuple(read for read in reads if self._own(caller, read))
+        return [(self._recipe(caller, read), (read.id,)) for read in reads]
+
+    def _author_call(self, draft: Draft, missing: Lacking) -> Prefill:
+        """E(m): over what was resolved for its author."""
+        return self._prefill(draft, draft.own, self._context(draft.reads, missing))
+
+    def _audience_call(self, draft: Draft, missing: Lacking) -> Prefill:
+        """X(m): compact over X of those parents whose audience covers its own."""
+        public = PlannedContext(self._public_encodings(draft, missing), self._default)
+        return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)
+
+    def _public_encodings(self, draft: Draft, missing: Lacking) -> tuple[Parent, ...]:
+        return tuple(self._encoding("audience", id, missing) for id in self._public_parents(draft))
+
+    def _public_parents(self, draft: Draft) -> list[str]:
+        """Those of its parents that all its readers may read, but for a default prompt: see `is_default_prompt`."""
+        audience = draft.metadata.audience
+        parents = [read.id for read in draft.reads.reads if not is_default_prompt(read.id)]
+        return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]
+
+    def _positions(self, reads: ReadSet) -> tuple[Offsets, int | None]:
+        """Absolute positions; None where the engine's default says the same."""
+        places = places_of(reads)
+        if self.reuse.in_place:
+            return "made", None
+        if all(place is None for place in places):
+            return None, None
+        if all(place is None or isinstance(place, int) for place in places):
+            *asked, own = (place if isinstance(place, int) else None for place in places)
+            return tuple(asked), own
+        *offsets, new = absolute_positions(reads, self._lengths.read(reads), self.bos)
+        return tuple(offsets), new
+
+    # -- baseline ----------------------------------------------------------------------------------------
+
+    def said_path(self, draft: Draft) -> tuple[str, ...]:
+        """The path of what an author has just said: that of its prompt, and then the message as it was fed."""
+        author, reads = draft.metadata.author, draft.reads.reads
+        own = self._names(Read(draft.metadata.id), PromptPart((draft.metadata.id,)), author)
+        return (*self._path(reads, author), own)
+
+    def prompt_parts(self, reads: Sequence[Read]) -> tuple[PromptPart, ...]:
+        """What stands in the prompt of a call with these reads, encoding by encoding."""
+        return self._prompts.of([read.id for read in reads]).parts
+
+    def _path(self, reads: Sequence[Read], caller: str | None) -> tuple[str, ...]:
+        """The path that names a prompt: what is encoded first, what comes after it, and so on."""
+        known = {read.id: read for read in reads}
+        return tuple(self._names(known[part.messages[0]], part, caller) for part in self.prompt_parts(reads))
+
+    def _names(self, read: Read, part: PromptPart, caller: str | None) -> str:
+        """The name of a part in a path. In the deterministic profile it marks what the caller generated itself, which
+        it alone reads as it was fed then: whether its prompt began as an author's did, and the author's own bits were
+        there, would tell another what that author had read in secret."""
+        if not self.reuse.deterministic or part.tokens is not None:
+            return part.name
+        said = self.drafts[read.id].metadata.kind == "decode" and self._own(caller, read)
+        return f"{part.name} as said" if said else part.name
+
+    def _baseline(self, reads: Sequence[Read], caller: str | None) -> ResolvedContext:
+        """Each part of the prompt over all before it, in the caller's own order; offsets play no part."""
+        clearance, path = Audience(frozenset({caller} if caller else ())), self._path(reads, caller)
+        prompt = self._prompts.of([read.id for read in reads])
+        missing, parents = list[MissingEncoding](), list[Parent]()
+        for end, part in enumerate(prompt.parts, start=1):
+            known = self._private.get(("baseline", path[:end]))
+            if known is None:
+                call = self._part(part, clearance, PlannedContext(tuple(parents)))
+                first, *also = part.messages
+                missing.append(
+                    MissingEncoding(
+                        message=first,
+                        recipe="baseline",
+                        path=path[:end],
+                        call=call,
+                        also=tuple(also),
+                        tokens=part.tokens,
+                    )
+                )
+            parents.append(missing[-1].call if known is None else known)
+        return ResolvedContext(tuple(missing), *PlannedContext(tuple(parents)), prompt.opening, prompt.apart)
+
+    def _part(self, part: PromptPart, clearance: Audience, context: PlannedContext) -> Prefill:
+        """The call that encodes a part of a prompt."""
+        draft = self.drafts[part.messages[0]]
+        call = self._prefill(draft, clearance, context)
+        if part.tokens is None:
+            return call
+        also = [self.drafts[id].metadata for id in part.messages[1:]]
+        guard = self._guard(draft, clearance, also)
+        return replace(call, text="", tokens=None, opening=None, framed=part.tokens, guard=guard, extends=None)
+
+    # -- calls -------------------------------------------------------------------------------------------
+
+    def _prefill(self, draft: Draft, clearance: Audience, context: PlannedContext) -> Prefill:
+        """The call that encodes a message of known words for all of `clearance`."""
+        as_said, own = self.spells(draft), self.spelling is None or self.spelling.name is None
+        return Prefill(
+            draft.text if as_said else draft.whole,
+            *context,
+            role=draft.metadata.role,
+            name=draft.name,
+            tokens=draft.content if as_said else None,
+            salt=self._salt(clearance),
+            guard=self._guard(draft, clearance),
+            extends=draft.begun.id if draft.begun is not None and own else None,
+            adapter=self._adapter,
+            ape=self._ape,
+            framed=draft.framed if as_said else None,
+            opening=draft.opening if as_said else None,
+        )
+
+    def _salt(self, clearance: Audience) -> str:
+        """The class within which stored keys are shared: the agents who could tell that they were there already. The
+        deterministic profile has classes of its own: in a forward with other calls, last bits depend on these. Each
+        salt has its own too, framed so that no other begins with it."""
+        outer = self._class + (EXACT if self.reuse.deterministic else "")
+        if self.reuse.mode == "baseline" or self.reuse.leakage == "audit":
+            return outer
+        return outer + json.dumps(clearance.to_json())
+
+    def _guard(self, draft: Draft, clearance: Audience, also: Iterable[Metadata] = ()) -> Guard | None:
+        if self.reuse.leakage == "audit":
+            return None
+        return self._monitor.guard(draft.metadata.id, draft.metadata.audience, clearance, also)

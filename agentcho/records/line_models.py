@@ -1,0 +1,212 @@
+"""Models of the lines of a record, which check types and fixed words: a record may come from anybody.
+
+Does not know: files, what a line means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError, model_validator
+
+from agentcho.message import AgentName, Kind
+from agentcho.provenance.labels import Recipe
+from agentcho.provenance.views import After
+
+Ending = Literal["cancelled", "failed", "died"]
+"""How a message that is not whole came to its end: its call was cancelled, or failed, or the process was killed."""
+Origin = Literal["sampled", "forced", "human", "tool"]
+"""Where the words of a message that was not known beforehand come from."""
+LIST = Field(strict=False)
+"""A list of JSON is read as a tuple."""
+Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Attempt = Annotated[int, Field(ge=1, lt=1 << 63)]
+Strings = Annotated[tuple[str, ...], LIST]
+Tokens = Annotated[tuple[Count, ...], LIST]
+Span = Annotated[tuple[Count, Count], LIST]
+
+
+class Line(BaseModel):
+    """A line, or a part of one. Fields that it does not name are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class EncodingPart(Line):
+    """One encoding, with its cone or with what stands for that."""
+
+    id: Whole
+    message: str
+    caller: AgentName | None
+    recipe: Recipe
+    context: Annotated[tuple[Annotated[tuple[Whole, Whole, Whole], LIST], ...], LIST]
+    start: Whole
+    bos: bool | Whole
+    base: Whole | None = None
+    anchors: Annotated[tuple[Whole, ...], LIST] = ()
+    engine: str | None = None
+    respelled: bool = False
+    also: Strings = ()
+    tokens: Tokens | None = None
+    apart: bool = False
+    opened: bool = False
+    cone: Annotated[frozenset[str], LIST] | None = None
+    seal: str | None = None
+
+    @model_validator(mode="after")
+    def _accounts(self) -> EncodingPart:
+        if (self.cone is None) == (self.seal is None):
+            raise ValueError("an encoding has its cone or what stands for that")
+        return self
+
+
+class EncodingsLine(Line):
+    """Encodings alone."""
+
+    game: Count
+    encodings: list[EncodingPart]
+    encoded: Count = 0
+    attempt: Attempt = 1
+
+
+class SpentPart(Line):
+    """What a server says that a message took."""
+
+    prompt: Count | None = None
+    cached: Count | None = None
+    completion: Count | None = None
+    requests: Count = 1
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+class UsagePart(Line):
+    """What a message cost."""
+
+    encoded: Count
+    reused: Count
+    ttft: float
+    seconds: float
+    spent: SpentPart | None = None
+    at: float | None = None
+    steps: Annotated[tuple[Count, Count, Count], LIST] | None = None
+
+
+def _after(place: Any) -> After:
+    if not isinstance(place, list) or [type(part) for part in place] != [str, int]:
+        raise ValueError("a place after a message is its id and a number")
+    return After(*place)
+
+
+Asked = Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] | None
+"""A place that was asked for: see `Place`."""
+
+
+class UsePart(Line):
+    """The tool that gave a result."""
+
+    name: str
+    audience: Literal["everyone"] | Strings
+    effect: bool
+    trusted: bool
+    client: str | None = None
+
+
+class ChargePart(Line):
+    """What words can tell of secrets."""
+
+    by: Literal["choices", "schema", "release", "words"]
+    bits: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    owed: dict[str, Strings] = {}
+    # "schema" is a name that pydantic has for something else
+    of: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+
+
+class ActPart(Line):
+    """How a message came to be asked for."""
+
+    where: str | None
+    places: Annotated[tuple[Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] | None, ...], LIST]
+    acted_on: Strings
+    choices: Strings
+    call: str | None = None
+    use: UsePart | None = None
+    release: bool = False
+    released: str | None = None
+    charge: ChargePart | None = None
+    shown: Strings = ()
+    reuse: Literal["judge"] | None = None
+    after: Annotated[tuple[str | Count, ...], LIST] | None = None
+    named: bool = False
+    moves: Annotated[tuple[Annotated[tuple[Count, Count, bool], LIST], ...], LIST] = ()
+    thought: str | None = None
+
+
+class MessageLine(EncodingsLine):
+    """A message, with the encodings of its line."""
+
+    id: str
+    kind: Kind
+    role: str
+    author: AgentName | None
+    audience: Literal["everyone"] | Strings
+    parents: Strings
+    header: str
+    text: str
+    tokens: Tokens | None = None
+    content: Span
+    sampled: Span | None
+    name: AgentName | None
+    offsets: Annotated[tuple[Whole | None, ...], LIST] | None
+    new_offset: Whole | None
+    stopped: str | None
+    canonical: bool
+    stop_reason: int | str | None = None
+    thought: Span | None = None
+    encoding: Whole | None = None
+    direct: Strings
+    usage: UsagePart
+    act: ActPart
+    ended: Ending | None = None
+    engine: str | None = None
+    origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> MessageLine:
+        parents, readers = len(self.parents), [*([self.author] if self.audience == "everyone" else self.audience)]
+        if self.kind == "decode" and (self.author is None or self.author not in readers):
+            raise ValueError("who speaks is an agent, and among those who may read it")
+        if len(self.act.places) not in (0, parents + 1) or len(self.offsets or self.parents) != parents:
+            raise ValueError("places are one a parent, and its own")
+        return self
+
+
+class PieceLine(Line):
+    """What a step generated of a message."""
+
+    game: Count
+    id: str
+    tokens: Tokens
+    text: str
+    attempt: Attempt = 1
+
+
+class TypedLine(Line):
+    """What a person said for a message."""
+
+    game: Count
+    id: str
+    text: str
+
+
+L = TypeVar("L")
+
+
+def read(kind: TypeAdapter[L], line: Mapping[str, Any]) -> L:
+    """The value of a line. ValueError: it is no line of that kind; the text names the field and quotes no value."""
+    try:
+        return kind.validate_python(line)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from None

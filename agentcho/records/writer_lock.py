@@ -1,0 +1,157 @@
+"""One writer at a time for a folder or file, and whether the process that writes it is still alive.
+
+A claim is a small file beside what is written, with process, host and time; its modification time is a heartbeat. The
+operating system locks it for as long as the process lives (POSIX), however that ends. Where there are no such locks, a
+recent heartbeat counts as alive. Does not know: what is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import NamedTuple
+
+from agentcho.errors import RecordInUse
+from agentcho.records.files import write_errors
+
+try:
+    import fcntl
+except ImportError:  # no POSIX
+    fcntl = None  # type: ignore[assignment]
+
+NAME = "writer.json"
+BEAT, STILL = 10.0, 60.0
+"""Seconds between two heartbeats, and after how many without one a writer counts as dead where locks say nothing."""
+TRIES, PAUSE = 5, 0.02
+"""Who looks whether a writer lives holds its lock for a moment; so often, and so long apart, is tried again."""
+
+
+class WriterIdentity(NamedTuple):
+    """Who is writing, since when (ISO 8601 in UTC)."""
+
+    pid: int
+    host: str
+    since: str
+
+
+class WriterLock:
+    """The claim on `file`'s neighbours, held until `close`. A context manager. `RecordInUse`, naming the other, where
+    somebody else has it; what a dead one left is taken over."""
+
+    def __init__(self, file: Path, what: Path | None = None) -> None:
+        self.file = file
+        with write_errors(file):
+            self._descriptor = self._claimed(what or file.parent)
+            try:
+                self._sign()
+            except OSError:
+                os.close(self._descriptor)
+                raise
+        self._over = Event()
+        Thread(target=self._beat, daemon=True, name="heartbeat").start()
+
+    def _sign(self) -> None:
+        self.who = WriterIdentity(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, (json.dumps(self.who._asdict()) + "\n").encode())
+
+    def _claimed(self, what: Path) -> int:
+        """The descriptor of the claim, locked."""
+        for _ in range(TRIES):
+            descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o644)
+            free = _lock(descriptor)
+            if free is None:
+                free = read(self.file) is None or not _fresh(descriptor)
+            if free and _same(descriptor, self.file):
+                return descriptor
+            os.close(descriptor)
+            time.sleep(PAUSE)
+        raise RecordInUse(what, *(read(self.file) or WriterIdentity(0, "?", "?")))
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT):
+            with suppress(OSError):  # the folder may have gone
+                os.utime(self.file)
+
+    def close(self) -> None:
+        """Take the claim back. A second call is a no-op."""
+        if not self._over.is_set():
+            self._over.set()
+            try:
+                self.file.unlink(missing_ok=True)
+            finally:
+                os.close(self._descriptor)
+
+    def __enter__(self) -> WriterLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def beside(file: Path) -> Path:
+    """The claim on a single file."""
+    return file.with_name(f".{file.name}.{NAME}")
+
+
+def read(file: Path) -> WriterIdentity | None:
+    """Who made a claim; None: nobody, or it is being made."""
+    try:
+        who = WriterIdentity(**json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return who if tuple(map(type, who)) == (int, str, str) else None
+
+
+def alive(file: Path) -> bool:
+    """Whether somebody holds a claim."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        free = _lock(descriptor, shared=True)
+        return _fresh(descriptor) if free is None else not free
+    finally:
+        os.close(descriptor)
+
+
+def check(file: Path, what: Path | None = None) -> None:
+    """`RecordInUse` where somebody holds a claim."""
+    if alive(file) and (who := read(file)) is not None:
+        raise RecordInUse(what or file.parent, *who)
+
+
+def _fresh(descriptor: int) -> bool:
+    """Whether a heart beat lately."""
+    return time.time() - os.fstat(descriptor).st_mtime < STILL
+
+
+def _lock(descriptor: int, shared: bool = False) -> bool | None:
+    """Whether the lock was free; None: there are no locks here."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _same(descriptor: int, file: Path) -> bool:
+    """Whether a file is still what was opened: its writer may have ended, and taken it away, in between."""
+    try:
+        return os.fstat(descriptor).st_ino == file.stat().st_ino
+    except OSError:
+        return False

@@ -1,0 +1,121 @@
+"""What one decode says, on its way from the engine to who asked for it.
+
+Does not know: prompts, societies, HTTP.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import anyio
+
+from agentcho.choreography.requests import DecodePiece, RequestResult
+from agentcho.games.play.decode_turn import TurnHooks
+from agentcho.message import Words
+from agentcho.protocol.call import FramePort
+from agentcho.serve.request import Answer, AnswerDelta, ChatRequest, Hear, TokenLogprob
+from agentcho.serve.sharing.request_prompt import calls_in, cut_off
+
+T = TypeVar("T")
+
+
+def new_id() -> str:
+    """An id of a message that nobody guesses."""
+    return f"msg_{secrets.token_hex(12)}"
+
+
+class AnswerStream:
+    """Answer number `choice` of a request, as it is said. `id` is the one by which it can be quoted."""
+
+    def __init__(self, choice: int, request: ChatRequest, hear: Hear, frames: FramePort) -> None:
+        self._choice = choice
+        self._request = request
+        self._hear = hear
+        self._frames = frames
+        self.id = request.ids[choice] if request.ids else new_id()
+        self._likely: list[TokenLogprob] = []
+        self._unsure: list[DecodePiece] = []
+        self._told = 0
+
+    def hooks(self, done: Callable[[RequestResult], None], flush: Callable[[], None] | None = None) -> TurnHooks:
+        """What a decode turn is to call as the answer is said. `done` and `flush`: see `TurnHooks`."""
+        return TurnHooks(piece=self.piece, flush=flush, text=self.token, thought=self.thought, done=done)
+
+    def piece(self, piece: DecodePiece) -> None:
+        """A token was sampled. Those of a thought have no logarithms."""
+        self._unsure.append(piece)
+        if piece.thought is not None:
+            said, self._unsure = self._unsure, []
+            self._likely += (self._likelihood(each.likely) for each in said if each.likely and not piece.thought)
+
+    def thought(self, text: str) -> None:
+        """More of what the model thinks before its answer."""
+        self._hear(AnswerDelta(self._choice, "", thought=text))
+
+    def token(self, text: str) -> None:
+        """Text became visible; it goes to the client with the logarithms of all tokens since the text before."""
+        fresh, self._told = tuple(self._likely[self._told :]), len(self._likely)
+        self._hear(AnswerDelta(self._choice, text, fresh))
+
+    def answer(self, words: Words) -> Answer:
+        """The whole answer; `words` are the thought's with those of the answer, where there is one."""
+        thought, pondered = "", 0
+        if words.said is not None:
+            start, stop = words.sampled or (0, 0)
+            thought = words.text
+            pondered = stop - start
+            words = words.said
+            pondered -= len(words.tokens[slice(*(words.sampled or (0, 0)))])
+        before, calls = calls_in(words.text, self._request.tools, self._frames)
+        start, stop = words.sampled or (0, 0)
+        tokens, ended = words.tokens[start:stop], words.stopped or "stop"
+        text = words.text
+        if ended in ("stop_string", "stop_token") and not calls:
+            text = cut_off(text, self._request.tools, self._frames)
+        asked = self._request.tools
+        if ended == "max_tokens" and not calls and asked is not None and asked.choice in ("required", "named"):
+            text = ""  # the beginning of a call, which is neither one nor words
+        return Answer(
+            id=self.id,
+            text=text,
+            ended=ended,
+            tokens=tokens,
+            calls=calls,
+            before=before,
+            likely=tuple(self._likely),
+            reason=words.stop_reason,
+            thought=thought,
+            pondered=pondered,
+        )
+
+    def _likelihood(self, likely: tuple[tuple[int, float], ...]) -> TokenLogprob:
+        said, *others = (TokenLogprob(token, self._bytes(token), logprob) for token, logprob in likely)
+        return said._replace(others=tuple(others))
+
+    def _bytes(self, token: int) -> bytes:
+        return self._frames.framing.content.token_bytes(token, begins=not self._likely)
+
+
+async def all_said(saying: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What coroutines return, run side by side. The first that fails cancels the others, and its error comes out."""
+    moves = list(saying)
+    if len(moves) == 1:
+        return [await moves[0]]
+    found: dict[int, T] = {}
+
+    async def run(place: int, move: Coroutine[Any, Any, T]) -> None:
+        found[place] = await move
+
+    try:
+        async with anyio.create_task_group() as group:
+            for place, move in enumerate(moves):
+                group.start_soon(run, place, move)
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from None
+    return [found[place] for place in range(len(moves))]
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,69 @@
+"""Whether the arguments of a call fit the schema of its function.
+
+Schemas come from clients, so nothing is fetched for a reference, a pattern takes time in proportion to the text, and
+the references that are followed are counted. Does not know: how a call is written, who made it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jsonschema
+import referencing
+
+from agentcho.protocol.regex_cardinality import MatchingTexts, Uncountable
+from agentcho.serve.request import ToolDefinition
+
+Check = Callable[[Any, Any, Any, Mapping[str, Any]], Iterator[Any] | None]
+MOST = 1 << 13
+"""So many references of one schema are followed."""
+
+
+class _Unknown(Exception):
+    """What a schema says cannot be worked out here."""
+
+
+def fits(tool: ToolDefinition, arguments: str) -> bool:
+    """Whether `arguments`, a JSON object, fit the function. A schema that cannot be evaluated excludes nothing: one
+    with an unknown reference, too many references, a pattern of a kind that is not known, or patterns of names."""
+    if tool.parameters is None:
+        return bool(json.loads(arguments) == {})
+    if "patternProperties" in json.dumps(tool.parameters):
+        return True  # the library looks for other names with expressions that may take for ever
+    registry: Any = referencing.Registry()
+    try:
+        return bool(_validator()(tool.parameters, registry=registry).is_valid(json.loads(arguments)))
+    except (_Unknown, RecursionError, referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType):
+        return True
+
+
+def _validator() -> Any:
+    """A class of validators that count the references they follow."""
+    known = jsonschema.Draft202012Validator.VALIDATORS
+    left = [MOST]
+
+    def counted(check: Check) -> Check:
+        def follow(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any] | None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise _Unknown
+            return check(validator, value, instance, schema)
+
+        return follow
+
+    references = {name: counted(known[name]) for name in ("$ref", "$dynamicRef")}
+    return jsonschema.validators.extend(jsonschema.Draft202012Validator, {**references, "pattern": _pattern})
+
+
+def _pattern(validator: Any, pattern: Any, text: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    if isinstance(text, str) and not _matches(pattern, text):
+        yield jsonschema.exceptions.ValidationError("it does not match a pattern")
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return MatchingTexts((pattern,)).contains(text)
+    except Uncountable:
+        raise _Unknown from None

@@ -1,0 +1,481 @@
+"""One game of a society: its messages, what of them can be quoted, and the way of a request through its encodings.
+
+Does not know: keys, quotas, where its record lies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple, cast, get_args
+
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.choreography.requests import FinishedCall, RequestResult
+from agentcho.config import Limits, ReusePolicy
+from agentcho.errors import RequestError
+from agentcho.events import GameOver, Joined, Sink
+from agentcho.games.play.decode_turn import DecodeTurn
+from agentcho.games.play.journal import Journal
+from agentcho.games.play.limits import Meter
+from agentcho.games.play.messages import Thoughts
+from agentcho.message import SCENARIO, Audience, Kind, Metadata, Part, Words
+from agentcho.protocol.call import EncodingId, FramePort, Receipt, Sampling, SchedulingPriority
+from agentcho.provenance.call_plans import DecodePlan
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.resolver import EXACT
+from agentcho.provenance.views import Read, ReadSet
+from agentcho.serve.request import ChatRequest
+from agentcho.serve.sharing.answer_stream import AnswerStream, new_id
+from agentcho.serve.sharing.message_index import (
+    LEAST,
+    MessageIndex,
+    Miss,
+    Owner,
+    PromptPosition,
+    QuotableMessage,
+    QuotedAnswer,
+    Reader,
+    reads_as_others,
+    strings,
+)
+from agentcho.serve.sharing.request_prompt import FramedMessage, calls_in, forms_of, speaker, thinks
+from agentcho.serve.sharing.reuse_counts import EncodingPlaces, ReuseCounts
+
+MOST_STRINGS = 64
+"""Of an answer in JSON so many strings are found in other messages, at most."""
+MOST_CUT = 1 << 18
+"""Of messages with so many tokens, the latest, it is remembered how they were cut; others are cut anew."""
+UNREAD = 64
+"""While so many answers have been encoded for others, and none of these has read them, the next ones are not: who reads
+them first has them encoded."""
+
+
+class PromptSender(NamedTuple):
+    """Who sends a prompt, and who may read what is new in it. `audience`: whoever may read what is for the society.
+    `private`: what users say is the sender's alone. `shared`: so is not what it says that others said; it is the
+    society's."""
+
+    reader: Reader
+    audience: Audience
+    private: bool = False
+    shared: bool = False
+
+    def owner(self, role: str) -> Owner:
+        """Whose a new message is. System messages, results of functions and answers that nobody here gave are the
+        sender's alone."""
+        if (role == "user" and not self.private) or (role == "assistant" and self.shared):
+            return None, self.audience
+        return self.reader.agent, self.reader.own
+
+
+class SplitMessage(NamedTuple):
+    """A message in which answers stand: the ids of its content, and where these are."""
+
+    ids: tuple[int, ...]
+    inside: Sequence[QuotedAnswer]
+
+
+class NewMessage(NamedTuple):
+    """A message of a prompt that the society does not have yet, or a part of one, and why that is; `carried`: the
+    message of an earlier game of the society that it repeats. `said`: it is as good as an answer."""
+
+    framed: FramedMessage
+    words: Words
+    owner: Owner
+    why: Miss
+    carried: QuotableMessage | None = None
+    said: bool = False
+
+
+class AnswerContext(NamedTuple):
+    """How an answer is said: its options, who hears it, when it is served, and what puts it on record once a step.
+    `exact`: in the deterministic profile, over encodings that were all made in it."""
+
+    sampling: Sampling
+    speech: AnswerStream
+    turn: SchedulingPriority
+    flush: Callable[[], None]
+    exact: bool = False
+
+
+class FinishedAnswer(NamedTuple):
+    """The words of an answer, and how much of its prompt was encoded for others."""
+
+    words: Words
+    reused: ReuseCounts
+
+
+class SocietyConversation:
+    """Game number `game` of a society. `salt` is part of what names its encodings, so that nobody else shares them.
+    `earlier` is the game before it: what is quoted from there is said again here, as its author's, to its audience."""
+
+    def __init__(
+        self,
+        game: int,
+        choreographer: Choreographer,
+        reuse: ReusePolicy,
+        sink: Sink,
+        salt: str,
+        earlier: SocietyConversation | None,
+    ) -> None:
+        self.game, self._choreographer, self._sink, self._reuse = game, choreographer, sink, reuse
+        self._frames: FramePort = choreographer.frames
+        self._meter = Meter(Limits())
+        self._meter.start()
+        self._journal = Journal(game, reuse, self._meter, sink, bos=self._frames.bos, salt=salt, frames=self._frames)
+        self._resolver, self._places = self._journal.resolver, EncodingPlaces()
+        self._thoughts = Thoughts(self._resolver.drafts)
+        self._index = MessageIndex()
+        self._earlier = None if earlier is None else earlier._index
+        self._contents = {} if earlier is None else earlier._own_contents()
+        self._cuts: dict[tuple[str, FramedMessage], SplitMessage] = {}
+        self.agents: set[str] = set()
+        self.missed: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._numbers = Counter[str]()
+        self._in_use = Counter[str]()
+        self._held: dict[str, int] = {}  # tokens by message, what was read last at the end
+        self._unread: dict[EncodingId, Receipt] = {}  # what was made for others, and over what
+        self.tokens = self.turns = self._cut_tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._resolver.drafts)
+
+    def join(self, agent: str, how: str) -> None:
+        """An agent asks for something; the first time it joins the cast."""
+        if agent not in self.agents:
+            self.agents.add(agent)
+            self._sink(Joined(self.game, agent, how))
+
+    # -- what a prompt means -----------------------------------------------------------------------------
+
+    def matched(
+        self, prompt: Sequence[FramedMessage], brings: PromptSender, words: Mapping[FramedMessage, Words]
+    ) -> list[QuotableMessage | NewMessage]:
+        """Each message of a prompt: one that is known, a new one, or its parts; `words` are those that are there
+        already. Nothing changes. `RequestError`: a text cannot be encoded."""
+        before, found = PromptPosition(), list[QuotableMessage | NewMessage]()
+        for framed in prompt:
+            for each in self._meant(framed, brings, before, words):
+                before.add(each.id if isinstance(each, QuotableMessage) else f"new {len(found)}")
+                found.append(each)
+        return found
+
+    def unknown(self, prompt: Sequence[FramedMessage], reader: Reader) -> list[FramedMessage]:
+        """The messages of a prompt that are new, as far as is known now."""
+        before, found = PromptPosition(), list[FramedMessage]()
+        for place, framed in enumerate(prompt):
+            known = self._index.find(framed, reader, before)
+            if known is None and _cut_by(framed, reader) not in self._cuts and self._carried(framed, reader) is None:
+                found.append(framed)
+            before.add(f"new {place}" if known is None else known.id)
+        return found
+
+    def _meant(
+        self, framed: FramedMessage, brings: PromptSender, before: PromptPosition, words: Mapping[FramedMessage, Words]
+    ) -> Sequence[QuotableMessage | NewMessage]:
+        """What one message of a prompt is: known, new, or several parts."""
+        reader = brings.reader
+        known = self._index.find(framed, reader, before)
+        if known is not None and not self._widened(known, brings):
+            return [known]
+        if known is None and (carried := self._carried(framed, reader)) is not None:
+            return [self._again(carried)]
+        if (cut := self._cuts.get(_cut_by(framed, reader))) is not None:
+            return self._parts(framed, brings, cut)
+        own = words.get(framed) or framed.words(self._frames)
+        if self._reuse.mode != "baseline":
+            if (like := self._restyled(framed, reader)) is not None:
+                return [NewMessage(framed, own, (like.author, like.audience), "restyled")]
+            if (cut := self._cut(framed, reader, own)) is not None:
+                return self._parts(framed, brings, cut)
+        why: Miss = "not_said_here" if known is not None else self._index.why(framed, reader, before)
+        said = framed.role == "assistant" and brings.shared
+        return [NewMessage(framed, own, brings.owner(framed.role), why, said=said)]
+
+    @staticmethod
+    def _widened(known: QuotableMessage, brings: PromptSender) -> bool:
+        """Whether the sender had said before, in private, what it now says for the society."""
+        own = known.role == "assistant" and not known.said and known.author == brings.reader.agent
+        return brings.shared and own and not known.audience.covers(brings.audience)
+
+    def _carried(self, framed: FramedMessage, reader: Reader) -> QuotableMessage | None:
+        return None if self._earlier is None else self._earlier.find(framed, reader, PromptPosition())
+
+    def _again(self, carried: QuotableMessage) -> NewMessage:
+        tokens = self._contents[carried.public_id]
+        framed = FramedMessage(
+            carried.role, carried.text, carried.name, carried.public_id, tokens, carried.calls, carried.lead
+        )
+        owner = carried.author, carried.audience
+        return NewMessage(framed, framed.words(self._frames), owner, "first_sent", carried, carried.said)
+
+    @property
+    def _indexes(self) -> list[MessageIndex]:
+        return [self._index] if self._earlier is None else [self._index, self._earlier]
+
+    def _restyled(self, framed: FramedMessage, reader: Reader) -> QuotableMessage | None:
+        found = (index.restyled(framed, reader) for index in self._indexes)
+        return next((known for known in found if known is not None), None)
+
+    def _cut(self, framed: FramedMessage, reader: Reader, words: Words) -> SplitMessage | None:
+        """Where answers stand in a new message, from now on, whatever is said later. None: there are none."""
+        ids = words.tokens[slice(*words.content)]
+        found = next(filter(None, (index.inside(framed, ids, reader) for index in self._indexes)), None)
+        if found is None:
+            return None
+        cut = self._cuts[_cut_by(framed, reader)] = SplitMessage(ids, found)
+        self._cut_tokens += len(ids)
+        while self._cut_tokens > MOST_CUT and len(self._cuts) > 1:
+            self._cut_tokens -= len(self._cuts.pop(next(iter(self._cuts))).ids)
+        return cut
+
+    def _parts(
+        self, framed: FramedMessage, brings: PromptSender, cut: SplitMessage
+    ) -> list[QuotableMessage | NewMessage]:
+        """A message in parts: what comes before, between and after the answers in it is its sender's as the message
+        would be, and each answer is for all who may read it. Together they have the ids of the message."""
+        owner, why = brings.owner(framed.role), self._index.why(framed, brings.reader, PromptPosition())
+        pieces, at = list[tuple[str, tuple[int, ...], Owner, Miss]](), 0
+        for known, start, stop in cut.inside:
+            pieces.append(("part" if pieces else f"{framed.role}-begin", cut.ids[at:start], owner, why))
+            pieces.append(("part", cut.ids[start:stop], (known.author, known.audience), "inside"))
+            at = stop
+        pieces.append((f"{framed.role}-end", cut.ids[at:], owner, why))
+        parts = (self._part(*piece, framed.name, brings.reader) for piece in pieces)
+        return [part for part in parts if isinstance(part, QuotableMessage) or part.words.tokens]
+
+    def _part(
+        self, role: str, ids: tuple[int, ...], owner: Owner, why: Miss, name: str | None, reader: Reader
+    ) -> QuotableMessage | NewMessage:
+        name = name if role.endswith("begin") else None
+        if (known := self._index.part(role, name, ids, reader)) is not None:
+            return known
+        framed = FramedMessage(cast(Part, role), "", name, tokens=ids)
+        words = framed.words(self._frames)
+        return NewMessage(framed._replace(text=words.text), words, owner, why)
+
+    def lengths(self, messages: Sequence[QuotableMessage | NewMessage]) -> int:
+        """Tokens of all of them, framing included."""
+        return sum(len(self._words(each).tokens) for each in messages)
+
+    def _words(self, message: QuotableMessage | NewMessage) -> Words:
+        if isinstance(message, NewMessage):
+            return message.words
+        known = self._resolver.drafts[message.id].message
+        assert known is not None
+        return known.words
+
+    def reads(self, messages: Sequence[QuotableMessage | NewMessage], reader: Reader) -> ReadSet:
+        """What a request reads, in order; what is new of it is said first."""
+        before, reads = PromptPosition(), list[Read]()
+        self.missed[reader.agent].update(missed(messages))
+        for message in messages:
+            known = self._put(message, reader, before.key) if isinstance(message, NewMessage) else message
+            reads.append(Read(known.id, None, reads_as_others(known, reader, before.key)))
+            before.add(known.id)
+        return ReadSet(reader.agent, tuple(reads), None, ())
+
+    def _put(self, new: NewMessage, reader: Reader, before: bytes) -> QuotableMessage:
+        """Say a message of known text, or a part of one that stands in a prompt for the first time."""
+        framed, carried, (author, to) = new.framed, new.carried, new.owner
+        part = framed.role in get_args(Part)
+        if part and (known := self._index.part(framed.role, framed.name, framed.tokens or (), reader)) is not None:
+            return known
+        draft = self._draft(author, framed, to, ReadSet(author, (), None, ()))
+        self._journal.enter_known(draft, new.words)
+        public_id = new_id() if carried is None else carried.public_id
+        known = self._known(draft, public_id, framed, before, new.said)
+        if part:
+            known = replace(known, tokens=framed.tokens or ())
+        elif new.said:
+            known = replace(known, quotable=self._quotable(framed, new.words))
+        self._index.add(known)
+        return known
+
+    def _quotable(self, framed: FramedMessage, words: Words) -> tuple[tuple[int, ...], ...]:
+        """The ids of the texts by which an answer is found in other messages: its words; where these are JSON, or calls
+        of functions, the strings in it. What cannot be encoded is left out."""
+        if self._reuse.mode == "baseline":
+            return ()
+        content = words.tokens[slice(*words.content)]
+        whole = [] if framed.calls else [content if words.canonical else self._encoded(words.text)]
+        documents = [call.arguments for call in framed.calls] or [words.text]
+        inner = (text for document in documents for text in strings(document) if len(text) >= LEAST)
+        return tuple(filter(None, [*whole, *(self._encoded(text) for text in islice(inner, MOST_STRINGS))]))
+
+    def _encoded(self, text: str) -> tuple[int, ...]:
+        try:
+            return tuple(self._frames.framing.content.encode(text))
+        except RequestError:
+            return ()
+
+    def _draft(
+        self, author: str | None, framed: FramedMessage, to: Audience, reads: ReadSet, kind: Kind = "prefill"
+    ) -> Draft:
+        who, parents = author or SCENARIO, tuple(read.id for read in reads.reads)
+        id = f"{who}.{self._numbers[who]}"
+        self._numbers[who] += 1
+        metadata = Metadata(id, kind, framed.role, author, to, parents)
+        draft = Draft(metadata, framed.text, framed.name, reads)
+        self._resolver.drafts[id] = draft
+        return draft
+
+    @staticmethod
+    def _known(draft: Draft, public_id: str, framed: FramedMessage, before: bytes, said: bool) -> QuotableMessage:
+        data = draft.metadata
+        return QuotableMessage(
+            data.id,
+            public_id,
+            data.role,
+            framed.text,
+            framed.name,
+            data.author,
+            data.audience,
+            before,
+            said,
+            framed.calls,
+            framed.lead,
+        )
+
+    def _own_contents(self) -> dict[str, tuple[int, ...]]:
+        """The content ids of all its messages, by public id."""
+        contents = ((known.public_id, self._resolver.drafts[known.id].content) for known in self._index)
+        return {id: content for id, content in contents if content is not None}
+
+    # -- one answer --------------------------------------------------------------------------------------
+
+    async def say(self, reads: ReadSet, audience: Audience, request: ChatRequest, how: AnswerContext) -> FinishedAnswer:
+        """Let the reader of `reads` say one message to an audience. Cancelled: what it said so far is on record."""
+        author = reads.caller
+        assert author is not None
+        framed = FramedMessage("assistant", "", speaker(author, "assistant", self._frames))
+        draft = self._draft(author, framed, audience, reads, "decode")
+        on = self._journal.exactly() if how.exact else self._resolver
+        said = list[FinishedAnswer]()
+
+        def done(result: RequestResult) -> None:
+            said.append(self._entered(turn, result, how.speech, request))
+
+        turn = DecodeTurn(
+            self.game,
+            draft,
+            on,
+            journal=self._journal,
+            sink=self._sink,
+            begin_thought=self._thoughts.begin,
+            hooks=how.speech.hooks(done, how.flush),
+            shadow=len(self._unread) < UNREAD,
+            sampling=how.sampling,
+            logprobs=request.logprobs,
+            forms=forms_of(request, self._frames),
+            cut=True,
+            thinks=thinks(request, self._frames, self._frames.framing.thinking),
+        )
+        self.turns += 1
+        with self._using(reads, turn.plan):
+            await turn.run(self._choreographer, (self.game, author, self.turns), how.turn)
+        return said[0]
+
+    def _entered(
+        self, turn: DecodeTurn, result: RequestResult, speech: AnswerStream, request: ChatRequest
+    ) -> FinishedAnswer:
+        """An answer is whole: it can be quoted from now, and its encodings count, but for those that another request
+        made at the same time. What was encoded with a thought in it is the thought's."""
+        draft, encoded = turn.draft, (turn.thought or turn.draft).metadata.id
+        missing, profile = turn.making.missing, EXACT if turn.making.on.reuse.deterministic else ""
+        for needed, call in zip(missing, result.made, strict=False):
+            self._made(needed.message, profile + needed.recipe, call)
+        own = result.made[len(missing) :]
+        for recipe, call in zip(("author", "audience"), own, strict=False):
+            self._made(encoded, profile + recipe, call)
+        for call in result.made[: len(missing) + 1]:
+            self._read(call.receipt)
+        self._unread.update((shadow.id, shadow.receipt) for shadow in own[1:])
+        generated, context = own[0].words, own[0].receipt.context
+        words = generated.said or generated
+        lead, calls = calls_in(words.text, request.tools, self._frames)
+        framed = FramedMessage("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
+        before = PromptPosition(read.id for read in draft.reads.reads)
+        known = self._known(draft, speech.id, framed, before.key, said=True)
+        self._index.add(replace(known, quotable=self._quotable(framed, words)))
+        fresh = {call.id for call in result.made if not self._journal.is_twin(call.id)}
+        return FinishedAnswer(generated, self._places.reused(context, fresh))
+
+    def _read(self, receipt: Receipt) -> None:
+        """Something was said, or encoded, over these; what was put off for them is made."""
+        left = [receipt]
+        while left:
+            unread = {read.id for read in left.pop().context if read.id in self._unread}
+            left += [self._unread.pop(id) for id in unread]
+
+    # -- what is kept ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _using(self, reads: ReadSet, plan: DecodePlan) -> Iterator[None]:
+        """Keep the encodings that a request attends to, and those over which it makes others, while it is under way.
+        What it reads counts as read now."""
+        parents = (parent for call in plan.calls for parent in call.parents if isinstance(parent, int))
+        attended = {self._journal.message_of(id) for id in parents} | {needed.message for needed in plan.missing}
+        self._in_use.update(attended)
+        try:
+            yield
+        finally:
+            self._in_use -= Counter(attended)
+            for id in (read.id for read in reads.reads):
+                if id in self._held:
+                    self._held[id] = self._held.pop(id)
+
+    def forget(self, tokens: int) -> None:
+        """Give up the encodings of messages that no request reads, those first that were read least recently, until so
+        many tokens are held. Whoever quotes such a message has it encoded anew from its ids, over nothing."""
+        gone = list[str]()
+        for id, held in self._held.items():
+            if self.tokens <= tokens:
+                break
+            if not self._in_use[id]:
+                gone.append(id)
+                self.tokens -= held
+        for id in gone:
+            del self._held[id]
+            draft = self._resolver.drafts[id]
+            draft.reads = draft.reads._replace(reads=())
+        ids = self._journal.forget(gone)
+        self._places.forget(ids)
+        for encoding in ids:
+            self._unread.pop(encoding, None)
+        self._release(ids)
+
+    def end(self) -> None:
+        """The game is over; nothing of it is under way, and nothing of it is held any more. `CannotWrite`: its record
+        lacks its end."""
+        self._release(self._journal.held)
+        self._journal.held.clear()
+        self._journal.close()
+        self._sink(GameOver(self.game, {"turns": self.turns}, {}, None, self._meter.elapsed()))
+
+    def _release(self, ids: Iterable[EncodingId]) -> None:
+        self._choreographer.release(self._choreographer.held(ids))
+
+    def _made(self, message: str, recipe: str, call: FinishedCall) -> None:
+        """An encoding of a message is held, and counts unless it is there already."""
+        self._places.enter(call.id, f"{recipe} {message}", call.receipt)
+        length = 0 if self._journal.is_twin(call.id) else len(call.words.tokens)
+        self.tokens += length
+        self._held[message] = self._held.pop(message, 0) + length
+
+
+def _cut_by(framed: FramedMessage, reader: Reader) -> tuple[str, FramedMessage]:
+    """What names a message that is cut: an agent's, with its words, whatever id it has."""
+    return reader.agent, framed._replace(id=None)
+
+
+def missed(messages: Iterable[QuotableMessage | NewMessage]) -> dict[str, int]:
+    """How many tokens of a prompt are new, by the reasons of `Miss`."""
+    found = Counter[str]()
+    for each in messages:
+        if isinstance(each, NewMessage):
+            found[each.why] += len(each.words.tokens)
+    return dict(found)

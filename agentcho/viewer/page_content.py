@@ -1,0 +1,198 @@
+"""What a page shows: a run, or the runs of a folder, game by game and attempt by attempt, and what was found over all.
+
+With `eyes` only what one agent may know of it. Does not know: HTML, HTTP, how what reached whom is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.errors import AudienceError, ConfigError, RecordNotFound
+from agentcho.records.names import INFO
+from agentcho.records.record import GameOver, SavedRun, find, folders
+from agentcho.records.transcript import TranscriptEntry, by_attempt
+from agentcho.viewer.compact_lists import Json
+from agentcho.viewer.figures import UNNAMED, PageFigures
+from agentcho.viewer.reader_view import readable, reader_view
+from agentcho.viewer.talk import agents_of, talk
+
+FORMAT = "agentcho-view/1"
+DEEP = 2
+"""So many levels below a folder its records are: a sweep has them in the folders of its cells."""
+
+
+class ShownGame(NamedTuple):
+    """One attempt at a game: what the list of games says of it, and its data, made when it is asked for."""
+
+    head: Json
+    data: Callable[[], Json]
+
+
+class PageContent(NamedTuple):
+    """The whole of a page. `head` is what is known before any game is looked at."""
+
+    head: Json
+    talks: tuple[ShownGame, ...]
+
+    def heads(self) -> Json:
+        """The head, with those of all games."""
+        return self.head | {"talks": [talk.head for talk in self.talks]}
+
+
+class PageSelection(NamedTuple):
+    """What of a run is shown: the eyes of an agent (None: everything), and one game (None: all)."""
+
+    eyes: str | None = None
+    game: int | None = None
+
+
+EVERYTHING = PageSelection()
+
+
+def target(named: str, out: Path) -> list[SavedRun]:
+    """The run of that path, id, or beginning of an id; or all runs in a folder, as `agentcho compare --out` and
+    `agentcho sweep --out` keep them, in the order of their paths. `RecordNotFound`: there is none."""
+    folder = folder_of_runs(named)
+    if folder is None:
+        return [find(named, out)]
+    found = records_in(folder)
+    if not found:
+        raise RecordNotFound(named, folder)
+    return [SavedRun(path) for path in found]
+
+
+def folder_of_runs(named: str) -> Path | None:
+    """The folder of that path, where it is of several runs, if of any; None: it is a run's, or none."""
+    folder = Path(named)
+    return folder if folder.is_dir() and not (folder / INFO).is_file() else None
+
+
+def records_in(folder: Path, deep: int = DEEP) -> list[Path]:
+    """The records in a folder, and in the folders in it, so many levels down."""
+    found = folders(folder)
+    for each in sorted(path for path in folder.glob("*") if path.is_dir() and path not in found) if deep else ():
+        found += records_in(each, deep - 1)
+    return found
+
+
+def page_content(
+    runs: Iterable[SavedRun], chosen: PageSelection = EVERYTHING, live: bool = False, figures: PageFigures | None = None
+) -> PageContent:
+    """What a page shows of these runs; `live`: more may come; `figures`: what was found over all of them. Raises
+    `RecordBroken` where a line is none, `ConfigError` where there is no such game, and `AudienceError` where no agent
+    has that name."""
+    names = UNNAMED if figures is None else figures.names
+    order = {folder: place for place, folder in enumerate(names)}
+    runs = sorted(runs, key=lambda run: order.get(run.path.parent.resolve(), len(order)))
+    if chosen.eyes is not None and not live:
+        _check(runs, chosen.eyes)
+    groups = _groups(runs, names, chosen.eyes)
+    found = [talk for run, group in zip(runs, groups, strict=True) for talk in _talks(run, chosen, group)]
+    if not found and chosen.game is not None:
+        raise ConfigError(f"no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
+    return PageContent(_head(runs, figures, chosen.eyes), tuple(found))
+
+
+def figures_page(figures: PageFigures) -> PageContent:
+    """What a page shows of what was found, where the runs are not at hand."""
+    head: Json = {"format": FORMAT, "title": figures.scenario, "run": figures.kind, "status": "", "started": ""}
+    return PageContent(head | {"facts": [], "eyes": None, "figures": figures.json()}, ())
+
+
+def _check(runs: Iterable[SavedRun], reader: str) -> None:
+    """`AudienceError`: no agent has that name."""
+    names = {name for run in runs for name in (*run.info.cast, *agents_of(run.entries()))}
+    if reader not in names:
+        raise AudienceError(f"no agent named {reader!r}", names)
+
+
+def _groups(runs: Sequence[SavedRun], names: Mapping[Path, str], reader: str | None) -> list[str]:
+    """What the games of each run are called among those of others: what its folder is called. A reader gets a number,
+    for what a folder is called says which options its games had."""
+    if len(runs) < 2:
+        return ["" for _ in runs]
+    inside = [run.path.parent.resolve() for run in runs]
+    if reader is not None:
+        numbers = {folder: number for number, folder in enumerate(dict.fromkeys(inside), start=1)}
+        return [f"part {numbers[folder]}" for folder in inside]
+    called = [names.get(folder, folder.name) for folder in inside]
+    return [
+        name if inside.count(folder) == 1 else f"{name}/{run.path.name}"
+        for name, folder, run in zip(called, inside, runs, strict=True)
+    ]
+
+
+def _head(runs: Sequence[SavedRun], figures: PageFigures | None, reader: str | None) -> Json:
+    run = runs[0]
+    head: Json = {"format": FORMAT, "title": run.info.scenario, "run": "", "eyes": reader, "facts": []}
+    if reader is not None:
+        return head | {"status": "done" if run.status == "done" else "", "started": ""}
+    known = [_facts(each) for each in runs]
+    facts = {name: value for name, value in known[0].items() if all(each.get(name) == value for each in known)}
+    several = {"mode": "several"} if any(each["mode"] != known[0]["mode"] for each in known) else {}
+    return head | {
+        "run": run.info.id if len(runs) == 1 else run.path.parent.parent.name if figures is None else figures.kind,
+        "started": run.info.started,
+        "status": _status(runs),
+        "ended": run.info.ended,
+        "facts": [[name, value] for name, value in (facts | several).items() if value],
+        "figures": None if figures is None else figures.json(),
+    }
+
+
+def _facts(run: SavedRun) -> dict[str, str | None]:
+    config = run.info.config
+    return {
+        "model": config.model,
+        "mode": config.mode,
+        "leakage": config.leakage if config.mode == "choreographed" else None,
+        "seed": str(config.seed),
+        "games": str(len(config.numbers)),
+        **{f"option {name}": str(value) for name, value in run.info.options.items()},
+    }
+
+
+def _status(runs: Iterable[SavedRun]) -> str:
+    """That of the run which is furthest from its end."""
+    order = ("running", "died", "failed", "interrupted", "done")
+    return min((run.status for run in runs), key=order.index)
+
+
+def _talks(run: SavedRun, chosen: PageSelection, group: str) -> Iterator[ShownGame]:
+    finished = run.finished()
+    for game, entries in run.attempts().items():
+        if chosen.game not in (None, game):
+            continue
+        attempts = by_attempt(entries)
+        for said in attempts:
+            title = f"game {game}" if said is attempts[-1] else f"game {game}, attempt {said[0].attempt}"
+            over = finished.get(game) if said is attempts[-1] else None
+            yield _talk(run, said, {"title": title, "group": group}, over=over, reader=chosen.eyes)
+
+
+def _talk(
+    run: SavedRun, said: list[TranscriptEntry], head: Json, *, over: GameOver | None, reader: str | None
+) -> ShownGame:
+    cast = run.info.cast
+    if reader is not None:
+        return ShownGame(head | {"messages": len(readable(said, reader))}, partial(reader_view, said, reader, cast))
+    return ShownGame(head | {"messages": len(said)} | _ending(over), partial(talk, said, cast, run.info.models))
+
+
+def _ending(over: GameOver | None) -> Json:
+    if over is None:
+        return {}
+    return {name: _plain(value) for name, value in over._asdict().items() if name not in ("game", "traceback")}
+
+
+def _plain(value: Any) -> Any:
+    """A value in which every number is one that JSON has."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
