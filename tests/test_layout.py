@@ -119,7 +119,7 @@ def test_libraries_stay_in_their_place() -> None:
         served = mine == "serve" or path == PACKAGE / "viewer" / "live.py"
         assert served or not tops & {"starlette", "uvicorn", "prometheus_client", "h11"}, path
         assert mine in {"backends", "lab"} or "openai" not in tops, path
-        assert "remote" in path.parts or "httpx2" not in tops, path
+        assert {"remote", "probe"} & {*path.parts} or "httpx2" not in tops, path
         validates = "remote" in path.parts or path == PACKAGE / "serve" / "sharing" / "arguments.py"
         assert validates or not tops & {"jsonschema", "referencing"}, path
         assert path == PACKAGE / "arena" / "package.py" or "textarena" not in tops, path
