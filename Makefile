@@ -45,7 +45,7 @@ test-doors: .venv/.tools clients  ## the tests that need a browser, a server, re
 	AGENTCHO_TEST_CLIENTS=required $(PYTEST) --dist loadfile -m "($(DOORS)) and not (slow or nightly)"
 
 # Each has an environment of its own: they agree neither with agentcho on versions, nor all with each other.
-clients: $(foreach name,agentdojo axe crewai dspy frameworks litellm talks textarena transformers,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
+clients: $(foreach name,agentdojo axe crewai dspy frameworks litellm talks textarena transformers vllm,.venv/clients/$(name)/.installed)  ## install the clients, the server and the games of others that `pytest -m clients` runs
 
 llama: .venv/clients/llama/.installed  ## llama.cpp's server, built for this processor, which `agentcho bench peers` compares with; needs cmake and a C++ compiler
 
@@ -195,10 +195,19 @@ clean:                            ## everything but runs
 	$(BIN)/python -m tools.llama $(@D)
 	@touch $@
 
-# What is never imported is never compiled. "-alone" is what comes without all that it asks for.
+# What is never imported is never compiled. "-alone" is what comes without all that it asks for, "-without" what is taken
+# out again.
 PIP_CLIENTS = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 .venv/clients/%/.installed: tests/clients/environments/%.txt .venv/.python
-	$(BIN)/python -m venv $(@D)
+	$(BIN)/python -m venv $(or $(realpath $(@D)),$(@D))
 	$(PIP_CLIENTS) --requirement $<
 	@$(patsubst %,$(PIP_CLIENTS) --no-deps --requirement %,$(wildcard $(<:.txt=-alone.txt)))
+	@$(patsubst %,$(@D)/bin/python -m pip uninstall --quiet --yes --requirement %,$(wildcard $(<:.txt=-without.txt)))
 	@touch $@
+
+# 3.4 GB: kept outside, for whatever checkout comes next. One for each Python.
+.venv/clients/vllm/.installed: | .venv/clients/vllm
+.venv/clients/vllm: | .venv/.python
+	@mkdir -p $(dir $@) && ln -sfn "$$($(BIN)/python -c 'from sys import version_info as found; from pathlib import Path; import os; \
+	kept = Path(os.environ.get("AGENTCHO_CACHE") or "~/.cache/agentcho").expanduser() / "clients" / f"vllm-{found[0]}.{found[1]}"; \
+	kept.mkdir(parents=True, exist_ok=True); print(kept.resolve())')" $@

@@ -26,6 +26,7 @@ Extra = Literal[
     "serve",
     "textarena",
     "tune",
+    "vllm",
 ]
 LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "compressed-tensors": {"compressed_tensors": "compressed-tensors"},
@@ -47,6 +48,7 @@ LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     },
     "textarena": {"textarena": "textarena"},
     "tune": {"peft": "peft"},
+    "vllm": {"vllm": "vllm"},
 }
 """What each extra of the package is there for: the modules, and what their libraries are called where one installs
 them."""

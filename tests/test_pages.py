@@ -31,6 +31,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 TUNING = DOCS / "how-to" / "tune.md"
 OWN = DOCS / "how-to" / "write-a-scenario.md"
 TASKS = DOCS / "how-to" / "tasks.md"
+APART = {"agentdojo", "axe-alone", "textarena", "transformers", "vllm"}
+"""Environments of what is no client of the server."""
 LIBRARIES = {"numpy", "pandas", "pyarrow", "reactivex"}
 """What clients need and do not bring."""
 SCENARIOS = [page for page in sorted((DOCS / "scenarios").glob("*.md")) if page.stem != "index"]
@@ -80,7 +82,7 @@ def test_the_page_on_clients_says_with_which_versions_they_were_tried() -> None:
     told = " ".join((DOCS / "clients.md").read_text().split())
     for file in (DOCS.parent / "tests/clients/environments").glob("*.txt"):
         pinned = re.findall(r"^([\w-]+)\S*==(\S+)$", file.read_text(), re.MULTILINE)
-        for name, version in pinned if file.stem not in ("agentdojo", "axe-alone", "textarena", "transformers") else ():
+        for name, version in pinned if file.stem not in APART else ():
             assert name in LIBRARIES or re.search(rf"{name}( and [\w-]+)? {re.escape(version)}\b", told), name
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 import warnings
 from typing import get_type_hints
 
@@ -92,29 +90,3 @@ def test_errors_are_few_classes() -> None:
     """A class is for who catches it apart from its like; a sentence is said where the error is raised."""
     found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, AgentchoError)]
     assert len(found) <= 39  # people may leave a game, tools may be gone, arguments may be of the wrong type
-
-
-def test_packages_import_by_the_names_that_they_had_and_are_the_same_ones() -> None:
-    """In a process of its own: what was imported here by an old name would be known by it to all other tests."""
-    code = """
-import importlib, sys, warnings
-from agentcho.moved import ROOMS
-for old, new in ROOMS.items():
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        assert importlib.import_module(old) is importlib.import_module(new), old
-    if old.count(".") == 1:
-        assert told[0].category is DeprecationWarning and f"{old} is now {new}" in str(told[0].message), told
-warnings.simplefilter("ignore")
-import agentcho.flow.views, agentcho.provenance.views
-assert agentcho.flow.views is agentcho.provenance.views
-assert agentcho.provenance.views.__spec__.name == "agentcho.provenance.views"
-try:
-    import agentcho.flow.nowhere
-except ModuleNotFoundError as error:
-    assert "agentcho.provenance.nowhere" in str(error)
-else:
-    sys.exit("it is there")
-"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr

@@ -91,7 +91,7 @@ def test_what_is_wrong_is_said_before_anything_is_asked(
 
 
 def test_a_server_that_does_not_answer_is_one_error(agentcho: Command) -> None:
-    assert "does not answer" in one_line(agentcho("probe", URL, "--model", "m"))
+    assert "no server answers at" in one_line(agentcho("probe", URL, "--model", "m"))
 
 
 def test_what_it_needs_is_said_before_anything_is_asked(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:

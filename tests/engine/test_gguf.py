@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
+from packaging.version import Version
 from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling, extras
@@ -151,7 +153,8 @@ def test_the_vocabulary_is_read_three_times_and_the_framing_derived_once(
     monkeypatch.setattr(loading, "derive", counted)
     with Engine.load(file, "cpu") as engine:
         assert engine.framing.stops
-    assert len(read) == 3, "its config, its tokenizer, its weights"
+    twice = Version(transformers.__version__) < Version("5.20")  # these look for the tokenizer's kind first
+    assert len(read) == 3 + twice, "its config, its tokenizer, its weights"
     assert len(derived) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -17,7 +17,7 @@ import pytest
 from agentcho import RunConfig
 from agentcho.errors import AgentchoError, ConfigError
 from agentcho.lab.probe import Plan, ProbeReport, endpoint, judged, measure
-from agentcho.lab.probe.endpoint import Bounds, Endpoint, Identity, ServerRefused, checked_url
+from agentcho.lab.probe.endpoint import Bounds, Endpoint, Identity, ServerRefused, ServerSlow, checked_url
 from agentcho.lab.probe.sarif import sarif
 from agentcho.serve.sharing.served import Place, ServedModel, Serving
 from agentcho.serve.sharing.stateless_prompts import StatelessPrompts
@@ -103,6 +103,7 @@ class Stub(ThreadingHTTPServer):
         self.status, self.body, self.headers = 200, b"", dict[str, str]()
         self.models = ["m"]
         self.endless = b""
+        self.silent, self.over = False, Event()
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     @property
@@ -117,6 +118,7 @@ class _Stubbed(BaseHTTPRequestHandler):
     server: Stub
 
     def do_GET(self) -> None:
+        self._wait()
         self._answer(
             200, json.dumps({"object": "list", "data": [{"id": name} for name in self.server.models]}).encode()
         )
@@ -126,8 +128,21 @@ class _Stubbed(BaseHTTPRequestHandler):
         self.server.asked.append((self.headers["authorization"], body))
         if self.server.endless:
             self._never_end(self.server.endless)
+        elif self.server.silent and self.server.body:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(self.server.body)
+            self._wait()
+        elif self.server.silent:
+            self._wait()
         else:
             self._answer(self.server.status, self.server.body)
+
+    def _wait(self) -> None:
+        """Until the test is over, where the server is to say nothing more."""
+        if self.server.silent:
+            self.server.over.wait(30)
 
     def _never_end(self, drop: bytes) -> None:
         """Send this, and again, as long as somebody is there."""
@@ -158,6 +173,7 @@ def stub() -> Iterator[Stub]:
         thread.start()
         yield server
         server.endless = b""
+        server.over.set()
         server.shutdown()
         thread.join()
 
@@ -233,9 +249,48 @@ def test_the_time_that_is_left_bounds_an_answer_too(stub: Stub) -> None:
     stub.says(chunk(content="a"), chunk("stop"))
     server = Endpoint(stub.url, [None], Bounds(10, -1.0), "m")
     assert not server.allows(1)
-    with pytest.raises(ServerRefused, match="time was over"):
+    with pytest.raises(ServerRefused, match=r"too slow.*--seconds"):
         server.ask(ASKED, Identity())
     server.close()
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["no byte of it came", "it began"])
+def test_a_server_that_answers_too_slowly_is_said_to_be_slow_and_nothing_else(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    monkeypatch.setattr(endpoint, "LEAST", 0.1)
+    stub.silent = True
+    if begun:
+        stub.says(chunk(role="assistant"))
+    with closing(Endpoint(stub.url, [None], Bounds(10, 0.2), "m")) as server:
+        report = judged(server, measure(server, PLAN))
+    assert report.ended is not None
+    assert "too slow" in report.ended
+    assert "--seconds" in report.ended
+    assert "chat server" not in report.ended
+    assert (report.conclusion, report.exit_code) == ("inconclusive", 3)
+
+
+def test_an_answer_is_waited_for_the_longer_the_more_time_there_is() -> None:
+    assert endpoint.patience(600) == 60
+    assert endpoint.patience(3600) == 360
+
+
+def test_a_slow_list_of_models_is_no_missing_one(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "LEAST", 0.1)
+    stub.silent = True
+    with pytest.raises(ServerSlow, match=r"too slow.*--seconds.*--model") as error:
+        Endpoint(stub.url, [None], Bounds(10, 0.2))
+    assert "lists no models" not in str(error.value)
+
+
+def test_a_server_that_is_not_there_or_breaks_off_is_said_so(stub: Stub) -> None:
+    stub.says(chunk(content="a"))
+    stub.headers = {"content-length": "9999"}
+    with asked(stub.url, model="m") as server, pytest.raises(ServerRefused, match="broke the connection"):
+        server.ask(ASKED, Identity())
+    with pytest.raises(ServerRefused, match="no server answers at"), asked("http://127.0.0.1:9/v1", model="m") as none:
+        none.ask(ASKED, Identity())
 
 
 @pytest.mark.parametrize("drop", [b": still here\n\n", b"data: " + b"x" * 64])
@@ -245,7 +300,7 @@ def test_a_server_that_never_ends_its_answer_keeps_nobody(
     monkeypatch.setattr(endpoint, "LEAST", 0.1)
     stub.endless = drop
     server = Endpoint(stub.url, [None], Bounds(10, 0.1), "m")
-    with pytest.raises(ServerRefused, match="time was over"):
+    with pytest.raises(ServerRefused, match=r"too slow.*--seconds"):
         server.ask(ASKED, Identity())
     server.close()
 

@@ -75,6 +75,32 @@ def test_without_a_hit_that_can_be_seen_nothing_is_clean(how: str) -> None:
     assert report.prompt_words == LENGTHS[-1], "the longest prompts were tried"
 
 
+@pytest.mark.parametrize("trials", [FEWEST, FEWEST + 1])
+def test_the_fewest_trials_are_enough_where_all_hits_stand_apart(trials: int) -> None:
+    report = probed(Simulated("key", "salt"), PLAN._replace(trials=trials))
+    assert verdicts(report) == {"control": "seen", "keys": "not seen", "salts": "not seen", "beyond": "not seen"}
+    assert [one.power for one in report.comparisons] == [1.0] * 4
+
+
+def test_a_control_that_was_found_by_luck_is_no_measure_of_anything() -> None:
+    server = Simulated("key", "salt")
+    measured = measure(server, PLAN, random.Random(3))
+    control = measured.pairs["control"]
+    slow = [pair.hit._replace(seconds=pair.miss.seconds + 0.001) for pair in control[:3]]
+    measured.pairs["control"] = [pair._replace(hit=hit) for pair, hit in zip(control, slow, strict=False)] + control[3:]
+    report = judged(server, measured)
+    control_, *others = report.comparisons
+    assert control_.adjusted_p is None
+    assert min(control_.ks_p or 1, control_.mann_whitney_p or 1) < report.alpha / 6, "it was found this time"
+    assert control_.power is not None
+    assert control_.power < 0.9
+    assert control_.verdict == "inconclusive"
+    assert "-n" in control_.reason
+    assert {one.verdict for one in others} == {"inconclusive"}
+    assert all("see the control" in one.reason and one.power is None for one in others)
+    assert report.words.verdict == "not seen", "that some were hits is known"
+
+
 def test_noise_that_would_hide_a_hit_is_inconclusive() -> None:
     server = Simulated("key", "salt")
     measured = measure(server, PLAN, random.Random(3))

@@ -15,6 +15,7 @@ from time import monotonic, perf_counter, sleep
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+import httpx2
 import openai
 
 from agentcho.errors import AgentchoError, ConfigError
@@ -22,12 +23,14 @@ from agentcho.errors import AgentchoError, ConfigError
 BUSY = frozenset({429, 503})
 TOO_LONG = frozenset({400, 413, 422})
 LONGEST = 60.0
-"""Seconds without a byte after which an answer is given up."""
+"""Seconds without a byte after which an answer is given up; or a tenth of all that there are, if these are more."""
 SHORT = 200
 LOOK = 0.1
 """Seconds from one look at an answer that is coming to the next."""
 LEAST = 1.0
 """Seconds that an answer has at least, however little is left."""
+LIMIT = 86400.0
+"""Seconds that a probe takes at most."""
 MOST_BYTES = 16 << 20
 """An answer of a few tokens that is longer is given up."""
 MOST_TOKENS = 1 << 40
@@ -42,6 +45,19 @@ class ServerRefused(AgentchoError):
     def __init__(self, what: str, status: int | None = None, wait: float = 1.0) -> None:
         super().__init__(what)
         self.status, self.wait = status, wait
+
+
+class ServerSlow(ServerRefused):
+    """An answer took longer than it may, which says nothing of what the server is. `took`: seconds until it was given
+    up; `bound`: those of the whole probe."""
+
+    def __init__(self, url: str, took: float, bound: float, otherwise: str = "") -> None:
+        told = f"{url} is too slow for --seconds {bound:g}: an answer was given up after {took:.3g} s"
+        super().__init__(f"{told}; give more, such as --seconds {min(LIMIT, 10 * bound):.0f}{otherwise}")
+
+
+class _Late(Exception):
+    """The time of an answer is over."""
 
 
 class Identity(NamedTuple):
@@ -131,9 +147,10 @@ class Endpoint:
         """Ask for at most `most` tokens, greedily, as a stream, and hear it to its end. `ServerRefused`."""
         salt = {} if who.salt is None else {"extra_body": {"cache_salt": who.salt}}
         self.requests += 1
+        began = self.elapsed
 
         def asked() -> Heard:
-            began = perf_counter()
+            sent = perf_counter()
             stream = self._clients[who.key].chat.completions.create(
                 model=self.model,
                 messages=list(messages),
@@ -141,21 +158,26 @@ class Endpoint:
                 temperature=0,
                 stream=True,
                 stream_options={"include_usage": True},
-                timeout=max(LEAST, min(LONGEST, self.left)),
+                timeout=self._timeout,
                 **salt,
             )
-            return _heard(began, self._until_the_end(stream))
+            return _heard(sent, self._until_the_end(stream))
 
         try:
             heard = self._in_time(asked)
         except Exception as error:
-            raise self._refused(error) from None
+            raise self._refused(error, self.elapsed - began) from None
         self.prompt_tokens += heard.prompt or 0
         return heard
 
     @property
     def left(self) -> float:
         return self._bounds.seconds - self.elapsed
+
+    @property
+    def _timeout(self) -> float:
+        """Seconds without a byte after which an answer that is asked for now is given up."""
+        return max(LEAST, min(patience(self._bounds.seconds), self.left))
 
     def _begun(self, response: Any) -> None:
         """An answer begins."""
@@ -178,7 +200,7 @@ class Endpoint:
         until = monotonic() + max(LEAST, self.left) + LEAST
         while not wait([future], LOOK).done:
             if monotonic() > until:
-                raise _late()
+                raise _Late
             if self._response is not None and self._response.num_bytes_downloaded > MOST_BYTES:
                 raise ServerRefused(f"the server answers with more than {MOST_BYTES} bytes")
         return future.result()
@@ -188,14 +210,19 @@ class Endpoint:
         with stream:
             for chunk in stream:
                 if self.left < 0:
-                    raise _late()
+                    raise _Late
                 yield chunk
 
     def _only_model(self) -> str:
+        client = self._clients[0]
         try:
-            found = self._in_time(lambda: [each.id for each in self._clients[0].models.list(timeout=LONGEST).data])
+            found = self._in_time(lambda: [each.id for each in client.models.list(timeout=self._timeout).data])
         except Exception as error:
-            told = self._refused(error)
+            told = self._refused(error, self.elapsed)
+            if isinstance(told, ServerSlow):
+                raise ServerSlow(self.url, self.elapsed, self._bounds.seconds, ", or --model") from None
+            if isinstance(error, openai.APIConnectionError):
+                raise told from None
             raise ServerRefused(f"{told}; it lists no models: give --model", told.status) from None
         plain = [name for name in found if not set(name) & set("@#")]
         if len(plain) != 1:
@@ -204,13 +231,20 @@ class Endpoint:
             raise ServerRefused(f"{self.url} lists a model whose name is too long, or has a key in it: give --model")
         return str(plain[0])
 
-    def _refused(self, error: Exception) -> ServerRefused:
-        """An error without keys, and without what a server repeats of a key that it refuses."""
+    def _refused(self, error: Exception, took: float) -> ServerRefused:
+        """An error without keys, and without what a server repeats of a key that it refuses. `took`: seconds since it
+        was asked."""
         match error:
             case ServerRefused():
                 return error
             case openai.APIConnectionError(__cause__=ServerRefused() as cause):
                 return cause
+            case openai.APIConnectionError(__cause__=httpx2.ConnectError() | httpx2.ConnectTimeout()):
+                return ServerRefused(f"no server answers at {self.url}; is it up?")
+            case _Late() | openai.APITimeoutError() | httpx2.TimeoutException():
+                return ServerSlow(self.url, took, self._bounds.seconds)
+            case openai.APIConnectionError() | httpx2.TransportError():
+                return ServerRefused(f"{self.url} broke the connection ({type(error).__name__})")
             case openai.APIStatusError(status_code=401 | 403 as status):
                 return ServerRefused(f"{self.url} refuses the key (HTTP {status})", status)
             case openai.APIStatusError():
@@ -266,8 +300,9 @@ def _client(url: str, key: str | None, begun: Callable[[Any], None]) -> Any:
     return openai.OpenAI(base_url=url, api_key=key or "none", max_retries=0, http_client=http)
 
 
-def _late() -> ServerRefused:
-    return ServerRefused("the server had not ended its answer when the time was over")
+def patience(seconds: float) -> float:
+    """Seconds without a byte after which an answer is given up, where a probe may take so many in all."""
+    return max(LONGEST, seconds / 10)
 
 
 def _heard(began: float, chunks: Iterator[Any]) -> Heard:

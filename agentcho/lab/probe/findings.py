@@ -27,8 +27,9 @@ class Comparison(Frozen):
 
     `ks_p`, `mann_whitney_p`: one-sided, of "hits are not sooner"; `adjusted_p` is the smaller after Holm's correction
     over all tests of all questions but the control's. `reported`: in so many of the trials the server itself says that
-    it reused more than of any miss. `power`: how often these tests would have found hits as fast as the control's;
-    `least`: the smallest gain in seconds that they would have found 9 times of 10. None: it could not be computed.
+    it reused more than of any miss. `power`: how often these tests would have found hits as fast as the control's; of
+    the control itself, how often they would find it again. `least`: the smallest gain in seconds that they would have
+    found 9 times of 10. None: it could not be computed.
     """
 
     question: Question

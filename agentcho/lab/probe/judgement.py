@@ -30,12 +30,18 @@ STEPS = 40
 
 
 class Control(NamedTuple):
-    """What a caller's own hits look like. `visible`: they can be told from misses by time, `level` being the p-value
-    that is asked of every test."""
+    """What a caller's own hits look like. `level`: the p-value that is asked of every test. `found`: they were told
+    from misses by time. `power`: how often they would be, by as many trials; None: there are too few to say."""
 
     pairs: Sequence[Pair]
-    visible: bool
     level: float
+    found: bool
+    power: float | None
+
+    @property
+    def visible(self) -> bool:
+        """Whether other hits can be compared with them: they were found, and not by luck."""
+        return self.found and self.power is not None and self.power >= ENOUGH
 
     @property
     def gain(self) -> float:
@@ -70,7 +76,7 @@ def judged(server: Asking, measured: Measured, alpha: float = ALPHA) -> ProbeRep
         prompt_tokens=round(median(prompts)) if prompts else None,
         alpha=alpha,
         comparisons=tuple(found),
-        words=_words(measured.said, control.visible or found[0].reported > 0),
+        words=_words(measured.said, control.found or found[0].reported > 0),
         spent=Spent(
             requests=server.requests,
             seconds=round(server.elapsed, 3),
@@ -96,8 +102,9 @@ def _adjusted(tests: Mapping[Question, Sooner]) -> dict[Question, float]:
 
 
 def _control(pairs: Sequence[Pair], test: Sooner | None, level: float) -> Control:
-    enough = test is not None and len(pairs) >= FEWEST
-    return Control(pairs, enough and test is not None and min(test) < level, level)
+    if test is None or len(pairs) < FEWEST:
+        return Control(pairs, level, found=False, power=None)
+    return Control(pairs, level, min(test) < level, power(_hits(pairs), _misses(pairs), level, SEED))
 
 
 def _control_comparison(control: Control, test: Sooner | None) -> Comparison:
@@ -105,13 +112,18 @@ def _control_comparison(control: Control, test: Sooner | None) -> Comparison:
     verdict: Verdict = "seen" if control.visible else "inconclusive"
     if control.visible:
         reason = f"a caller's own hits come {_milliseconds(control.gain)} sooner"
+    elif control.found:
+        reason = (
+            f"a caller's own hits come {_milliseconds(control.gain)} sooner, but so many trials find that "
+            f"{control.power:.0%} of the time, which is too seldom to compare others with them: give more trials (-n)"
+        )
     elif len(control.pairs) < FEWEST:
         reason = f"{many(len(control.pairs), 'trial')} ended in time, of the {FEWEST} that are needed"
     elif one.reported:
         reason = "the server says that it reuses a caller's own prompts, but its times do not show it"
     else:
         reason = "a caller's own prompt comes no sooner when it is sent again"
-    return one.model_copy(update={"verdict": verdict, "reason": reason})
+    return one.model_copy(update={"verdict": verdict, "reason": reason, "power": control.power})
 
 
 def _compared(question: Question, pairs: Sequence[Pair], test: Sooner | None, adjusted: float | None) -> Comparison:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from agentcho.lab.probe.endpoint import BUSY, TOO_LONG, Asking, Heard, Identity, ServerRefused
+from agentcho.lab.probe.endpoint import BUSY, TOO_LONG, Asking, Heard, Identity, ServerRefused, ServerSlow
 from agentcho.lab.probe.findings import Question
 from agentcho.protocol.progress import ProgressCallback, no_progress
 
@@ -70,7 +70,8 @@ def measure(
     server: Asking, plan: Plan, dice: random.Random | None = None, tell: ProgressCallback = no_progress
 ) -> Measured:
     """Do the trials that the bounds of the server allow. `dice`: for the order alone; words are never drawn from a
-    seed, for a second probe would find those of the first. `ServerRefused`: the very first requests fail."""
+    seed, for a second probe would find those of the first. `ServerRefused`: the very first requests fail, and not for
+    being slow."""
     found = _Experiment(server, plan, dice or random.SystemRandom(), tell)
     found.run()
     return found.measured
@@ -86,7 +87,11 @@ class _Experiment:
         self._busy = 0
 
     def run(self) -> None:
-        self._begin()
+        try:
+            self._begin()
+        except ServerSlow as error:
+            self.measured.ended = str(error)
+            return
         try:
             self._calibrate()
             self._rounds()
@@ -166,7 +171,7 @@ class _Experiment:
     def _whole(self, trial: Callable[[], Found]) -> Found | None:
         """A trial of three requests; one that the server was too busy for is discarded as a whole."""
         if not self._server.allows(3):
-            self.measured.ended = "the bounds on requests and seconds were reached"
+            self.measured.ended = "the bounds on requests and seconds were reached (--requests, --seconds)"
             return None
         try:
             found = trial()

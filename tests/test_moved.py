@@ -1,0 +1,32 @@
+"""Packages that had other names are found by them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_packages_import_by_the_names_that_they_had_and_are_the_same_ones() -> None:
+    """In a process of its own: what was imported here by an old name would be known by it to all other tests."""
+    code = """
+import importlib, sys, warnings
+from agentcho.moved import ROOMS
+for old, new in ROOMS.items():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert importlib.import_module(old) is importlib.import_module(new), old
+    if old.count(".") == 1:
+        assert told[0].category is DeprecationWarning and f"{old} is now {new}" in str(told[0].message), told
+warnings.simplefilter("ignore")
+import agentcho.flow.views, agentcho.provenance.views
+assert agentcho.flow.views is agentcho.provenance.views
+assert agentcho.provenance.views.__spec__.name == "agentcho.provenance.views"
+try:
+    import agentcho.flow.nowhere
+except ModuleNotFoundError as error:
+    assert "agentcho.provenance.nowhere" in str(error)
+else:
+    sys.exit("it is there")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
