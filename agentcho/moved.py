@@ -1,4 +1,4 @@
-"""Packages that had other names in version 0.4: they import by those too, with a `DeprecationWarning`, until 0.6.
+"""Packages and modules that had other names in version 0.4: they import by those too, with a `DeprecationWarning`, until 0.6.
 
 What each module, class and function was called is in docs/renamed.json. Does not know: what is in the packages.
 """
@@ -20,6 +20,8 @@ ROOMS = {
     "agentcho.calls": "agentcho.protocol",
     "agentcho.cluster": "agentcho.integrations.ray",
     "agentcho.flow": "agentcho.provenance",
+    "agentcho.games.library": "agentcho.games.runs.library",
+    "agentcho.games.runtime": "agentcho.games.runs.runtime",
     "agentcho.people": "agentcho.display.people",
     "agentcho.progress": "agentcho.protocol.progress",
     "agentcho.results": "agentcho.games.results",
@@ -27,7 +29,7 @@ ROOMS = {
     "agentcho.toolsets": "agentcho.games.tools",
     "agentcho.understudy": "agentcho.runner.understudy",
 }
-"""The packages of today by the names that they had."""
+"""The packages of today by the names that they had; and modules that tests import which `agentcho new` wrote."""
 
 
 class OldNames(MetaPathFinder, Loader):

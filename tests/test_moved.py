@@ -19,6 +19,8 @@ for old, new in ROOMS.items():
         assert told[0].category is DeprecationWarning and f"{old} is now {new}" in str(told[0].message), told
 warnings.simplefilter("ignore")
 import agentcho.flow.views, agentcho.provenance.views
+from agentcho.games import library
+assert library is sys.modules["agentcho.games.runs.library"]
 assert agentcho.flow.views is agentcho.provenance.views
 assert agentcho.provenance.views.__spec__.name == "agentcho.provenance.views"
 try:
