@@ -1,4 +1,4 @@
-"""Packages and modules that had other names in version 0.4: they import by those too, with a `DeprecationWarning`, until 0.6.
+"""Packages and modules that had other names in version 0.4: they import by those too, with a warning, until 0.6.
 
 What each module, class and function was called is in docs/renamed.json. Does not know: what is in the packages.
 """

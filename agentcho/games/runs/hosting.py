@@ -18,11 +18,11 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from agentcho.config import RunConfig
-from agentcho.games.runs.limiter import GameLimiter
 from agentcho.games.play.game_models import LoadedEngines, RunModels
+from agentcho.games.runs.limiter import GameLimiter
 from agentcho.games.runs.request import RunRequest
 from agentcho.games.runs.run import open_endpoints
-from agentcho.games.runs.runtime import RunResult, open_run, checked, models_of, recorded, result, tell_begins
+from agentcho.games.runs.runtime import RunResult, checked, models_of, open_run, recorded, result, tell_begins
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -136,8 +136,8 @@ def _alone(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
 
 
 async def aplay(request: RunRequest) -> RunResult:
-    """As `games.runs.runtime.play`, in the event loop that runs, beside other runs on the same engines. A cancellation ends
-    this run alone, and its record says that it was interrupted. Models are loaded in a thread."""
+    """As `games.runs.runtime.play`, in the event loop that runs, beside other runs on the same engines. A cancellation
+    ends this run alone, and its record says that it was interrupted. Models are loaded in a thread."""
     request = request.checked()
     tasks = await _in_thread(checked, request)
     loaded = await _in_thread(models_of, request)

@@ -23,11 +23,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentcho.agent import Agent
+from agentcho.errors import AgentchoError, ConfigError
+from agentcho.games.play.game_faults import FILE, words
+from agentcho.games.runs.discovery import Found, broken, find, parsed
 from agentcho.integrations.textarena.names import is_arena
 from agentcho.protocol.call_site import shown_path
-from agentcho.errors import AgentchoError, ConfigError
-from agentcho.games.runs.discovery import Found, broken, find, parsed
-from agentcho.games.play.game_faults import FILE, words
 from agentcho.scenario import Scenario
 
 

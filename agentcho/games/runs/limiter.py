@@ -12,9 +12,9 @@ from functools import partial
 
 import anyio
 
-from agentcho.protocol.value_checks import checked_int
 from agentcho.choreography.quiescence import TaskTracker, TrackedTask
 from agentcho.games.play.game_models import RunModels
+from agentcho.protocol.value_checks import checked_int
 
 FULL = 0.75
 """With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
-from agentcho.integrations.endpoints.text_engine import TextEngine
-from agentcho.protocol.call import EnginePort
-from agentcho.protocol.forward_costs import ForwardCosts
-from agentcho.protocol.text_calls import TextPort, is_engine
-from agentcho.protocol.variables import of_option
 from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig, TemplateKwargs
 from agentcho.engine.template_fidelity import TemplateFidelity
 from agentcho.errors import ConfigError, of_model
 from agentcho.extras import importing
-from agentcho.provenance.message_boundaries import required_markers
 from agentcho.games.play.adapter_engine import AdapterEngine, engine_and_adapter
 from agentcho.games.play.game_models import Engines, LoadedEngines
+from agentcho.integrations.endpoints.text_engine import TextEngine
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.protocol.progress import ProgressCallback
+from agentcho.protocol.text_calls import TextPort, is_engine
+from agentcho.protocol.variables import of_option
+from agentcho.provenance.message_boundaries import required_markers
 from agentcho.records.models import ON
 
 ENGINE = logging.getLogger("agentcho.engine")
@@ -135,7 +135,9 @@ def tell_unread(model: str, engine: EnginePort, variables: TemplateKwargs) -> No
         NOTES.warning("%s: chat_template_kwargs %s: the chat template does not read %s", model, ", ".join(names), told)
 
 
-def speculate(config: RunConfig, loaded: LoadedEngines, recorded: Mapping[str, ForwardCosts] = MappingProxyType({})) -> CostsByModel:
+def speculate(
+    config: RunConfig, loaded: LoadedEngines, recorded: Mapping[str, ForwardCosts] = MappingProxyType({})
+) -> CostsByModel:
     """Let the models of a run guess, where it says so: weighed by what a record says of them, or by what is measured
     now. Returns what each goes by."""
     models = {DEFAULT_MODEL: loaded.engine, **loaded.others} if config.speculate else {}
@@ -155,7 +157,9 @@ def give_up(loaded: LoadedEngines) -> None:
         torch.cuda.empty_cache()
 
 
-def load_together(config: RunConfig, engine: EnginePort | None, given: Engines, tell: ProgressCallback, share: float = 1) -> LoadedEngines:
+def load_together(
+    config: RunConfig, engine: EnginePort | None, given: Engines, tell: ProgressCallback, share: float = 1
+) -> LoadedEngines:
     """The models of a run that its config names and that are not given already. Equal ones are one engine, and all that
     are loaded together keep no more encodings than this share of what one alone would. What is wrong with one of them
     is said before any is loaded. Raises as `Engine.load` does, with the name of the model."""

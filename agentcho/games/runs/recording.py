@@ -9,7 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from agentcho.events import Began, Called, Calling, Encoded, Ended, Event, FirstToken, Joined, GameOver, Sink, Stepped, Token, Typed, Watching
+from agentcho.events import (
+    Began,
+    Called,
+    Calling,
+    Encoded,
+    Ended,
+    Event,
+    FirstToken,
+    GameOver,
+    Joined,
+    Sink,
+    Stepped,
+    Token,
+    Typed,
+    Watching,
+)
 from agentcho.records.calls import CallLine, use_line
 from agentcho.records.line_models import UsePart
 from agentcho.records.record import RunRecord

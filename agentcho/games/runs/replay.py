@@ -14,23 +14,23 @@ from typing import Any, Protocol, Unpack, cast
 
 import anyio
 
-from agentcho.protocol.call import EncodingId, EnginePort, Receipt, Sampling
 from agentcho.choreography.choreographer import Choreographer
-from agentcho.choreography.requests import RequestResult
 from agentcho.choreography.quiescence import TrackedTask
+from agentcho.choreography.requests import RequestResult
 from agentcho.config import DEFAULT_POLICY, Limits, Mode, ReuseOptions, ReusePolicy, by_position
 from agentcho.engine.call_layout import frame
 from agentcho.errors import TRACE, LeakageError, RecordBroken
 from agentcho.events import Encoded, Ended, Event
-from agentcho.provenance.drafts import Draft
-from agentcho.provenance.labels import LeakPaths
-from agentcho.provenance.views import Act, History, MessageLog, Read, ReadSet, places_of
 from agentcho.games.play.decode_turn import DecodeTurn, TurnHooks
 from agentcho.games.play.journal import Journal
 from agentcho.games.play.limits import Meter
 from agentcho.games.play.messages import Thoughts
 from agentcho.games.runs.runtime import blocking
 from agentcho.message import Metadata, Words
+from agentcho.protocol.call import EncodingId, EnginePort, Receipt, Sampling
+from agentcho.provenance.drafts import Draft
+from agentcho.provenance.labels import LeakPaths
+from agentcho.provenance.views import Act, History, MessageLog, Read, ReadSet, places_of
 from agentcho.records.trace import TraceMessage, Workflow, workflow
 from agentcho.records.transcript import TranscriptEntry, carry
 
@@ -59,7 +59,12 @@ class Replayed(Mapping[str, ReplayedMessage]):
     engine's forwards, `encoded` the tokens they fed, `seconds` the whole."""
 
     def __init__(
-        self, decodes: dict[str, ReplayedMessage], entries: list[TranscriptEntry], steps: int, encoded: int, seconds: float
+        self,
+        decodes: dict[str, ReplayedMessage],
+        entries: list[TranscriptEntry],
+        steps: int,
+        encoded: int,
+        seconds: float,
     ) -> None:
         self._decodes, self.entries = decodes, entries
         self.steps, self.encoded, self.seconds = steps, encoded, seconds

@@ -12,16 +12,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentcho.agent import Agent
-from agentcho.protocol.call import EnginePort
-from agentcho.protocol.text_calls import TextPort
 from agentcho.config import RunConfig
 from agentcho.events import Sink
-from agentcho.games.runs import library
-from agentcho.games.play.people import People, with_people
 from agentcho.games.play.journal import BegunCalls
-from agentcho.games.runs.resume import Changed
+from agentcho.games.play.people import People, with_people
 from agentcho.games.play.turn import Forced
+from agentcho.games.runs import library
+from agentcho.games.runs.resume import Changed
+from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback, no_progress
+from agentcho.protocol.text_calls import TextPort
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.scenario import Scenario

@@ -18,19 +18,19 @@ from typing import NamedTuple, TypeVarTuple, Unpack
 
 import anyio
 
-from agentcho.integrations.endpoints.text_engine import TextEngine
-from agentcho.protocol.text_calls import TextPort
 from agentcho.choreography.quiescence import ended_from_outside
 from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, ScenarioError
-from agentcho.events import Began, Calling, Ended, Event, Joined, GameOver, Stepped, Typed
-from agentcho.games.play.game_faults import GameFault, fault, told
+from agentcho.events import Began, Calling, Ended, Event, GameOver, Joined, Stepped, Typed
 from agentcho.games.play.game import Game
+from agentcho.games.play.game_faults import GameFault, fault, told
+from agentcho.games.play.game_models import LoadedEngines, RunModels, open_models
 from agentcho.games.play.journal import BegunCalls, RecordedLines
 from agentcho.games.runs.limiter import GameLimiter
-from agentcho.games.play.game_models import LoadedEngines, RunModels, open_models
 from agentcho.games.runs.recording import GAME, RecordingSink, log
 from agentcho.games.runs.request import RunRequest
+from agentcho.integrations.endpoints.text_engine import TextEngine
+from agentcho.protocol.text_calls import TextPort
 from agentcho.scenario import Scenario
 from agentcho.tasks import Task, TaskSet
 
@@ -249,7 +249,9 @@ class Run:
 
 
 @asynccontextmanager
-async def open_endpoints(loaded: LoadedEngines, config: RunConfig, quiet_after: float = QUIET) -> AsyncIterator[RunModels]:
+async def open_endpoints(
+    loaded: LoadedEngines, config: RunConfig, quiet_after: float = QUIET
+) -> AsyncIterator[RunModels]:
     """A context in which the models of a run are open, those behind APIs too. `EngineBusy`: somebody has one."""
     engines = {id(each): each for each in (loaded.engine, *loaded.others.values())}.values()
     remote = [each.port for each in engines if isinstance(each, TextEngine)]

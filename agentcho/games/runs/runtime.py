@@ -19,24 +19,41 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio
 
-from agentcho.protocol.call import EnginePort
-from agentcho.protocol.forward_costs import ForwardCosts
-from agentcho.protocol.text_calls import TextPort
-from agentcho.protocol.variables import of_option
 from agentcho.config import RunConfig
 from agentcho.errors import AudienceError, GamesFailed, TaskError
 from agentcho.events import GameOver
 from agentcho.extras import importing
-from agentcho.provenance.message_boundaries import check_markers, required_markers
-from agentcho.games.runs import library
 from agentcho.games.play.game_faults import fault
-from agentcho.games.runs.loading import as_engines, fingerprints, load_together, remote, speculate, teach_words, tell_differences, tell_unread, threads_of
 from agentcho.games.play.game_models import LoadedEngines
+from agentcho.games.runs import library
+from agentcho.games.runs.loading import (
+    as_engines,
+    fingerprints,
+    load_together,
+    remote,
+    speculate,
+    teach_words,
+    tell_differences,
+    tell_unread,
+    threads_of,
+)
 from agentcho.games.runs.recording import RecordingSink
 from agentcho.games.runs.request import GameSelection, Resumption, RunRequest
-from agentcho.games.runs.resume import check_asked, check_engine, loading_config, recorded_entries, settled_calls, unfinished_games
+from agentcho.games.runs.resume import (
+    check_asked,
+    check_engine,
+    loading_config,
+    recorded_entries,
+    settled_calls,
+    unfinished_games,
+)
 from agentcho.games.runs.run import LOG, FailedGame, Run, package_of, stopped
+from agentcho.protocol.call import EnginePort
+from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.protocol.progress import ProgressCallback, no_progress
+from agentcho.protocol.text_calls import TextPort
+from agentcho.protocol.variables import of_option
+from agentcho.provenance.message_boundaries import check_markers, required_markers
 from agentcho.records import writer_lock
 from agentcho.records.files import check_folder
 from agentcho.records.record import RunRecord
@@ -103,7 +120,9 @@ def checked(request: RunRequest) -> TaskSet | None:
 
 
 @contextmanager
-def open_run(request: RunRequest, tasks: TaskSet | None, loaded: LoadedEngines) -> Iterator[tuple[Run, RunRecord | None]]:
+def open_run(
+    request: RunRequest, tasks: TaskSet | None, loaded: LoadedEngines
+) -> Iterator[tuple[Run, RunRecord | None]]:
     """A context in which a run is to be played, and its record is open, where it has one."""
     if request.out is None:
         yield Run(request, tasks, loaded, RecordingSink(None, request.sink)), None
@@ -291,7 +310,9 @@ def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Lo
     return checked_models(config, LoadedEngines(engine or load_engine(config, share=share), {}))
 
 
-def checked_models(config: RunConfig, loaded: LoadedEngines, costs: Mapping[str, ForwardCosts] = MappingProxyType({})) -> LoadedEngines:
+def checked_models(
+    config: RunConfig, loaded: LoadedEngines, costs: Mapping[str, ForwardCosts] = MappingProxyType({})
+) -> LoadedEngines:
     """Models of a run, once it is known that their messages can be told apart, as it needs, and what their forwards
     cost, where they guess."""
     required = required_markers(config.policy, config.plain_markers)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentcho.protocol.call import FramingPort
 from agentcho.engine.call_layout import FramedTokens, frame
 from agentcho.message import Message, Words
+from agentcho.protocol.call import FramingPort
 from agentcho.records.trace import TraceMessage
 
 
