@@ -19,7 +19,7 @@ import anyio
 import typer
 
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.config import RunConfig
+from agentcho.config import ComputeOptions, DeviceOptions, RunConfig, TemplateChecks
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.engine.core import EngineCore
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 NEEDED = "to serve models"
 OF_RUNS = (
-    *("model", "chat_template_kwargs", "device", "dtype", "threads", "weights", "kv_dtype"),
-    *("leakage", "plain_markers", "template_differs"),
+    *("model", *DeviceOptions.model_fields, *ComputeOptions.model_fields),
+    *("leakage", *TemplateChecks.model_fields),
 )
 """Options of a server that are those of each of its runs."""
 FILES = 4

@@ -9,12 +9,11 @@ import re
 import shlex
 import warnings
 from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -23,42 +22,27 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from agentcho.config.loading import (
+    ComputeOptions,
+    DeviceOptions,
+    DtypeOptions,
+    FrozenOptions,
+    QuantizationOptions,
+    TemplateChecks,
+)
 from agentcho.config.reuse import Leakage, Mode, ReusePolicy, Shadowing
 from agentcho.errors import ConfigError
 from agentcho.protocol.call import Sampling
 from agentcho.protocol.text_calls import Capability, Server
-from agentcho.protocol.variables import option
 from agentcho.reuse.in_place import InPlace
 from agentcho.reuse.method import Weighing
 from agentcho.reuse.registry import DEFAULT, parsed_repair, parsed_way, repairs_help, ways_help
 
-Bits = Literal["int8", "int4"]
-"""In how many bits the weights of linear layers can be kept."""
-KvDtype = Literal["int8"]
-"""In which numbers keys and values can be kept, other than those of the model."""
 NAMED = "'understudy', 'smollm2', a folder, a GGUF file"
 LOCAL = f"{NAMED}, or a Hugging Face id."
 """What names a model, for help: of any that is loaded here."""
-EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
-TEMPLATED = 'What the chat template is given beside the messages, as JSON: {"enable_thinking": false}.'
-FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
-if TYPE_CHECKING:
-    TemplateKwargs = str | Mapping[str, Any] | None
-else:
-    TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
-"""What a chat template is given beside the messages: a JSON object, as text or as a mapping. Kept as text."""
 API = "openai:"
 """What the name of a model behind an API begins with."""
-SERVED = frozenset({"base_url", "server", "can", "key_env", "key_file", "vendor", "context", "concurrency", "retries"})
-SERVED |= {"requests_per_minute", "tokens_per_minute", "timeout", "price_in", "price_cached", "price_out"}
-"""Options of a model behind an API."""
-LOADED = (
-    *("device", "device_map", "dtype", "threads", "weights", "kv_dtype"),
-    *("adapter", "merge", "disk_tokens", "keep_cache"),
-)
-"""Options of a model that is loaded here."""
-WEIGHED = ("adapter", "weights", "kv_dtype", "chat_template_kwargs")
-"""Options that say something of weights, or of the chat template that comes with them."""
 TEMPLATING = ("agentcho", "vllm", "sglang", "llama.cpp")
 """Kinds of servers whose requests say what the chat template is given."""
 FAKE = "fake"
@@ -99,7 +83,13 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
         raise ValueError("a key is in an environment variable or in a file; give key_env or key_file, not both")
 
 
-class ModelConfig(BaseModel):
+class ModelName(FrozenOptions):
+    """What names a model."""
+
+    model: str
+
+
+class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, ModelName):
     """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
 
     `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `chat_template_kwargs` are
@@ -112,14 +102,6 @@ class ModelConfig(BaseModel):
     is sent again at most `retries` times. `price_in`, `price_cached` and `price_out` are per million tokens.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    model: str
-    chat_template_kwargs: TemplateKwargs = None
-    device: str = "auto"
-    dtype: str = "auto"
-    weights: Bits | None = None
-    kv_dtype: KvDtype | None = None
     adapter: str | None = None
     base_url: str | None = None
     server: Server = "openai"
@@ -169,15 +151,10 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 Options = TypeVar("Options", bound=BaseModel)
-Markers = Literal["refuse", "accept"]
 Defaults = Literal["keep", "drop"]
 ThoughtsOf = Literal["author", "audience"]
 """Who may read what a model thinks before it answers: who speaks, or whoever may read the answer."""
 WordsRule = Literal["track", "refuse"]
-THREADS = (
-    "Compute threads of models on a CPU.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
-    "all by timing]"
-)
 
 
 def parsed_part(text: str, games: int) -> range:
@@ -222,11 +199,6 @@ ENCODED = {
     "prefill_budget": "its server decides what goes beside what",
 }
 """Options of a run that a model behind an API cannot take, and why."""
-OWN = (
-    *("model", "chat_template_kwargs", "device", "dtype", "weights", "kv_dtype", "adapter"),
-    *("base_url", "server", "key_env", "key_file"),
-)
-"""What a run says of its own model."""
 FREE = (*KEYS, "threads", "disk_tokens", "keep_cache", "prefill_budget")
 """Options that a run may go on with otherwise."""
 
@@ -235,34 +207,18 @@ RECORDED = {"recorded": True}
 """The context in which pydantic reads the options of a record: with the names that they had then."""
 
 
-class RunConfig(BaseModel):
-    """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
-
-    A field with a description is an option of the commands that play, and its description the help. Its group says
-    which commands have it: "served" are of a model behind an API, "loading" and "inference" of one that is loaded here
-    (the latter not where it is trained), "reading" say how messages are read, and nothing that is said depends on
-    "upkeep". Beyond that:
-    `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
-    `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
-    who may see what is private; `device`, `device_map`, `dtype`, `weights` and `kv_dtype` are as in `Engine.load`;
-    `threads` is the number of each model that is loaded, None: chosen as there, in the deterministic profile by size
-    alone. `in_place` is the old name of `reuse="in-place"`, and goes in 0.6; `tasks` are as in `task_set`;
-    `temperature`, `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts
-    under enforce and deny; `models` are those that agents may speak through beside the run's own, by name, and
-    `own_model` has of that what no other option says: see `of_own`; `people` are the agents that people play. Raises
-    pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class OwnModel(FrozenOptions):
+    """What names the model of a run."""
 
     model: str = Field(
         default="understudy",
         description=f"{NAMED}, a Hugging Face id, or 'openai:NAME'.",
     )
-    chat_template_kwargs: TemplateKwargs = Field(
-        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON", "group": "loading"}
-    )
-    device: str = Field(default="auto", description="auto, cpu, cuda.", json_schema_extra={"group": "loading"})
+
+
+class SourceOptions(FrozenOptions):
+    """Who serves the model of a run, or over which devices it is spread."""
+
     base_url: str | None = Field(
         default=None,
         description="Where a model 'openai:NAME' is served.",
@@ -289,14 +245,11 @@ class RunConfig(BaseModel):
     device_map: str | None = Field(
         default=None, description="auto: layers over all GPUs, for --device.", json_schema_extra={"group": "loading"}
     )
-    dtype: str = Field(
-        default="auto", description="auto, float32, bfloat16, float16.", json_schema_extra={"group": "loading"}
-    )
-    threads: int | None = Field(
-        default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N", "group": "loading"}
-    )
-    weights: Bits | None = Field(default=None, description=FEW_BITS, json_schema_extra={"group": "loading"})
-    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS, json_schema_extra={"group": "inference"})
+
+
+class PlayOptions(FrozenOptions):
+    """How messages are read and sampled, and what is played."""
+
     mode: Mode = Field(
         default="choreographed", description="Which encodings a call reads.", json_schema_extra={"group": "reading"}
     )
@@ -385,19 +338,31 @@ class RunConfig(BaseModel):
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability to sample from.")
     max_tokens: int = Field(default=256, ge=1, description="At most so many sampled tokens a message.")
     limits: Limits = Field(default=Limits(), description="End a game early: agent_ or game_ tokens, messages, seconds.")
-    plain_markers: Markers = Field(
-        default="refuse",
-        description="What to do about a model in whose chat template a text can spell what stands between messages.",
-    )
-    template_differs: Markers = Field(
-        default="refuse",
-        description="What to do about a model whose plain chats would have other tokens than transformers gives.",
-    )
+
+
+class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, DeviceOptions, OwnModel):
+    """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
+
+    A field with a description is an option of the commands that play, and its description the help. Its group says
+    which commands have it: "served" are of a model behind an API, "loading" and "inference" of one that is loaded here
+    (the latter not where it is trained), "reading" say how messages are read, and nothing that is said depends on
+    "upkeep". Beyond that:
+    `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
+    `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
+    who may see what is private; `device`, `device_map`, `dtype`, `weights` and `kv_dtype` are as in `Engine.load`;
+    `threads` is the number of each model that is loaded, None: chosen as there, in the deterministic profile by size
+    alone. `in_place` is the old name of `reuse="in-place"`, and goes in 0.6; `tasks` are as in `task_set`;
+    `temperature`, `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts
+    under enforce and deny; `models` are those that agents may speak through beside the run's own, by name, and
+    `own_model` has of that what no other option says: see `of_own`; `people` are the agents that people play. Raises
+    pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
+    """
+
     default_prompt: Defaults = Field(
         default="keep",
         description="Give agents without a system prompt the one that the chat template has for that, if it has one.",
     )
-    models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = {}
+    models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = Field(default={})
     own_model: ModelConfig | None = None
     people: tuple[str, ...] = ()
 
@@ -518,6 +483,18 @@ def option_names(*groups: str, without: Container[str] = ()) -> tuple[str, ...]:
 def _group(field: FieldInfo) -> object:
     extra = field.json_schema_extra
     return extra.get("group") if isinstance(extra, dict) else None
+
+
+NETWORK = ("model", *option_names("loading", "inference"), "disk_tokens", "keep_cache")
+"""Options of a run with which a network is loaded; another adapter goes onto the same one."""
+LOADED = (*(name for name in NETWORK if name not in ("model", "chat_template_kwargs")), "adapter", "merge")
+"""Options of a model that is loaded here."""
+SERVED = ModelConfig.model_fields.keys() - {"model", "chat_template_kwargs", *LOADED}
+"""Options of a model behind an API."""
+WEIGHED = ("adapter", *QuantizationOptions.model_fields, "chat_template_kwargs")
+"""Options that say something of weights, or of the chat template that comes with them."""
+OWN = tuple(name for name in ModelConfig.model_fields if name in RunConfig.model_fields)
+"""What a run says of its own model."""
 
 
 def checked(kind: type[Options], /, **options: Any) -> Options:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from transformers import GenerationConfig
 
+from agentcho.config import KV_DTYPE
 from agentcho.engine.framing import ROLES, Framing
 from agentcho.engine.template import derive
 from agentcho.engine.template_fidelity import TemplateFidelity, fidelity
@@ -108,8 +109,8 @@ def doctor(
     rows.append(DoctorRow("exact", None, *_together(engine)))
     if lighter := quantization_summary(engine.network):
         rows.append(DoctorRow("weights", None, engine.fingerprint["bits"], lighter))
-    if (kept := how.get("kv_dtype")) is not None:
-        rows.append(DoctorRow("keys and values", None, str(kept), _kept(engine)))
+    if (kept := engine.fingerprint.get(KV_DTYPE)) is not None:
+        rows.append(DoctorRow("keys and values", None, kept, _kept(engine)))
     rows += _template(engine)
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))

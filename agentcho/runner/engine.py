@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentcho.config import Markers
+from agentcho.config import Markers, ModelConfig
 from agentcho.engine.cache import NO_DISK, DiskQuota
 from agentcho.engine.call_layout import ContextPiece, Segment, check_fits
 from agentcho.engine.core import EngineCore
@@ -46,6 +46,17 @@ from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
 
 
+def placement(options: ModelConfig, device_map: DeviceMap | None = None) -> DevicePlacement:
+    """Where a model with these options runs, and in which numbers."""
+    return DevicePlacement(
+        device=options.device,
+        dtype=options.dtype,
+        map=device_map,
+        bits=options.weights,
+        kv=options.kv_dtype,
+    )
+
+
 class Engine(EngineCore):
     """A loaded model with its store of encodings, made by `Engine.load`. As a context manager it closes itself.
 
@@ -71,7 +82,7 @@ class Engine(EngineCore):
         shapes = [proof.shape for proof in proofs]
         self._model, self.proofs, self._room, self._disk = model, proofs, (store_tokens, host_tokens), disk
         self._fingerprint: dict[str, str] | None = None
-        rounding = model.kv_dtype is not None
+        rounding = model.kv_quant is not None
         pages = PagePool(shapes, store_tokens, model.device, model.dtype, rounding=rounding)
         smaller = token_bytes(shapes, model.dtype, rounding) / token_bytes(shapes, model.dtype)
         idle, plain = int(IDLE * store_tokens * smaller), all(proof.plain for proof in proofs)
@@ -290,7 +301,7 @@ class Engine(EngineCore):
         return self._model.differentiable(batch.ids, batch.positions, batch.wanted, batch)
 
     def _check_gradients(self) -> None:
-        if (kind := self._model.kv_dtype) is not None:
+        if (kind := self._model.kv_quant) is not None:
             raise ConfigError(f"kv_dtype {kind} is not for training: rounding has no gradients; leave it out")
 
     def logits(self, id: EncodingId) -> Tensor:

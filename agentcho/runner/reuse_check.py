@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from agentcho.config import KV_DTYPE
 from agentcho.engine.call_layout import ContextPiece, KVEntry, Segment
 from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.runner.attention.base import Locality, Scoring, is_plain
@@ -175,7 +176,7 @@ class ReuseCheck:
         rotations = [rotation for rotation, _ in turns]
         shapes = [base.shapes[layer] for layer in range(self._model.layers)]
         packed, neighbours = self._packed_errors(shapes, rotations)
-        rounded = [None] * len(shapes) if self._model.kv_dtype is None else self._rounded_errors(shapes, rotations)
+        rounded = [None] * len(shapes) if self._model.kv_quant is None else self._rounded_errors(shapes, rotations)
         return [
             LayerProof(i, rotations[i], base.localities[i], shapes[i], turned, near, beside, base.plain[i], rounded[i])
             for i, ((_, turned), near, beside) in enumerate(zip(turns, packed, neighbours, strict=True))
@@ -236,10 +237,10 @@ class ReuseCheck:
         most = max(ROUNDED, self._tolerance)
         for layer, error in enumerate(found):
             if not error <= most:
-                what = f"keys and values in {self._model.kv_dtype} change what {self._model.source.name} computes"
+                what = f"keys and values in {self._model.kv_quant} change what {self._model.source.name} computes"
                 raise ModelError(
                     f"{what}, first at layer {layer} by {error:.1e} of the largest number, and {most:.0e} is allowed; "
-                    "leave out kv_dtype"
+                    f"leave out {KV_DTYPE}"
                 )
         return found
 

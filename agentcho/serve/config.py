@@ -11,17 +11,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentcho.config import (
-    EIGHT_BITS,
     FAKE,
-    FEW_BITS,
     LOCAL,
-    TEMPLATED,
-    THREADS,
     WEIGHED,
-    Bits,
-    KvDtype,
-    Markers,
-    TemplateKwargs,
+    ComputeOptions,
+    DeviceOptions,
+    FrozenOptions,
+    TemplateChecks,
 )
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.models import RequestTarget, read
@@ -83,14 +79,8 @@ class ServeLimits(BaseModel):
         )
 
 
-class ServeConfig(BaseModel):
-    """How a server is started. Frozen. A field with a description is an option of `agentcho serve`.
-
-    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`.
-    Raises pydantic's `ValidationError`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class ModelNames(FrozenOptions):
+    """Which model is served, and what it is called."""
 
     model: str = Field(default="understudy", description=LOCAL)
     name: str | None = Field(
@@ -98,14 +88,11 @@ class ServeConfig(BaseModel):
         pattern=r"^[^#\s]{1,200}$",
         description="The model's name for clients. Default: its id, or the folder's name.",
     )
-    chat_template_kwargs: TemplateKwargs = Field(
-        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON"}
-    )
-    device: str = Field(default="auto", description="auto, cpu, cuda.")
-    dtype: str = Field(default="auto", description="auto, float32, bfloat16, float16.")
-    threads: int | None = Field(default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N"})
-    weights: Bits | None = Field(default=None, description=FEW_BITS)
-    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS)
+
+
+class ListenOptions(FrozenOptions):
+    """Where a server listens, for whom, and who reads what it is told."""
+
     adapters: dict[str, Path] = Field(default_factory=dict)
     host: str = Field(default="127.0.0.1", description="Address to listen on. Any but loopback needs --keys.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0: any that is free.")
@@ -119,14 +106,15 @@ class ServeConfig(BaseModel):
         default="shared",
         description="Whether user messages are a society's, or the agent's alone that brings them.",
     )
-    plain_markers: Markers = Field(
-        default="refuse",
-        description="What to do about a model in whose chat template a text can spell what stands between messages.",
-    )
-    template_differs: Markers = Field(
-        default="refuse",
-        description="What to do about a model whose plain chats would have other tokens than transformers gives.",
-    )
+
+
+class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, ModelNames):
+    """How a server is started. Frozen. A field with a description is an option of `agentcho serve`.
+
+    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`.
+    Raises pydantic's `ValidationError`.
+    """
+
     deterministic: bool = Field(
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
     )

@@ -17,7 +17,6 @@ from agentcho.errors import ModelError
 from agentcho.games.runs.loading import load_together
 from agentcho.games.runs.resume import differences
 from agentcho.integrations.ray.packaging import unpacked
-from agentcho.integrations.ray.worker import NETWORK
 from agentcho.lab.sweep.plan import network
 from agentcho.protocol.progress import no_progress
 from agentcho.records.record import find
@@ -97,4 +96,3 @@ def test_workers_have_a_folder_at_the_same_path(here: Path) -> None:
     assert unpacked(RunConfig(keep_cache="kept")).keep_cache == str(here / "kept")
     assert unpacked(RunConfig()).keep_cache is None
     assert network(RunConfig(keep_cache="kept")) != network(RunConfig())
-    assert "keep_cache" in NETWORK

@@ -26,7 +26,7 @@ from agentcho.integrations.ray.work import (
     WorkerReport,
     WorkSpec,
 )
-from agentcho.integrations.ray.worker import Worker
+from agentcho.integrations.ray.worker import Worker, network
 from agentcho.records.canonical import canonical_transcript
 from agentcho.records.record import SavedRun
 from agentcho.scenario import Scenario
@@ -338,6 +338,34 @@ def test_a_worker_with_another_source_refuses() -> None:
     assert isinstance(answer, WorkerRefused)
     assert (answer.kind, answer.code) == ("RecordError", 2)
     assert answer.what == f"the source of {NAME} is another here than where the run was begun"
+
+
+SERVED = {"model": "openai:m", "base_url": "http://127.0.0.1:1/v1"}
+
+
+@pytest.mark.parametrize(
+    ("usual", "changed"),
+    [
+        ({}, {"chat_template_kwargs": {"enable_thinking": False}}),
+        ({}, {"device": "cpu"}),
+        ({}, {"device_map": "auto"}),
+        ({}, {"dtype": "float32"}),
+        ({}, {"threads": 1}),
+        ({}, {"weights": "int8"}),
+        ({}, {"kv_dtype": "int8"}),
+        ({}, {"disk_tokens": 1}),
+        ({}, {"keep_cache": "kept"}),
+        (SERVED, {"base_url": "http://127.0.0.1:2/v1"}),
+        (SERVED, {"server": "vllm"}),
+        (SERVED, {"key_env": "KEY"}),
+    ],
+)
+def test_a_worker_loads_anew_what_is_to_be_loaded_otherwise(usual: dict[str, Any], changed: dict[str, Any]) -> None:
+    assert network(RunConfig(**usual | changed)) != network(RunConfig(**usual))
+
+
+def test_another_adapter_goes_onto_the_network_that_is_loaded() -> None:
+    assert network(RunConfig(adapter="one", temperature=1)) == network(RunConfig())
 
 
 class Secret(Scenario):

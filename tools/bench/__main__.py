@@ -17,24 +17,23 @@ from typing import Annotated, Any, cast, get_type_hints
 import typer
 
 from agentcho.cli import run
-from agentcho.config import LOCAL
+from agentcho.config import LOCAL, QuantizationOptions
 from agentcho.display.progress import progress
 from agentcho.lab.bench.result import Figures, Kind, Result
 from agentcho.lab.commands.workflows import (
+    QUANTIZED,
     SHAPES,
     UNDERSTUDY,
     Benchmark,
     Dtype,
     Files,
     Json,
-    Kept,
     Model,
     Plot,
     Repeats,
     Scale,
     Seed,
     Shape,
-    Weights,
     Workflows,
     named,
     paper,
@@ -68,7 +67,9 @@ def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]
     """A command with the options of all benchmarks (`usual`: how many repeats; `plot`: whether there is a picture) and
     those of a function, which is given `repeats` and `seed` too, and returns the function that measures."""
     before: dict[str, tuple[Any, Any]] = {"model": (Model, UNDERSTUDY), "shape": (Shape, None)}
-    before |= {"dtype": (Dtype, "auto"), "weights": (Weights, None), "kv_dtype": (Kept, None)}
+    before |= {"dtype": (Dtype, "auto")}
+    quantized = {name: QUANTIZED.option(name) for name in QUANTIZED.fields(())}
+    before |= {name: (option.annotation, option.default) for name, option in quantized.items()}
     after = {"repeats": (Repeats, usual), "seed": (Seed, 1), "json_": (Json, None)}
     after |= {"plot": (Plot, None)} if plot else {}
 
@@ -78,13 +79,22 @@ def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]
 
         def command(**words: Any) -> None:
             model, shape, dtype = (words.pop(name) for name in ("model", "shape", "dtype"))
-            few = {name: words.pop(name) for name in ("weights", "kv_dtype")}
+            few = QuantizationOptions(**{name: words.pop(name) for name in quantized})
             json = words.pop("json_")
             files, repeats, seed = Files(json, words.pop("plot", None)), words["repeats"], words["seed"]
             measure = function(**words)
             bench = cast(Kind, function.__name__)
-            asked = Benchmark(bench, named(model, shape), dtype, repeats, seed, files, program=PROGRAM, **few)
-            asked = asked._replace(store_tokens=words.get("store"))
+            asked = Benchmark(
+                bench=bench,
+                model=named(model, shape),
+                dtype=dtype,
+                repeats=repeats,
+                seed=seed,
+                files=files,
+                program=PROGRAM,
+                quantized=few,
+                store_tokens=words.get("store"),
+            )
             _finish(asked, asked.measured(measure, scale=words.get("scale", 1.0)))
 
         options = before | own | after

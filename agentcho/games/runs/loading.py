@@ -275,11 +275,11 @@ def _load(
 
 def _weights(source: EngineSource) -> Any:
     from agentcho.engine.lora_adapter import find_adapter
-    from agentcho.runner.model.device import DevicePlacement
+    from agentcho.runner.engine import placement
     from agentcho.runner.model.loading import WeightsSource
 
     model = source.model
     adapter = None if model.adapter is None else find_adapter(model.adapter)
-    place = DevicePlacement(model.device, model.dtype, source.device_map, model.weights, model.kv_dtype)
+    place = placement(model, source.device_map)
     variables = of_option(model.chat_template_kwargs)
     return WeightsSource(model.model, place, adapter, source.merge, variables=variables)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from agentcho.config import FREE, KEYS, ModelConfig, RunConfig
+from agentcho.config import FREE, KEYS, KV_DTYPE, ModelConfig, RunConfig
 from agentcho.errors import ResumeMismatch
 from agentcho.games.play.journal import BegunCalls
 from agentcho.records.record import RunInfo, SavedRun
@@ -16,7 +16,7 @@ from agentcho.records.transcript import TranscriptEntry
 
 Changed = Literal["refuse", "accept"]
 """What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
-LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", "kv_dtype", "device", "adapter")
+LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", KV_DTYPE, "device", "adapter")
 MODEL = (*LOADED, "chat_template_kwargs", "kind", "server", "vendor")
 """Of an engine's fingerprint what decides what it says."""
 DTYPES = frozenset({"float32", "bfloat16", "float16"})

@@ -50,11 +50,15 @@ from agentcho.tasks import TaskSet
 
 LINGER = 0.1
 """Seconds in which further games may end before those that are over are handed on."""
-NETWORK = (
-    *("model", "device", "device_map", "dtype", "threading", "weights", "kv_dtype", "merge"),
-    *("disk_tokens", "keep_cache"),
-)
-"""Options with which a network is loaded; another adapter goes onto the same one."""
+NETWORK = ("device_map", "threading", "merge", "disk_tokens", "keep_cache")
+"""Options with which a network is loaded, beside those of its model."""
+
+
+def network(config: RunConfig) -> tuple[object, ...]:
+    """What decides whether the models of a run are those that are loaded; another adapter goes onto the same
+    network."""
+    own = config.own.model_copy(update={"adapter": None})
+    return own, *(getattr(config, name) for name in NETWORK), *config.models.items()
 
 
 class Worker:
@@ -87,12 +91,12 @@ class Worker:
 
     def _load(self, config: RunConfig, share: float) -> None:
         """Load the models of a run, or take those that are there: another adapter goes onto the same network."""
-        network = tuple(getattr(config, name) for name in NETWORK), tuple(config.models.items())
-        how, engine = (*network, config.adapter), None
+        loads = network(config)
+        how, engine = (*loads, config.adapter), None
         if self._loaded is not None and self._how == how:
             self._loaded = checked_models(config, self._loaded)
             return
-        if self._loaded is not None and self._how[:-1] == network and not config.models:
+        if self._loaded is not None and self._how[:-1] == loads and not config.models:
             engine = self._loaded.engine
             if hasattr(engine, "adapted"):
                 engine = engine.adapted(config.adapter)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from agentcho.config import Bits, KvDtype
+from agentcho.config import QuantizationOptions
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.stats import FEW, Spread, spread
 from agentcho.lab.yardstick import Words, near
@@ -75,16 +75,19 @@ class Target(Frozen):
         return {"changed": "fast, but changed", "unknown": "fast; words not judged"}.get(self.words or "", "met")
 
 
-class Result(Frozen):
-    """One run. `scale` is that of the texts' usual lengths, `stepwise` whether texts were fed token by token (False:
-    first tokens alone were timed), `sweep` what was swept, if anything."""
+class Measured(Frozen):
+    """What was measured, and the model."""
 
     format: Literal["agentcho-bench/1"] = "agentcho-bench/1"
     bench: Kind
     model: str
     dtype: str
-    weights: Bits | None = None
-    kv_dtype: KvDtype | None = None
+
+
+class Result(QuantizationOptions, Measured):
+    """One run. `scale` is that of the texts' usual lengths, `stepwise` whether texts were fed token by token (False:
+    first tokens alone were timed), `sweep` what was swept, if anything."""
+
     device: str
     seed: int
     repeats: int
@@ -100,8 +103,7 @@ class Result(Frozen):
     def numbers(self) -> str:
         """In which numbers the model is: its dtype, and the bits of its linear layers, and of keys and values, where
         these are few."""
-        model = self.dtype if self.weights is None else f"{self.dtype} {self.weights}"
-        return model if self.kv_dtype is None else f"{model}, keys and values {self.kv_dtype}"
+        return self.numbers_of(self.dtype)
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from agentcho.config import Markers
+from agentcho.config import TemplateChecks
 from agentcho.errors import ConfigError
 from agentcho.lab.bench import servers
 from agentcho.lab.bench.chats import Chat, chats
@@ -46,7 +46,7 @@ Quote = Literal["recorded", "said"]
 class ServingOptions(NamedTuple):
     """What is measured. `tokens` an answer, where speed is; `quote`: the words in which a prompt has what was said
     before, those that were recorded or those of the server that is asked; `peer_python`: of the environment that has
-    transformers[serving]; `template_differs`: see `RunConfig`."""
+    transformers[serving]; `checked`: what our server is asked to do about templates."""
 
     model: str
     dtype: str = "float32"
@@ -55,7 +55,7 @@ class ServingOptions(NamedTuple):
     repeats: int = 3
     seed: int = 1
     peer_python: Path | None = None
-    template_differs: Markers = "refuse"
+    checked: TemplateChecks = TemplateChecks()
 
 
 class Sends(Protocol):
@@ -128,7 +128,7 @@ def _started(stack: ExitStack, asked: ServingOptions, named: Sequence[str]) -> t
     if mine:
         port = servers.free_port()
         try:
-            command = servers.ours(asked.model, asked.dtype, port, asked.template_differs)
+            command = servers.ours(asked.model, asked.dtype, port, asked.checked.template_differs)
             stack.enter_context(servers.running(command, port))
         except ArmUnavailable as error:
             raise ConfigError(f"`agentcho serve`: {error}") from error

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from agentcho.cli.options import GivenOptions, OptionsFrom, run_config, spread_options
 from agentcho.cli.shared_options import HERE
-from agentcho.config import LOCAL, RunConfig
+from agentcho.config import LOCAL, RunConfig, TemplateChecks
 from agentcho.display.progress import progress
 from agentcho.lab.commands import judge as judging
 from agentcho.lab.commands import leaks as attacks
@@ -76,12 +76,13 @@ def games(
 
 
 def leakage(
+    *,
     model: Annotated[
         list[str] | None,
         typer.Option(help=f"One or more; default: {SHAPE} in bfloat16 and {UNDERSTUDY}.", show_default=False),
     ] = None,
     dtype: Annotated[str, typer.Option(help=speed.DTYPES)] = "auto",
-    template_differs: speed.Differs = "refuse",
+    checked: speed.Checked,
     traces: Annotated[
         Path | None, typer.Option(help="Dilemma games of a trace file instead of random words.", show_default=False)
     ] = None,
@@ -103,7 +104,7 @@ def leakage(
     for name in model or [SHAPE, UNDERSTUDY]:
         kind = speed.kind_of(name, dtype)
         with progress("bench leakage", sys.stderr) as told:
-            engine = Engine.load(name, dtype=kind, adapter=adapter, template_differs=template_differs, tell=told.tell)
+            engine = Engine.load(name, dtype=kind, adapter=adapter, **checked, tell=told.tell)
             spoken = [open_talk(seed, agents=4, rounds=1, words=16)]
             label = f"{name}, {engine.fingerprint['dtype']}, {engine.fingerprint['device']}"
             found.append(
@@ -122,9 +123,10 @@ def leakage(
 
 
 def serve(
+    *,
     model: Annotated[str, typer.Option(help=LOCAL)] = UNDERSTUDY,
     dtype: Annotated[str, typer.Option(help="The same for all servers.")] = "float32",
-    template_differs: speed.Differs = "refuse",
+    checked: speed.Checked,
     workflow: Annotated[
         list[str] | None, typer.Option(help=f"One or more of the paper's; default: {RECORDED}.", show_default=False)
     ] = None,
@@ -159,7 +161,7 @@ def serve(
         repeats=repeats,
         seed=seed,
         peer_python=peer_python,
-        template_differs=template_differs,
+        checked=TemplateChecks(**checked),
     )
     asked = speed.Benchmark(
         bench="serve", model=model, dtype=dtype, repeats=repeats, seed=seed, files=speed.Files(json_)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from agentcho.cli.options import GivenOptions
 from agentcho.cli.outputs import written
-from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
@@ -33,9 +33,10 @@ Names = list[str] | None
 
 
 def judge(
+    *,
     model: speed.Model = speed.UNDERSTUDY,
     dtype: speed.Dtype = "auto",
-    template_differs: speed.Differs = "refuse",
+    checked: speed.Checked,
     task: Annotated[Names, typer.Option(help=TASK, show_default=False)] = None,
     way: Annotated[Names, typer.Option(help=WAY, show_default=False)] = None,
     n: Annotated[int, typer.Option("-n", "--choices", min=2, help="Choices a task.")] = 1000,
@@ -51,13 +52,13 @@ def judge(
     from agentcho.lab.judging.measured import WAYS, JudgeOptions
 
     asked = JudgeOptions.of(task or TASKS, way or WAYS, n, seed, leakage)
-    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, differs=template_differs)
+    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, checked=checked)
     typer.echo(speed.text(sheets(found)))
     typer.echo(f"\n{verdict(found)}")
 
 
 def _measured(
-    model: str, dtype: str, asked: JudgeOptions, file: Path | None, resume: bool, differs: Markers
+    model: str, dtype: str, asked: JudgeOptions, file: Path | None, resume: bool, checked: GivenOptions
 ) -> JudgeResult:
     """Play, keep what was played beside the result until that is written, and write it."""
     from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
@@ -70,7 +71,7 @@ def _measured(
         file, resume, asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
     )
     with progress("bench judge", sys.stderr) as told:
-        engine = Engine.load(model, dtype=dtype, template_differs=differs, tell=told.tell)
+        engine = Engine.load(model, dtype=dtype, **checked, tell=told.tell)
         measure(engine, asked, kept, told.tell)
     compared = rows(asked, kept)
     found = JudgeResult(

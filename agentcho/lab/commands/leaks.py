@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from agentcho.cli.options import GivenOptions
 from agentcho.cli.outputs import written
-from agentcho.config import Markers
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
@@ -42,9 +42,10 @@ Names = list[str] | None
 
 
 def leaks(
+    *,
     model: speed.Model = speed.UNDERSTUDY,
     dtype: speed.Dtype = "auto",
-    template_differs: speed.Differs = "refuse",
+    checked: speed.Checked,
     way: Annotated[Names, typer.Option(help=WAY, show_default=False)] = None,
     attack: Annotated[Names, typer.Option(help=ATTACK, show_default=False)] = None,
     kind: Annotated[Names, typer.Option(help=KIND, show_default=False)] = None,
@@ -73,7 +74,7 @@ def leaks(
         kinds, tuple(ways(way or usual(earlier))), attacks, n, sentence, earlier, seed, repeats, effort
     )
     asked.check()
-    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, differs=template_differs)
+    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, checked=checked)
     from agentcho.lab.display.leaks import sheets
 
     typer.echo(speed.text(sheets(found)))
@@ -82,7 +83,7 @@ def leaks(
 
 
 def _measured(
-    model: str, dtype: str, asked: AttackOptions, file: Path | None, resume: bool, differs: Markers
+    model: str, dtype: str, asked: AttackOptions, file: Path | None, resume: bool, checked: GivenOptions
 ) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
     from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
@@ -93,7 +94,7 @@ def _measured(
     settings = asked.settings | {"model": model, "dtype": dtype, "digest": digest()} | versions()
     kept = PartialLeaks.begin(file, resume, settings)
     with progress("bench leaks", sys.stderr) as told:
-        engine = Engine.load(model, dtype=dtype, template_differs=differs, tell=told.tell)
+        engine = Engine.load(model, dtype=dtype, **checked, tell=told.tell)
         secrets = stoppable(lambda check: measure(engine, asked, kept, heard(told.tell, check)))
         timed = costs(engine, asked, told.tell)
     where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}

@@ -15,7 +15,7 @@ import typer
 
 from agentcho.cli.outputs import Outputs, fault_of, written
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.config import RunConfig, again
+from agentcho.config import RunConfig, again, option_names
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import inline
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from agentcho.lab.paper.tables import Name
 
 FULL, FEW = 200, 20
-SAID = (
-    *("model", "chat_template_kwargs", "device", "device_map", "dtype", "threads", "weights", "kv_dtype"),
-    *("seed", "temperature", "max_tokens"),
-)
+SAID = ("model", *option_names("loading", "inference"), "seed", "temperature", "max_tokens")
 """Options of a run that a result depends on."""
 SHIPPED = ("understudy", "fake")
 """Models that speak about the generators' tasks alone."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from agentcho.config import QuantizationOptions, TemplateChecks
 from agentcho.display.progress import progress
 from agentcho.lab.commands import workflows as speed
 
@@ -57,12 +58,12 @@ class Beside(NamedTuple):
 
 
 def peers(
+    *,
     model: Annotated[str | None, typer.Option(help=OURS, show_default=False)] = None,
     shape: speed.Shape = None,
     dtype: speed.Dtype = "auto",
-    weights: speed.Weights = None,
-    kv_dtype: speed.Kept = None,
-    template_differs: speed.Differs = "refuse",
+    quantized: speed.Quantized,
+    checked: speed.Checked,
     agents: Annotated[int, typer.Option(help="Of the debate; the peer has a slot for each.", min=2, max=64)] = 8,
     workflow: Annotated[
         list[str] | None, typer.Option(help=FLOWS.format(" and ".join(RECORDED)), show_default=False)
@@ -96,7 +97,9 @@ def peers(
     if server_model is not None or server_key_env is not None:
         raise typer.BadParameter("--server-model and --server-key-env say something of --server; give that too")
     asked = asked._replace(
-        model=named or speed.UNDERSTUDY, weights=weights, kv_dtype=kv_dtype, differs=template_differs
+        model=named or speed.UNDERSTUDY,
+        quantized=QuantizationOptions(**quantized),
+        checked=TemplateChecks(**checked),
     )
     subjects = cache(partial(_subjects, workflow, agents, seed, scale))
     _llama(asked, subjects, Beside(llama_server, peer_type, agents), scale)
@@ -114,7 +117,7 @@ def _llama(asked: speed.Benchmark, subjects: Callable[[int], Sequence[Workload]]
         how = PeersOptions(
             model=asked.model,
             dtype=asked.kind,
-            weights=asked.weights,
+            weights=asked.quantized.weights,
             workloads=subjects,
             repeats=asked.repeats,
             seed=asked.seed,

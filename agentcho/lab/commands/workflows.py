@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from agentcho.cli.options import GivenOptions, OptionsFrom
 from agentcho.cli.outputs import drawable, writable, written
-from agentcho.config import EIGHT_BITS, FEW_BITS, LOCAL, Bits, KvDtype, Markers
+from agentcho.config import LOCAL, QuantizationOptions, TemplateChecks
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.protocol.progress import ProgressCallback
@@ -33,9 +34,9 @@ SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8
 Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
 DTYPES = "auto: bfloat16 for a shape where the processor has it, else float32; the model's own for others."
 Dtype = Annotated[str, typer.Option(help=DTYPES)]
-
-Weights = Annotated[Bits | None, typer.Option(help=FEW_BITS, show_default=False)]
-Kept = Annotated[KvDtype | None, typer.Option(help=EIGHT_BITS, show_default=False)]
+QUANTIZED = OptionsFrom(QuantizationOptions)
+Quantized = Annotated[GivenOptions, QUANTIZED]
+Checked = Annotated[GivenOptions, OptionsFrom(TemplateChecks, only=("template_differs",))]
 
 
 def _countable(repeats: int) -> int:
@@ -62,10 +63,6 @@ Scale = Annotated[float, typer.Option(help=SCALED, min=0.01)]
 JSON = typer.Option("--json", help="Write the figures here.", show_default=False, callback=writable)
 Json = Annotated[Path | None, JSON]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False, callback=drawable)]
-
-DIFFERS = "What to do about a model whose plain chats would have other tokens than transformers gives."
-Differs = Annotated[Markers, typer.Option("--template-differs", help=DIFFERS)]
-
 
 Where = Mapping[str, str | None]
 """A model, its dtype, its weights and its keys and values if these are in few bits, and its device."""
@@ -99,15 +96,16 @@ class Benchmark(NamedTuple):
     files: Files
     device: str = "auto"
     program: str = "agentcho bench"
-    weights: Bits | None = None
-    kv_dtype: KvDtype | None = None
+    quantized: QuantizationOptions = QuantizationOptions()
     store_tokens: int | None = None
-    differs: Markers = "refuse"
+    checked: TemplateChecks = TemplateChecks()
 
     @property
     def settings(self) -> dict[str, Any]:
         """What figures depend on, of what is here."""
-        return {name: value for name, value in self._asdict().items() if name not in ("files", "program", "differs")}
+        apart = ("files", "program", "quantized", "checked")
+        said = {name: value for name, value in self._asdict().items() if name not in apart}
+        return said | self.quantized.quantization
 
     def measured(self, measure: Callable[[Any, ProgressCallback], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
@@ -125,17 +123,17 @@ class Benchmark(NamedTuple):
         """Load the model."""
         from agentcho.runner.engine import Engine
 
-        few: dict[str, Any] = {"weights": self.weights, "kv_dtype": self.kv_dtype}
         sizes: dict[str, Any] = {} if self.store_tokens is None else {"store_tokens": self.store_tokens}
         sizes |= {"host_tokens": 0} if sizes else {}
-        return Engine.load(self.model, self.device, self.kind, **few, **sizes, template_differs=self.differs, tell=tell)
+        few, differs = self.quantized.quantization, self.checked.template_differs
+        return Engine.load(self.model, self.device, self.kind, **few, **sizes, template_differs=differs, tell=tell)
 
     def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
         """What was found with this engine: `there` and `how` beside what is here."""
         from agentcho.runner.model.device import gpu_name
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
-        where |= {"weights": self.weights, "kv_dtype": self.kv_dtype}
+        where |= self.quantized.quantization
         return self.result(where, {**gpu_name(engine.network.device), **there}, found, **how)
 
     def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
@@ -170,12 +168,12 @@ def named(model: str, shape: str | None) -> str:
 
 
 def workflows(
+    *,
     model: Model = UNDERSTUDY,
     shape: Shape = None,
     dtype: Dtype = "auto",
-    weights: Weights = None,
-    kv_dtype: Kept = None,
-    template_differs: Differs = "refuse",
+    quantized: Quantized,
+    checked: Checked,
     workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
     traces: Annotated[list[Path] | None, typer.Option(help=TRACES, show_default=False)] = None,
@@ -208,7 +206,7 @@ def workflows(
         bench="workflows", model=named(model, shape), dtype=dtype, repeats=repeats, seed=seed, files=Files(json_, plot)
     )
     _played(
-        asked=asked._replace(weights=weights, kv_dtype=kv_dtype, differs=template_differs),
+        asked=asked._replace(quantized=QuantizationOptions(**quantized), checked=TemplateChecks(**checked)),
         subjects=subjects,
         arms=arms,
         lengths=Lengths(scale, not first, sweep),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentcho.config import KEYS, RunConfig
+from agentcho.config import KEYS, NETWORK, RunConfig
 from agentcho.errors import ConfigError
 from agentcho.games.runs.resume import Changed
 from agentcho.games.runs.runtime import tasks_of
@@ -18,12 +18,6 @@ from agentcho.lab.sweep.axes import Axis
 from agentcho.lab.sweep.folder import Change, Folder, There
 from agentcho.lab.sweep.grid import Cell
 from agentcho.tasks import TaskSet
-
-NETWORK = (
-    *("model", "device", "device_map", "dtype", "threads", "weights", "kv_dtype", "disk_tokens", "keep_cache"),
-    *("base_url", "server", "chat_template_kwargs"),
-)
-"""Options of a run with which a network is loaded; another adapter goes onto the same one."""
 
 
 class Task(NamedTuple):

@@ -104,7 +104,7 @@ def load(
     if sizes.kept is not None:
         check_kept(Path(sizes.kept), source, weights.place)
     loaded = Model.load(source, weights.place, tell, found.tokenizer)
-    loaded.kv_dtype = weights.place.kv
+    loaded.kv_quant = weights.place.kv
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
     loaded.prepacked = pack_linears(loaded.network, tell=tell) > 0 or loaded.bits is not None
@@ -269,4 +269,4 @@ def prove_model(
 
 
 def _kind(model: Model, proofs: list[LayerProof]) -> KVFormat:
-    return KVFormat([proof.shape for proof in proofs], model.device, model.dtype, model.kv_dtype is not None)
+    return KVFormat([proof.shape for proof in proofs], model.device, model.dtype, model.kv_quant is not None)

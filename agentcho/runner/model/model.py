@@ -19,7 +19,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from agentcho.config import served
+from agentcho.config import KV_DTYPE, served
 from agentcho.engine.lora_adapter import Adapter
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.protocol.ownership import Owner
@@ -77,8 +77,8 @@ TEXT_PART = {
     r"^language_model\.lm_head\.": "lm_head.",
 }
 """Names of weights of a text part within the whole, as the library wrote them over time, and alone."""
-OPTIONAL = ("stored", "adapter", "bits", "kv_dtype")
-"""What a fingerprint has of some models alone."""
+OPTIONAL = {"stored": "stored", "adapter": "adapter", "bits": "bits", KV_DTYPE: "kv_quant"}
+"""What a fingerprint has of some models alone, and the attribute that says it."""
 
 
 class AttentionPort(Protocol):
@@ -232,7 +232,7 @@ class Model:
         self._weights: str | None = None
         self.sizes: dict[tuple[str | None, int], tuple[int, ...]] = {}
         self.bits: str | None = None
-        self.kv_dtype: str | None = None
+        self.kv_quant: str | None = None
         self.config: Any = source.config
         first = next(network.parameters())
         self.dtype, self.device = first.dtype, first.device
@@ -313,7 +313,7 @@ class Model:
     def origin(self) -> str:
         """A name that is different for two models on one machine which compute different keys for the same words."""
         file = None if self.source.gguf is None else self.weights
-        numbers = " ".join(filter(None, (str(self.dtype), file, self.bits, self.kv_dtype and f"kv {self.kv_dtype}")))
+        numbers = " ".join(filter(None, (str(self.dtype), file, self.bits, self.kv_quant and f"kv {self.kv_quant}")))
         return f"{self.source.name} {numbers} {self.adapter or ''} {'merged' if self.merged else ''}\0"
 
     @property
@@ -378,7 +378,7 @@ class Model:
             "device": self.device.type,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-        } | {key: value for key in OPTIONAL if (value := getattr(self, key)) is not None}
+        } | {key: value for key, name in OPTIONAL.items() if (value := getattr(self, name)) is not None}
 
 
 def _short(dtype: torch.dtype) -> str:

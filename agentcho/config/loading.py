@@ -1,0 +1,99 @@
+"""Options of loading a model, each declared once with its help, for whatever loads one: a run, a server, a benchmark.
+
+A group of options is a class, and what has these options is a subclass. Fields stand in the order of the bases, the
+last one first. Does not know: which commands have them, torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from agentcho.protocol.variables import option
+
+Bits = Literal["int8", "int4"]
+"""In how many bits the weights of linear layers can be kept."""
+KvDtype = Literal["int8"]
+"""In which numbers keys and values can be kept, other than those of the model."""
+Markers = Literal["refuse", "accept"]
+KV_DTYPE = "kv_dtype"
+"""What the option is called in fingerprints of engines too."""
+TEMPLATED = 'What the chat template is given beside the messages, as JSON: {"enable_thinking": false}.'
+FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
+EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
+THREADS = (
+    "Compute threads of models on a CPU.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
+    "all by timing]"
+)
+if TYPE_CHECKING:
+    TemplateKwargs = str | Mapping[str, Any] | None
+else:
+    TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
+"""What a chat template is given beside the messages: a JSON object, as text or as a mapping. Kept as text."""
+
+
+class FrozenOptions(BaseModel):
+    """Options that do not change, and among which no unknown name is taken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DeviceOptions(FrozenOptions):
+    """What the chat template of a model is given, and where the model runs."""
+
+    chat_template_kwargs: TemplateKwargs = Field(
+        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON", "group": "loading"}
+    )
+    device: str = Field(default="auto", description="auto, cpu, cuda.", json_schema_extra={"group": "loading"})
+
+
+class DtypeOptions(FrozenOptions):
+    """In which numbers a model computes."""
+
+    dtype: str = Field(
+        default="auto", description="auto, float32, bfloat16, float16.", json_schema_extra={"group": "loading"}
+    )
+
+
+class ThreadOptions(FrozenOptions):
+    """On how many threads a model computes."""
+
+    threads: int | None = Field(
+        default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N", "group": "loading"}
+    )
+
+
+class QuantizationOptions(FrozenOptions):
+    """In how few bits the weights of a model are kept, and its keys and values. None: in the numbers it computes in."""
+
+    weights: Bits | None = Field(default=None, description=FEW_BITS, json_schema_extra={"group": "loading"})
+    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS, json_schema_extra={"group": "inference"})
+
+    @property
+    def quantization(self) -> dict[str, Any]:
+        """These options by name, as `Engine.load` takes them."""
+        return {name: getattr(self, name) for name in QuantizationOptions.model_fields}
+
+    def numbers_of(self, dtype: str) -> str:
+        """For people, in which numbers a model of this dtype is kept, such as "float32 int8, keys and values int8"."""
+        model = dtype if self.weights is None else f"{dtype} {self.weights}"
+        return model if self.kv_dtype is None else f"{model}, keys and values {self.kv_dtype}"
+
+
+class ComputeOptions(QuantizationOptions, ThreadOptions, DtypeOptions):
+    """In which numbers, and on how many threads, a model computes."""
+
+
+class TemplateChecks(FrozenOptions):
+    """What to do about a model whose chat template is not as it should be."""
+
+    plain_markers: Markers = Field(
+        default="refuse",
+        description="What to do about a model in whose chat template a text can spell what stands between messages.",
+    )
+    template_differs: Markers = Field(
+        default="refuse",
+        description="What to do about a model whose plain chats would have other tokens than transformers gives.",
+    )
