@@ -5,6 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+from agentcho.protocol import anchored
+from agentcho.reuse.anchors import Anchor
+from agentcho.reuse.kvcomm import THRESHOLD, KVComm
+
 
 def test_packages_import_by_the_names_that_they_had_and_are_the_same_ones() -> None:
     """In a process of its own: what was imported here by an old name would be known by it to all other tests."""
@@ -32,3 +38,9 @@ else:
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(("name", "now"), [("Anchor", Anchor), ("Anchored", KVComm), ("THRESHOLD", THRESHOLD)])
+def test_methods_with_anchors_import_by_the_names_that_they_had(name: str, now: object) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{name} is now in agentcho.reuse"):
+        assert getattr(anchored, name) == now

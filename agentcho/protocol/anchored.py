@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from warnings import warn
 
-from agentcho.reuse.anchors import Anchor
-from agentcho.reuse.kvcomm import THRESHOLD, KVComm
+from agentcho.reuse import anchors
+from agentcho.reuse.method import ByAnchors
+from agentcho.reuse.registry import SELECTIONS
 
-MOVED = {"Anchor": Anchor, "Anchored": KVComm, "THRESHOLD": THRESHOLD}
+METHODS = {kind.formerly: kind for kind in SELECTIONS if issubclass(kind, ByAnchors) and kind.formerly is not None}
+MOVED = {"Anchor": anchors.Anchor, **METHODS, "THRESHOLD": 0.3}
 
 
 def __getattr__(name: str) -> object:

@@ -157,6 +157,10 @@ class Sampling(BaseModel):
         return self
 
 
+CUTS = ("top_k", "min_p")
+"""Options of `Sampling` that leave out unlikely tokens, and that OpenAI's API does not have."""
+
+
 class Unconstrained(TypedDict, total=False):
     """The options of `Sampling` that leave open what is said, by name."""
 

@@ -25,7 +25,7 @@ class CacheBlend(ByDeviation):
     name = "cacheblend"
     form = "cacheblend:SHARE"
     limits = "SHARE is above 0, at most 1"
-    usual = "cacheblend:0.15"
+    usual = attacked = "cacheblend:0.15"
     examples = ("cacheblend:0.15",)
     about = "as `top-k`, and filtered layer by layer: first 22.5%, at last 7.5%, 15% in the mean"
     source = Source("CacheBlend whole", "2405.16444")

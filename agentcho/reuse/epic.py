@@ -15,6 +15,7 @@ class Epic(FirstK):
     name = "epic"
     form = "epic:TOKENS"
     usual = "epic:16"
+    attacked = None  # it encodes the same tokens as `FirstK`
     examples = ("epic:16",)
     about = "its first 16 tokens, as `first-k` does"
     source = Source("LegoLink of EPIC", "2410.15332")

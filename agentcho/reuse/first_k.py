@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from agentcho.errors import RequestError
 from agentcho.reuse.method import ByPlace
@@ -17,6 +17,7 @@ class FirstK(ByPlace):
     tokens: int
 
     name = "first-k"
+    attacked: ClassVar[str | None] = "first-k:16"
     form = "first-k:TOKENS"
     limits = "TOKENS is at least 1"
     examples = ("first-k:16",)

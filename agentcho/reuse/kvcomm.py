@@ -36,6 +36,8 @@ class KVComm(ByAnchors):
     anchors: tuple[Anchor, ...] = ()
 
     name = usual = "kvcomm"
+    attacked = "kvcomm:1"  # at this threshold it takes what anchors there are
+    formerly = "Anchored"
     form = "kvcomm[:THRESHOLD]"
     limits = "THRESHOLD is above 0, at most 1"
     examples = ("kvcomm", "kvcomm:0.3")

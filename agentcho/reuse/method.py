@@ -29,18 +29,22 @@ class Method(ABC):
         form: The name with its parameters, for help and error messages, such as "top-k:SHARE".
         limits: What the parameters may be, for error messages; empty: there are none.
         usual: How it is asked for where methods are compared, such as "top-k:0.15"; None: it is left out there.
+        attacked: How it is asked for where attacks on it are measured; None: it is left out there.
         about: What it does, in a phrase.
         examples: How it can be asked for, for documentation.
         source: Where it was published; None: nowhere.
+        formerly: What the class was called up to version 0.4, if that was otherwise.
     """
 
     name: ClassVar[str]
     form: ClassVar[str]
     limits: ClassVar[str] = ""
     usual: ClassVar[str | None] = None
+    attacked: ClassVar[str | None] = None
     about: ClassVar[str]
     examples: ClassVar[tuple[str, ...]]
     source: ClassVar[Source | None] = None
+    formerly: ClassVar[str | None] = None
 
     @classmethod
     @abstractmethod

@@ -70,6 +70,12 @@ def usual_repairs() -> list[str]:
     return [each.usual for each in SELECTIONS if each.usual is not None]
 
 
+def attacked_repairs() -> list[str]:
+    """The selections on which attacks are measured where none is named, those that were published first."""
+    found = sorted(SELECTIONS, key=lambda each: each.source is None)
+    return [each.attacked for each in found if each.attacked is not None]
+
+
 def ways_help() -> str:
     """The help of an option that takes a reading."""
     ways = _listed([f"{each.form} ({each.about})" for each in READINGS], "or")

@@ -108,6 +108,7 @@ def test_what_alice_says_by_herself_is_put_in_her_mouth(engines: Engines) -> Non
 
 
 def test_ways_are_named_and_what_is_none_says_what_there_is() -> None:
+    assert USUAL[2:5] == ("reuse+cacheblend:0.15", "reuse+kvcomm:1", "reuse+first-k:16")
     assert [each.name for each in ways([*USUAL, "author"])] == list(USUAL)
     assert way("reuse+first-k:16").policy.repair == FirstK(16)
     assert way("audience").policy.leakage == "enforce"

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentcho.errors import RequestError
 from agentcho.integrations.endpoints.servers import Abilities, ServerKind
-from agentcho.protocol.call import Sampling
+from agentcho.protocol.call import CUTS, Sampling
 from agentcho.protocol.text_calls import PromptMessage, TextCall
 
 WRAPPED = "answer"
@@ -111,12 +111,13 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
     kind, most = abilities.kind, sampling.max_tokens + (WRAPPING if wraps(sampling, abilities) else 0)
     found: dict[str, Any] = {kind.limit: most, "temperature": sampling.temperature, "top_p": sampling.top_p}
     if kind.fixed:
-        for option, off in (("top_k", 0), ("min_p", 0.0)):
-            if getattr(sampling, option) != off:
+        for option in CUTS:
+            if getattr(sampling, option) != Sampling.model_fields[option].default:
                 raise RequestError(f"{option}: this kind of server has no field for it; leave it out", "sampling")
         found = {name: value for name, value in found.items() if name == kind.limit or value != 1.0}
     else:
-        found |= {"top_k": sampling.top_k or -1, "min_p": sampling.min_p}
+        found |= {option: getattr(sampling, option) for option in CUTS}
+        found["top_k"] = sampling.top_k or -1
     found |= _named(sampling, kind)
     if ends := stops(sampling)[: kind.stops]:
         found["stop"] = list(ends)

@@ -13,7 +13,7 @@ from agentcho.config import ReusePolicy
 from agentcho.errors import ConfigError
 from agentcho.reuse.in_place import InPlace
 from agentcho.reuse.method import ByAnchors
-from agentcho.reuse.registry import parsed_repair
+from agentcho.reuse.registry import attacked_repairs, parsed_repair
 
 AUTHOR = "author"
 REUSE = "reuse"
@@ -35,10 +35,9 @@ MEANING = {
     AUDIENCE: "the encoding for the audience, made from what it may read (enforce)",
     TEXT: "what an adversary with the text alone encodes itself",
 }
-REPAIRED = tuple(f"{REUSE}+{repair}" for repair in ("cacheblend:0.15", "kvcomm:1", "first-k:16"))
+REPAIRED = tuple(f"{REUSE}+{repair}" for repair in attacked_repairs())
 USUAL = (AUTHOR, REUSE, *REPAIRED, AUDIENCE, TEXT)
-"""Ways of the field: CacheBlend (arXiv 2405.16444) and KVCOMM (arXiv 2510.12872) among them, the latter at a threshold
-by which it takes what anchors there are."""
+"""What is measured where no way is named."""
 
 
 class Way(NamedTuple):
