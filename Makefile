@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -141,6 +141,10 @@ bench-agentleak: .venv/.tools     ## AgentLeak's recorded workflows with every w
 bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
 	$(BIN)/python -m tools.bench gpu --json docs/results/bench-gpu.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
+
+bench-plan: .venv/.tools          ## what is predicted of GPUs, and beside what was measured on this processor, and docs/plan.md
+	$(BIN)/python -m tools.bench.plan docs/results docs/results/plan.json
+	$(BIN)/python -m tools.pages.plan docs/results docs/plan.md
 
 load: .venv/.tools                ## 2,000 mixed requests on 200 connections at `agentcho serve`: what they leave behind (nothing), and how long /health took
 	$(BIN)/python -m pytest -q -s -m "server and slow" tests/serve/test_load.py

@@ -27,7 +27,7 @@ LAB = "agentcho.lab.commands"
 """The module whose function `extension` returns an `Extension`."""
 ORDER = (
     *("run", "merge", "compare", "sweep", "paper", "trace", "tune", "audit", "prove", "probe", "serve", "key"),
-    *("ls", "cp", "show", "view", "doctor", "bench", "new"),
+    *("ls", "cp", "show", "view", "doctor", "bench", "plan", "new"),
 )
 """All commands, as help lists them."""
 Played = Sequence["Sequence[TranscriptEntry] | Workflow"]

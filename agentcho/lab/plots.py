@@ -24,6 +24,7 @@ from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Result
 from agentcho.lab.compare.comparison import Comparison, Metric
+from agentcho.lab.plan.planning import Plan
 from agentcho.lab.stats import Spread
 
 COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
@@ -163,6 +164,25 @@ def plot_result(result: Result, file: Path) -> None:
     waits = result.bench == "stall" and any("prefill" in each.values for each in result.figures)
     figure = _ratios(flows, result.sweep is not None) if played else _waits(result) if waits else _values(result)
     figure.suptitle(f"{result.model}, {result.numbers}, {many(result.repeats, 'repeat')}", fontsize=10)
+    save(figure, file)
+
+
+def plot_plan(found: Plan, file: Path) -> None:
+    """What is predicted for each workflow: first tokens and the end, a line or a bar for each mode."""
+    subjects = list(dict.fromkeys(each.subject for each in found.predicted))
+    modes = list(dict.fromkeys(each.mode for each in found.predicted))
+    figure = Figure(figsize=(10.8, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for axis, title in ((left, "first token, seconds"), (right, "end to end, seconds")):
+        for number, mode in enumerate(modes):
+            each = [found.of(subject, mode) for subject in subjects]
+            heights = [one.ttft if axis is left else one.seconds for one in each]
+            axis.plot(subjects, heights, marker=SIGNS[number], color=HUES[number], label=mode)
+        axis.set_ylim(bottom=0)
+        axis.set_xticks(range(len(subjects)), subjects, fontsize=7, rotation=25, ha="right")
+        axis.set_title(f"predicted {title}", fontsize=9)
+        axis.legend(fontsize=7)
+    figure.suptitle(f"{found.shape} on {found.hardware.name}, predicted", fontsize=10)
     save(figure, file)
 
 

@@ -66,6 +66,7 @@ MEASURED: Mapping[str, Place] = {
     "proof": Place(("leakage.md",), ("agentcho/provenance", "tests/leaks")),
     "neighbours": Place(("leakage.md", "serve.md"), (*CORE, "tests/leaks/numeric")),
     "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
+    "plan": Place(("plan.md",), (*CORE, "agentcho/lab/plan", "tools/bench/plan.py")),
     "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
     "agentdojo": Place(("agentdojo.md",), ("agentcho/provenance", "agentcho/audit", "tools/bench/dojo")),

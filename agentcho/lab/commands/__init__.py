@@ -17,6 +17,7 @@ from agentcho.cli.options import spread_options
 from agentcho.lab.commands.bench import bench
 from agentcho.lab.commands.compare import compare
 from agentcho.lab.commands.paper import paper
+from agentcho.lab.commands.plan import plan
 from agentcho.lab.commands.probe import probe
 from agentcho.lab.commands.prove import prove
 from agentcho.lab.commands.sweep import sweep
@@ -47,7 +48,7 @@ def extension() -> Extension:
 def _commands() -> dict[str, TyperCommand | TyperGroup]:
     group = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     group.callback()(lambda: None)
-    for command in (compare, sweep, paper, trace, tune, prove, probe):
+    for command in (compare, sweep, paper, trace, tune, prove, probe, plan):
         group.command()(spread_options(command))
     group.add_typer(bench(), name="bench")
     found: Any = typer.main.get_group(group).commands

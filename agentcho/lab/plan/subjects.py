@@ -1,0 +1,76 @@
+"""What a plan is made for: the paper's workflows, these with other numbers of agents, trace files, games side by side.
+
+Does not know: machines, models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentcho.errors import ConfigError
+from agentcho.lab.bench.recorded import KINDS, WORDS_A_TOKEN, recorded
+from agentcho.records.trace import Workflow, read_traces, workflow
+
+COUNTED = {"parallel-debate": "agents", "tree-of-thoughts": "branches"}
+"""Workflows with a number of agents to choose, by the option that has it."""
+
+
+class Subject(NamedTuple):
+    """A workflow by the name that its row has."""
+
+    name: str
+    workflow: Workflow
+
+
+def subjects(asked: str, counts: Sequence[int] = (), games: int = 1, seed: int = 1, limit: int = 1) -> list[Subject]:
+    """One of the paper's workflows at the paper's lengths, for each number of agents, or the first `limit` workflows
+    of a trace file. `games` of each are played beside each other.
+
+    Raises `ConfigError` where there is no such workflow, or its number of agents is fixed, and what `read_traces`
+    raises.
+    """
+    file = Path(asked)
+    if asked not in KINDS and not file.exists():
+        raise ConfigError(f"no workflow and no trace file {asked!r}; give one of {', '.join(KINDS)}, or a file")
+    if counts and asked not in COUNTED:
+        raise ConfigError(f"{asked} has the agents that it has; --agents goes with {' and '.join(COUNTED)}")
+    if asked not in KINDS:
+        return [Subject(f"{each.workflow} {each.id}", beside([each] * games)) for each in read_traces(file)[:limit]]
+    if not counts:
+        return [Subject(asked, beside([_recorded(asked, seed + game) for game in range(games)]))]
+    option = COUNTED[asked]
+    return [
+        Subject(
+            name=f"{asked}, {count} {option}",
+            workflow=beside([_recorded(asked, seed + game, **{option: count}) for game in range(games)]),
+        )
+        for count in counts
+    ]
+
+
+def _recorded(name: str, seed: int, **options: Any) -> Workflow:
+    return recorded(name, seed, 1 / WORDS_A_TOKEN, **options)
+
+
+def beside(games: Sequence[Workflow]) -> Workflow:
+    """One workflow that has all these, none of which reads anything of another."""
+    if len(games) == 1:
+        return games[0]
+    lines: list[dict[str, Any]] = []
+    agents: list[str] = []
+    for number, game in enumerate(games):
+        prefix = f"g{number}-"
+        own = [prefix + agent for agent in game.agents]
+        agents += own
+        for message in game.messages:
+            line = message.to_json()
+            line["id"] = prefix + message.id
+            line["parents"] = [prefix + parent for parent in message.parents]
+            if line.get("author") is not None:
+                line["author"] = prefix + line["author"]
+            audience = line["audience"]
+            line["audience"] = own if audience == "everyone" else [prefix + reader for reader in audience]
+            lines.append(line)
+    return workflow({**games[0].to_json(), "agents": agents, "messages": lines})
