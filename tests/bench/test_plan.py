@@ -71,7 +71,7 @@ def test_traces_are_planned_without_torch(tmp_path: Path) -> None:
 
 
 def test_unknown_hardware_is_refused_with_the_list_and_one_of_ones_own_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="h100, h200, a100, l40s, rtx-4090, cpu.*TOML file.*bandwidth"):
+    with pytest.raises(ConfigError, match=r"h100, h200, a100, l40s, rtx-4090, cpu.*TOML file.*bandwidth"):
         hardware("b200")
     file = tmp_path / "mine.toml"
     table = [f"{name} = {json.dumps(value)}" for name, value in H100.model_dump().items()]

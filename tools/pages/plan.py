@@ -99,7 +99,8 @@ def _shortfall(found: dict[str, Any]) -> str:
     most = max(_ratio(found["branches"], name, "seconds") for name in names)
     return (
         f"Predicted gains of first tokens on an A100 are below the paper's in {len(below)} of {len(TABLE_5)} rows, "
-        f"and the largest\npredicted end-to-end gain of the sweep is {most:.2f}: nothing here explains the 2.2 of Figure 4."
+        f"and the largest\npredicted end-to-end gain of the sweep is {most:.2f}: "
+        "nothing here explains the 2.2 of Figure 4."
     )
 
 

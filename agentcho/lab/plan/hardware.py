@@ -19,8 +19,8 @@ KNOWN = Path(__file__).with_name("hardware.toml")
 
 class Hardware(BaseModel):
     """One machine. `flops` and `bandwidth` are peaks a second and `memory` is in bytes. A forward costs
-    `step_seconds` of the host, `row_seconds` for each row, and `begin_seconds` where a row begins in it. `beside`: tokens
-    of prefills that go beside running decodes in one step."""
+    `step_seconds` of the host, `row_seconds` for each row, and `begin_seconds` where a row begins in it. `beside`:
+    tokens of prefills that go beside running decodes in one step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
