@@ -178,6 +178,7 @@ def plot_plan(found: Plan, file: Path) -> None:
             each = [found.of(subject, mode) for subject in subjects]
             heights = [one.ttft if axis is left else one.seconds for one in each]
             axis.plot(subjects, heights, marker=SIGNS[number], color=HUES[number], label=mode)
+        axis.margins(y=0.1)
         axis.set_ylim(bottom=0)
         axis.set_xticks(range(len(subjects)), subjects, fontsize=7, rotation=25, ha="right")
         axis.set_title(f"predicted {title}", fontsize=9)
