@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentcho.agent import Agent
-from agentcho.config import RunConfig, checked
+from agentcho.config import Computing, RunConfig, checked
 from agentcho.display import Kind
 from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown
@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
 
 def run(
     *agents: Agent | Scenario | str,
-    engine: EnginePort | None = None,
+    engine: EnginePort | Computing | None = None,
     others: Engines | None = None,
     display: Kind | None = None,
     out: str | Path | None = None,
@@ -69,13 +69,13 @@ def run(
     return what was played.
 
     `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).
-    `engine` is used instead of loading a model, and `others` are models beside it, by the names that agents are
-    given. `out` is a folder of runs to record in; without one, messages are kept in memory. `at_once`: at most so many
-    games side by side. `given`: options of a scenario that is named. `telemetry`: spans of OpenTelemetry, without words
-    ("spans") or with them ("content"). Raises the error that ended the game, if one did;
-    of several games none ends the others, and what ended them is in `errors`. `ConfigError` for an option that does not
-    fit (an `ArgumentError` where an argument has the wrong type), and what else an `AgentchoError` says of what is
-    asked for, before anything is played. `KeyboardInterrupt` after Ctrl-C.
+    `engine` is used instead of loading a model, or is the name of what computes one ("vllm"); `others` are models
+    beside it, by the names that agents are given. `out` is a folder of runs to record in; without one, messages are
+    kept in memory. `at_once`: at most so many games side by side. `given`: options of a scenario that is named.
+    `telemetry`: spans of OpenTelemetry, without words ("spans") or with them ("content"). Raises the error that ended
+    the game, if one did; of several games none ends the others, and what ended them is in `errors`. `ConfigError` for
+    an option that does not fit (an `ArgumentError` where an argument has the wrong type), and what else an
+    `AgentchoError` says of what is asked for, before anything is played. `KeyboardInterrupt` after Ctrl-C.
 
     Agents read what others have said as soon as it is out, so that the order of messages tells how long private ones
     were. With `lockstep` each says one message, and goes on when each has said one: see `Game.lockstep`. A scenario
@@ -95,7 +95,7 @@ def run(
 
 async def arun(
     *agents: Agent | Scenario | str,
-    engine: EnginePort | None = None,
+    engine: EnginePort | Computing | None = None,
     others: Engines | None = None,
     out: str | Path | None = None,
     at_once: int | None = None,
@@ -146,6 +146,8 @@ def _request(
     **how: Any,
 ) -> RunRequest:
     """What these arguments ask for; `how` are fields of a request as they are."""
+    if isinstance(how.get("engine"), str):
+        options, how["engine"] = {**options, "engine": how["engine"]}, None
     named = from_anywhere(agents[0]) if len(agents) == 1 and isinstance(agents[0], str) else None
     if given and named is None:
         raise ArgumentError("given is for a scenario that is named; give the scenario its options itself")

@@ -301,9 +301,24 @@ def doctor(
 ) -> None:
     """Prove that a model can share encodings, or say why it cannot. Without weights, say what its prompts look like."""
     from agentcho.cli.listing import doctor_table
+    from agentcho.config import VLLM, ModelConfig, check_model
     from agentcho.display.progress import progress
     from agentcho.runner.doctor import doctor as examine
 
+    place = dict(where)
+    if place.pop("engine", "agentcho") == VLLM:
+        from agentcho.integrations.vllm.doctor import doctor as examine_vllm
+        from agentcho.protocol.variables import of_option
+
+        fields = ModelConfig.model_fields
+        given = {name: value for name, value in where.items() if name in fields and value != fields[name].default}
+        try:
+            check_model(model, given)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--engine") from None
+        served = examine_vllm(model, place["dtype"], of_option(place["chat_template_kwargs"]))
+        typer.echo(doctor_table(served, verbose=verbose))
+        return
     with progress("doctor", sys.stderr) as told:
-        report = examine(model, **where, tell=told.tell)
+        report = examine(model, **place, tell=told.tell)
     typer.echo(doctor_table(report, verbose=verbose))

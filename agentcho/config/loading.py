@@ -18,6 +18,24 @@ Bits = Literal["int8", "int4"]
 KvDtype = Literal["int8"]
 """In which numbers keys and values can be kept, other than those of the model."""
 Markers = Literal["refuse", "accept"]
+Computing = Literal["agentcho", "vllm"]
+VLLM = "vllm"
+"""The engine that computes with vLLM, as the name of one."""
+NOT_OF_VLLM = {
+    "device": "vLLM is installed for one kind of device",
+    "device_map": "vLLM divides layers itself",
+    "threads": "vLLM takes OMP_NUM_THREADS",
+    "weights": "give it a checkpoint that is quantised already",
+    "kv_dtype": "keys would be rounded again with every turn",
+    "adapter": "it is loaded by the engine of agentcho alone",
+    "merge": "adapters are loaded by the engine of agentcho alone",
+    "keep_cache": "what outlives a run is kept by the engine of agentcho alone",
+    "deterministic": "rows of one of its forwards change each other's last bits",
+    "speculate": "nothing is guessed there",
+    "repair": "it computes the end of a prompt alone, and not tokens in its middle",
+    "prefill_budget": "vLLM decides what goes beside what",
+}
+"""Options that a model in vLLM cannot take, and why."""
 KV_DTYPE = "kv_dtype"
 """What the option is called in fingerprints of engines too."""
 TEMPLATED = 'What the chat template is given beside the messages, as JSON: {"enable_thinking": false}.'
@@ -38,6 +56,16 @@ class FrozenOptions(BaseModel):
     """Options that do not change, and among which no unknown name is taken."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EngineOptions(FrozenOptions):
+    """What computes a model that is loaded here."""
+
+    engine: Computing = Field(
+        default="agentcho",
+        description="What computes a model that is loaded here: agentcho, or vllm (needs the extra of that name).",
+        json_schema_extra={"group": "inference"},
+    )
 
 
 class DeviceOptions(FrozenOptions):

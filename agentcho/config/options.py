@@ -23,9 +23,12 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from agentcho.config.loading import (
+    NOT_OF_VLLM,
+    VLLM,
     ComputeOptions,
     DeviceOptions,
     DtypeOptions,
+    EngineOptions,
     FrozenOptions,
     QuantizationOptions,
     TemplateChecks,
@@ -58,6 +61,8 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
     """ValueError: options `given`, those at their defaults left out, that a model of this name does not take, or some
     that it needs are not there."""
     wrong = [name for name in given if name in (LOADED if served(model) else SERVED)]
+    if given.get("engine") == VLLM:
+        _check_vllm(model, given)
     if wrong and served(model):
         raise ValueError(
             f"{wrong[0]} is of a model that is loaded here; leave it out, for {model} is one behind an API"
@@ -83,24 +88,35 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
         raise ValueError("a key is in an environment variable or in a file; give key_env or key_file, not both")
 
 
+def _check_vllm(model: str, given: Mapping[str, Any]) -> None:
+    """ValueError: options that a model in vLLM does not take."""
+    if model == FAKE:
+        raise ValueError("engine vllm needs a model with weights, and the fake one has none")
+    if (wrong := next((name for name in NOT_OF_VLLM if name in given), None)) is not None:
+        raise ValueError(f"{wrong} says nothing with engine vllm: {NOT_OF_VLLM[wrong]}; leave one of them out")
+    way = given.get("reuse", DEFAULT)
+    if way != DEFAULT:
+        raise ValueError(f"reuse {way} is not for engine vllm, which reads {DEFAULT} alone; leave one of them out")
+
+
 class ModelName(FrozenOptions):
     """What names a model."""
 
     model: str
 
 
-class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, ModelName):
+class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, EngineOptions, ModelName):
     """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
 
     `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `chat_template_kwargs` are
     given to the chat template beside the messages, here or, by servers that take them, there. `device`, `dtype`,
-    `weights`, `kv_dtype` and `adapter` are for a model that is loaded here. All else is for a server: what `server` it
-    is, which says what it can be asked, and `can` where that is not so; where its key is, in the environment variable
-    `key_env` (by default OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`; `vendor`, who sees
-    what is sent (by default the address); `context`, its number of positions. Of all games together: at most
-    `concurrency` requests at a time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout` seconds, and
-    is sent again at most `retries` times. `price_in`, `price_cached` and `price_out` are per million tokens.
-    """
+    `weights`, `kv_dtype`, `adapter` and `engine` are for a model that is loaded here. All else is for a server: what
+    `server` it is, which says what it can be asked, and `can` where that is not so; where its key is, in the
+    environment variable `key_env` (by default OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`;
+    `vendor`, who sees what is sent (by default the address); `context`, its number of positions. Of all games together:
+    at most `concurrency` requests at a time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout`
+    seconds, and is sent again at most `retries` times. `price_in`, `price_cached` and `price_out` are per million
+    tokens."""
 
     adapter: str | None = None
     base_url: str | None = None
@@ -340,7 +356,7 @@ class PlayOptions(FrozenOptions):
     limits: Limits = Field(default=Limits(), description="End a game early: agent_ or game_ tokens, messages, seconds.")
 
 
-class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, DeviceOptions, OwnModel):
+class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, DeviceOptions, EngineOptions, OwnModel):
     """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
 
     A field with a description is an option of the commands that play, and its description the help. Its group says
@@ -349,13 +365,13 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
     "upkeep". Beyond that:
     `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
     `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
-    who may see what is private; `device`, `device_map`, `dtype`, `weights` and `kv_dtype` are as in `Engine.load`;
-    `threads` is the number of each model that is loaded, None: chosen as there, in the deterministic profile by size
-    alone. `in_place` is the old name of `reuse="in-place"`, and goes in 0.6; `tasks` are as in `task_set`;
-    `temperature`, `top_p` and `max_tokens` are the defaults of agents' verbs, see `Sampling`; `plain_markers` counts
-    under enforce and deny; `models` are those that agents may speak through beside the run's own, by name, and
-    `own_model` has of that what no other option says: see `of_own`; `people` are the agents that people play. Raises
-    pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
+    who may see what is private; `engine` "vllm" has vLLM compute, see docs/vllm.md; `device`, `device_map`, `dtype`,
+    `weights` and `kv_dtype` are as in `Engine.load`; `threads` is the number of each model that is loaded, None: chosen
+    as there, in the deterministic profile by size alone. `in_place` is the old name of `reuse="in-place"`, and goes in
+    0.6; `tasks` are as in `task_set`; `temperature`, `top_p` and `max_tokens` are the defaults of agents' verbs, see
+    `Sampling`; `plain_markers` counts under enforce and deny; `models` are those that agents may speak through beside
+    the run's own, by name, and `own_model` has of that what no other option says: see `of_own`; `people` are the agents
+    that people play. Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
     """
 
     default_prompt: Defaults = Field(

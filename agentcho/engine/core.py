@@ -79,6 +79,9 @@ class EngineCore(SyncAPI):
     room for. What is everyone's is taken from `kept` files of earlier runs, and put there. As a context manager it
     closes itself."""
 
+    SCHEDULER: type[Scheduler] = Scheduler
+    """What decides which of its calls run next."""
+
     def __init__(
         self,
         runner: Runner,
@@ -100,7 +103,7 @@ class EngineCore(SyncAPI):
         self._blame = FaultAttribution(runner.probe)
         self._trial = IsolatedForwards(runner, self._blame)
         self._keeper = PersistentCache(self._assembly, kept)
-        self._scheduler = Scheduler(self._keeper, self._assembly, runner, self._finished, self._blame)
+        self._scheduler = self.SCHEDULER(self._keeper, self._assembly, runner, self._finished, self._blame)
         self._shared: WeakValueDictionary[bytes, KVEntry] = WeakValueDictionary()
         first = Rules(template, self._encode_bos(runner.origin), context, runner.origin)
         self._rules: dict[str | None, Rules] = {None: first}
@@ -207,14 +210,10 @@ class EngineCore(SyncAPI):
         before = self._assembly.fed
         self._untold.clear()
         try:
-            plan = self._scheduler.schedule(exact=deterministic)
-            judged = self._trial.judge(plan) if plan.judged else 0
-            result = self._scheduler.process(plan, *self._forward(plan))
-            if self._runner.asynchronous:  # forced tokens do not wait for the device
-                self._runner.synchronize()
+            result = self._advance(deterministic)
             for failure in result.failed:
                 self._waiting.pop(failure.id, None)
-            encoded = result.encoded + judged + self._assembly.fed - before
+            encoded = result.encoded + self._assembly.fed - before
             return result._replace(encoded=encoded, held=(self.store.used + self.store.reserved) / self.store.limit)
         except BaseException as error:
             self._scheduler.drop_all()
@@ -223,6 +222,15 @@ class EngineCore(SyncAPI):
             if isinstance(error, Exception) and not isinstance(error, EngineFailed):
                 raise EngineFailed.of(error) from error
             raise
+
+    def _advance(self, exact: bool) -> StepResult:
+        """One forward: what runs next, and what comes of it."""
+        plan = self._scheduler.schedule(exact=exact)
+        judged = self._trial.judge(plan) if plan.judged else 0
+        result = self._scheduler.process(plan, *self._forward(plan))
+        if self._runner.asynchronous:  # forced tokens do not wait for the device
+            self._runner.synchronize()
+        return result._replace(encoded=result.encoded + judged)
 
     def _forward(self, plan: ForwardPlan) -> Ran:
         """Run the forward of a plan and store its results; returns its segments in the order of their rows of logits,

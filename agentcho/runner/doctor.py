@@ -95,7 +95,7 @@ def doctor(
         prompts = _of_tokenizer(str(model), folder, variables)
         kind = type(prompts.tokenizer).__name__
         rows = [DoctorRow("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
-        return DoctorReport(str(model), [*rows, *_template(prompts)], None, _framing_notes(prompts))
+        return DoctorReport(str(model), [*rows, *template_rows(prompts)], None, _framing_notes(prompts))
     how |= {"threads": how.get("threads") or "auto", "chat_template_kwargs": variables}
     how["template_differs"] = "accept"  # the report says it
     engine = Engine.load(model, device, dtype, context=context, tell=tell, **how)
@@ -111,7 +111,7 @@ def doctor(
         rows.append(DoctorRow("weights", None, engine.fingerprint["bits"], lighter))
     if (kept := engine.fingerprint.get(KV_DTYPE)) is not None:
         rows.append(DoctorRow("keys and values", None, kept, _kept(engine)))
-    rows += _template(engine)
+    rows += template_rows(engine)
     rows += [_layer(proof) for proof in engine.proofs]
     return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
 
@@ -142,7 +142,7 @@ def _of_tokenizer(name: str, folder: Path, variables: Variables) -> _Prompts:
     return _Prompts(tokenizer, derive(tokenizer, name, eos, variables))
 
 
-def _template(engine: PromptSource) -> list[DoctorRow]:
+def template_rows(engine: PromptSource) -> list[DoctorRow]:
     """What prompts look like, and how far they are those of stock transformers."""
     rows = [DoctorRow("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [DoctorRow("framing", None, "begins", _begin(engine)), DoctorRow("framing", None, *_markers(engine))]

@@ -22,7 +22,20 @@ from .conftest import PLAY, Command
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x00\r\u202e\nCLEAN: nothing can leak"
 MOVES = ("\x1b]", "\x1b[2J", "\x9b", "\x07", "\x00", "\r", "\u202e", "\nCLEAN: nothing can leak")
 CHECKED = {
-    *("author", "audience", "caller", "name", "format", "mode", "leakage", "shadow", "status", "recipe", "kind"),
+    *(
+        "author",
+        "audience",
+        "caller",
+        "name",
+        "format",
+        "mode",
+        "leakage",
+        "engine",
+        "shadow",
+        "status",
+        "recipe",
+        "kind",
+    ),
     *("plain_markers", "template_differs", "default_prompt", "thoughts"),
     *("started", "ended", "key", "shown", "origin", "server", "reuse"),
 }

@@ -486,8 +486,8 @@ KERNELS = (
         "go on before the device has computed",
         "a step of forced tokens looks at no number: a device's failure would come out in another step",
         "agentcho/engine/core.py",
-        "                self._runner.synchronize()\n",
-        "                pass\n",
+        "            self._runner.synchronize()\n",
+        "            pass\n",
         (f"{PLACEMENT}::test_a_step_waits_for_its_device_whatever_was_asked",),
     ),
     Mutant(

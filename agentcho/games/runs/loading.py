@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
-from agentcho.config import DEFAULT_MODEL, FAKE, Markers, Mode, ModelConfig, RunConfig, TemplateKwargs
+from agentcho.config import DEFAULT_MODEL, FAKE, VLLM, Markers, Mode, ModelConfig, RunConfig, TemplateKwargs
 from agentcho.engine.template_fidelity import TemplateFidelity
 from agentcho.errors import ConfigError, of_model
 from agentcho.extras import importing
@@ -167,6 +167,8 @@ def load_together(
     named = {name: EngineSource(each) for name, each in config.models.items() if name not in given}
     wanted = named if engine is not None else {DEFAULT_MODEL: own, **named}
     markers = required_markers(config.policy, config.plain_markers)
+    if len(several := [name for name, source in wanted.items() if source.model.engine == VLLM]) > 1:
+        raise ConfigError(f"models {', '.join(several)} are of engine vllm, and a process has one of it; give one")
     for name, source in wanted.items():
         with of_model(name):
             _check(source, markers)
@@ -211,6 +213,8 @@ def _on_bases(names: Mapping[EngineSource, str]) -> dict[EngineSource, EngineSou
 
 def _mixes(source: EngineSource) -> bool:
     """Whether calls of a model can go into forwards of others on its base."""
+    if source.model.engine == VLLM:
+        return False
     if source.merge or source.model.adapter is None:
         return not source.merge
     from agentcho.engine.lora_adapter import find_adapter
@@ -235,6 +239,10 @@ def _check(source: EngineSource, markers: Markers) -> None:
     """Raise what can be known to be wrong with a model before it is loaded."""
     if source.model.model == FAKE and source.model.adapter is not None:
         raise ConfigError("adapter needs a model with weights, and the fake one has none")
+    if source.model.engine == VLLM:
+        from agentcho.integrations.vllm.versions import installed
+
+        installed()
     if source.here:
         from agentcho.runner.model.loading import check_model_files
 
@@ -269,8 +277,35 @@ def _load(
     with importing():
         from agentcho.runner.engine import Engine
 
-    weights = {name: _weights(source)._replace(threads=config.threading) for name, source in wanted.items()}
-    return [*Engine.load_all(weights, markers, tell, *room, template_differs=config.template_differs)]
+    own = {name: source for name, source in wanted.items() if source.model.engine != VLLM}
+    weights = {name: _weights(source)._replace(threads=config.threading) for name, source in own.items()}
+    share = room.share / len(wanted)
+    parts = room._replace(share=share * len(own))
+    loaded = Engine.load_all(weights, markers, tell, *parts, template_differs=config.template_differs) if own else []
+    engines: dict[str, EnginePort] = dict(zip(own, loaded, strict=True))
+    for name, source in wanted.items():
+        if name not in engines:
+            with of_model(name):
+                engines[name] = in_vllm(source, config, markers, share)
+    return [engines[name] for name in wanted]
+
+
+def in_vllm(source: EngineSource, config: RunConfig, markers: Markers, share: float) -> EnginePort:
+    """A model in vLLM."""
+    with importing():
+        from agentcho.engine.cache import DiskQuota
+        from agentcho.integrations.vllm.engine import VllmEngine
+        from agentcho.runner.model.loading import EngineSizes
+
+    sizes = EngineSizes(share=share, disk=DiskQuota(int(config.disk_tokens * share)))
+    return VllmEngine.load(
+        source.model.model,
+        source.model.dtype,
+        sizes,
+        markers=markers,
+        differs=config.template_differs,
+        variables=of_option(source.model.chat_template_kwargs),
+    )
 
 
 def _weights(source: EngineSource) -> Any:

@@ -16,7 +16,7 @@ from agentcho.records.transcript import TranscriptEntry
 
 Changed = Literal["refuse", "accept"]
 """What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
-LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", KV_DTYPE, "device", "adapter")
+LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", KV_DTYPE, "device", "adapter", "engine")
 MODEL = (*LOADED, "chat_template_kwargs", "kind", "server", "vendor")
 """Of an engine's fingerprint what decides what it says."""
 DTYPES = frozenset({"float32", "bfloat16", "float16"})

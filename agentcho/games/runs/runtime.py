@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio
 
-from agentcho.config import RunConfig
+from agentcho.config import VLLM, RunConfig
 from agentcho.errors import AudienceError, GamesFailed, TaskError
 from agentcho.events import GameOver
 from agentcho.extras import importing
@@ -27,8 +27,10 @@ from agentcho.games.play.game_faults import fault
 from agentcho.games.play.game_models import LoadedEngines
 from agentcho.games.runs import library
 from agentcho.games.runs.loading import (
+    EngineSource,
     as_engines,
     fingerprints,
+    in_vllm,
     load_together,
     remote,
     speculate,
@@ -346,6 +348,9 @@ def _load(config: RunConfig, tell: ProgressCallback, share: float) -> EnginePort
         from agentcho.engine.fake.fake import FakeEngine
 
         return FakeEngine()
+    if config.engine == VLLM:
+        source = EngineSource(config.own)
+        return in_vllm(source, config, required_markers(config.policy, config.plain_markers), share)
     with importing():
         from agentcho.runner.engine import Engine
 

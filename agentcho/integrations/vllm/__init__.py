@@ -1,0 +1,1 @@
+"""Engines that compute with vLLM, unmodified, through its connector interface."""

@@ -1,0 +1,107 @@
+"""vLLM as the runner of an engine uses it: requests in, steps, requests given up. In this process.
+
+Does not know: what a request reads, how tokens are drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from agentcho.errors import ModelError
+from agentcho.integrations.vllm.bindings import FOUND, EngineArgs, KVTransferConfig, LLMEngine, SamplingParams
+from agentcho.integrations.vllm.connector import OPTION, AgentchoConnector
+from agentcho.integrations.vllm.jobs import Job, Jobs
+from agentcho.integrations.vllm.logits import DrawnTokens
+
+
+class Client:
+    """vLLM with one model, over the connector of one engine.
+
+    Args:
+        model: The name of the model, for errors, and `path`, its folder.
+        engine: The name of the engine in `ENGINES`.
+        jobs: Its requests.
+        options: Arguments of vLLM's `EngineArgs`.
+
+    `ModelError`: vLLM cannot load it.
+    """
+
+    def __init__(self, model: str, path: str, engine: str, jobs: Jobs, options: dict[str, Any]) -> None:
+        self._jobs = jobs
+        ours = {
+            "model": path,
+            "trust_remote_code": False,
+            "load_format": "safetensors",
+            "enable_prefix_caching": False,
+            "async_scheduling": False,
+            "disable_log_stats": True,
+            "disable_hybrid_kv_cache_manager": True,
+            "logits_processors": [DrawnTokens],
+            "kv_transfer_config": KVTransferConfig(
+                kv_connector=AgentchoConnector.__name__,
+                kv_connector_module_path=AgentchoConnector.__module__,
+                kv_role="kv_both",
+                kv_connector_extra_config={OPTION: engine},
+            ),
+        }
+        try:
+            self._vllm = LLMEngine.from_engine_args(EngineArgs(**(options | ours)))
+        except (ValueError, RuntimeError, TypeError, NotImplementedError) as error:
+            told = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ModelError(f"vLLM {FOUND} could not load {model}: {told}") from error
+
+    @property
+    def network(self) -> Any:
+        """The module that computes."""
+        return self._vllm.model_executor.driver_worker.worker.model_runner.model
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        """The attention layers by name."""
+        found: dict[str, Any] = self._vllm.vllm_config.compilation_config.static_forward_context
+        return found
+
+    @property
+    def caches(self) -> dict[str, Tensor]:
+        """The cache of each attention layer, by its name."""
+        return self._jobs.caches
+
+    @property
+    def block(self) -> int:
+        """How many slots a block has."""
+        return int(self._vllm.vllm_config.cache_config.block_size)
+
+    @property
+    def longest(self) -> int:
+        """How many slots a request may have."""
+        return int(self._vllm.vllm_config.model_config.max_model_len)
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of token ids."""
+        return int(self._vllm.vllm_config.model_config.get_vocab_size())
+
+    def add(self, job: Job) -> str:
+        """Begin a request; returns the name that vLLM gives it."""
+        params = SamplingParams(
+            temperature=0,
+            max_tokens=self.longest,
+            ignore_eos=True,
+            detokenize=False,
+            extra_args={OPTION: job.name},
+        )
+        return str(self._vllm.add_request(job.name, {"prompt_token_ids": job.prompt}, params))
+
+    def step(self) -> list[str]:
+        """One step; returns the names of the requests that vLLM has ended."""
+        return [str(output.request_id) for output in self._vllm.step() if output.finished]
+
+    def abort(self, job: Job) -> None:
+        """Give a request up."""
+        self._vllm.abort_request([job.inner], internal=True)
+
+    def close(self) -> None:
+        """Let go of vLLM's worker and its memory."""
+        self._vllm.engine_core.shutdown()

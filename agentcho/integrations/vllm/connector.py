@@ -1,0 +1,110 @@
+"""The connector of one engine: it tells vLLM's scheduler how many slots of a request are filled, and fills them.
+
+Both halves are in one process, and meet in the `Jobs` of the engine. What a guard refuses, or is not in the store, ends
+its request with an error: nothing is ever computed over the words that stand in its slots. Does not know: how tokens
+are drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcho.integrations.vllm.bindings import KVConnectorBase_V1, KVConnectorMetadata, KVConnectorRole
+from agentcho.integrations.vllm.jobs import ENGINES, Job, Jobs
+
+OPTION = "agentcho"
+"""The name by which the options of the connector, and the parameters of a request, say whose they are."""
+
+
+@dataclass
+class Loads(KVConnectorMetadata):  # type: ignore[misc]
+    """The requests of a step that begin, or begin again after a preemption, by name."""
+
+    names: list[str] = field(default_factory=list)
+
+
+class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
+    """See `KVConnectorBase_V1`."""
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
+        self._jobs: Jobs = ENGINES[vllm_config.kv_transfer_config.get_from_extra_config(OPTION, "")]
+        self._loads = Loads()
+        self._refused = set[int]()
+
+    # -- the scheduler's half --------------------------------------------------------------------------------
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+        """How many slots are filled by encodings, as many as the request reads."""
+        job = self._jobs.get(request.request_id)
+        return (0 if job is None else job.before - num_computed_tokens), False
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """Note the blocks of a request, and that its slots are to be filled."""
+        if (job := self._jobs.get(request.request_id)) is None:
+            return
+        job.blocks = list(blocks.get_block_ids()[0])
+        job.written.clear()
+        job.begun += 1
+        if num_external_tokens != job.before:  # vLLM went around the connector: this must not be computed
+            job.error = RuntimeError(f"vLLM asked for {num_external_tokens} of the {job.before} slots that are read")
+        if job.stored:
+            self._loads.names.append(job.name)
+
+    def build_connector_meta(self, scheduler_output: Any) -> Loads:
+        """What the worker does before the forward of a step; and which requests get a token in it."""
+        computed = {new.req_id: new.num_computed_tokens for new in scheduler_output.scheduled_new_reqs}
+        cached = scheduler_output.scheduled_cached_reqs
+        computed |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        for name, added in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            job = self._jobs.get(name)
+            if job is not None and added is not None:
+                job.blocks = [*([] if name in cached.resumed_req_ids else job.blocks), *added[0]]
+        for name, tokens in scheduler_output.num_scheduled_tokens.items():
+            if (job := self._jobs.get(name)) is not None:
+                job.whole = computed[name] + tokens >= job.before + len(job.own) + job.sampled
+        loads, self._loads = self._loads, Loads()
+        return loads
+
+    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        """Nothing of a request is kept: what it made was stored before it was given up."""
+        return False, None
+
+    # -- the worker's half -----------------------------------------------------------------------------------
+
+    def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
+        """Hand the cache of each layer to the engine."""
+        self._jobs.caches = dict(kv_caches)
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        """Fill the slots of the requests that begin in this step."""
+        for name in self._get_connector_metadata().names:
+            if (job := self._jobs.get(name)) is not None:
+                self._fill(job)
+
+    def _fill(self, job: Job) -> None:
+        try:
+            if job.error is not None:
+                raise job.error
+            job.check()
+            self._jobs.fill(job)
+            if job.written != job.expected():
+                raise RuntimeError("not all that is read was written")
+        except Exception as error:  # one that went on would end all other requests too
+            job.error = error
+            self._refused.update(job.blocks)
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """The blocks that could not be filled: their requests end with an error."""
+        refused, self._refused = self._refused, set()
+        return refused
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        """All was filled before the forward."""
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+        """Nothing is kept while a forward runs."""
+
+    def wait_for_save(self) -> None:
+        """Nothing is kept while a forward runs."""

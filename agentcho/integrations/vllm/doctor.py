@@ -1,0 +1,40 @@
+"""What was found on one model as vLLM has loaded it: `agentcho doctor MODEL --engine vllm`. Does not know: calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentcho.integrations.vllm.bindings import FOUND
+from agentcho.integrations.vllm.engine import VllmEngine
+from agentcho.protocol.variables import NO_VARIABLES, Variables
+from agentcho.runner.doctor import DoctorReport, DoctorRow, template_rows
+
+
+def doctor(
+    model: str | Path,
+    dtype: str = "auto",
+    variables: Variables = NO_VARIABLES,
+) -> DoctorReport:
+    """Load a model in vLLM, and report. Raises as `VllmEngine.load` does, with the cause and the remedy."""
+    with VllmEngine.load(model, dtype, differs="accept", variables=variables) as engine:
+        found, layers = engine.fingerprint, engine.layers
+        backends = sorted({type(layer.layout.backend).__name__ for layer in layers})
+        turning = ", ".join(sorted({layer.rotation.form for layer in layers}))
+        shape = layers[0].shape
+        rows = [
+            DoctorRow("model", None, found["model_type"], f"{found['dtype']} on {found['device']}"),
+            DoctorRow("engine", None, found["engine"], f"at most {engine.context} tokens in one request"),
+            DoctorRow("attention", None, ", ".join(backends), "keys and values are found again where it writes them"),
+            DoctorRow(
+                "layers",
+                None,
+                str(len(layers)),
+                f"{shape.heads} key-value heads of {shape.key_dim}; keys turn by rotary positions ({turning})",
+            ),
+            *template_rows(engine),
+        ]
+        notes = [
+            f"vLLM {FOUND} computes; what is never read, and by whom, is decided as in every engine",
+            "no repair, no ways of reuse but rotate, no adapters, no deterministic profile: see docs/vllm.md",
+        ]
+        return DoctorReport(str(model), rows, None, notes)

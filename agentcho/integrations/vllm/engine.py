@@ -1,0 +1,208 @@
+"""The engine on vLLM: a core, over one model that vLLM has loaded in this process.
+
+Layout, framing, ids, guards, receipts and the store are those of every engine of agentcho; vLLM computes. Does not
+know: agents, audiences.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agentcho.config import Markers
+from agentcho.engine.cache import NO_DISK, DiskQuota
+from agentcho.engine.call_layout import Layout
+from agentcho.engine.core import EngineCore, Local
+from agentcho.engine.framing import Framing
+from agentcho.engine.sequence import Sequence as Admitted
+from agentcho.engine.template import derive
+from agentcho.engine.template_fidelity import TemplateFidelity
+from agentcho.errors import ContextOverflow, EngineFailed, ModelError, RequestError, UnsupportedModel
+from agentcho.integrations.vllm.bindings import FOUND
+from agentcho.integrations.vllm.client import Client
+from agentcho.integrations.vllm.gate import ServedLayer, served_layers
+from agentcho.integrations.vllm.jobs import ENGINES, Jobs
+from agentcho.integrations.vllm.runner import NO_REPAIR, VllmRunner
+from agentcho.integrations.vllm.scheduler import VllmScheduler
+from agentcho.protocol.call import Call, EncodingId, Repair, StepResult
+from agentcho.protocol.variables import NO_VARIABLES, Variables, written
+from agentcho.runner.kv.kv_pool import KVFormat, PagePool, shared_host_tokens, shared_tokens
+from agentcho.runner.model.device import DevicePlacement
+from agentcho.runner.model.digests import tokenizer_digest
+from agentcho.runner.model.loading import EngineSizes, WeightsSource, check_model_files
+from agentcho.runner.model.model import ModelSource, read_tokenizer
+
+NAMES = count()
+SIZES = EngineSizes()
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+class VllmEngine(EngineCore):
+    """A model in vLLM with its store of encodings, made by `VllmEngine.load`. As a context manager it closes itself."""
+
+    SCHEDULER = VllmScheduler
+    framing: Framing
+    store: PagePool
+    _runner: VllmRunner
+    _scheduler: VllmScheduler
+
+    def __init__(
+        self,
+        runner: VllmRunner,
+        framing: Framing,
+        source: ModelSource,
+        tokenizer: Any,
+        context: int,
+        host_tokens: int,
+        disk: DiskQuota = NO_DISK,
+    ) -> None:
+        self.fidelity: TemplateFidelity | None = None
+        self.layers = list[ServedLayer]()
+        self._source, self.tokenizer = source, tokenizer
+        super().__init__(runner, framing, context, host_tokens, disk=disk)
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path,
+        dtype: str = "auto",
+        sizes: EngineSizes = SIZES,
+        *,
+        markers: Markers = "accept",
+        differs: Markers = "refuse",
+        variables: Variables = NO_VARIABLES,
+        options: dict[str, Any] | None = None,
+    ) -> VllmEngine:
+        """Load a model in vLLM. `UnsupportedModel`: encodings of it cannot be moved, or vLLM does not keep them as keys
+        and values.
+
+        Args:
+            model: A name, a folder of safetensors, or a hub's id, as `Engine.load` takes it.
+            dtype: "auto", "float32", "bfloat16" or "float16".
+            sizes: How much of it may be used and kept.
+            markers: Whether a template whose markers a text may spell is accepted.
+            differs: Whether a model is accepted whose plain chats are not those of its template.
+            variables: What the chat template is given beside the messages.
+            options: Further arguments of vLLM's `EngineArgs`, such as `gpu_memory_utilization`.
+        """
+        if dtype not in DTYPES:
+            raise ModelError(f"dtype {dtype!r}: engine vllm takes {', '.join(DTYPES)}")
+        sizes.check()
+        for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
+            if (options or {}).get(name, 1) != 1:
+                raise ModelError(f"{name}: engine vllm copies keys and values in one process; leave it at 1")
+        wanted = WeightsSource(model, DevicePlacement("cpu"), variables=variables)
+        found = check_model_files(wanted, markers, sizes.context, differs)
+        source = found.source
+        if source.gguf is not None or source.random:
+            what = "a GGUF file" if source.gguf is not None else "a shape with random weights"
+            raise UnsupportedModel(source.name, f"it is {what}", "Give a folder of safetensors, or leave --engine out.")
+        tokenizer = found.tokenizer or read_tokenizer(source)
+        jobs, name = Jobs(), f"agentcho-engine-{next(NAMES)}"
+        ENGINES[name] = jobs
+        try:
+            given = (options or {}) | {"dtype": dtype, "max_model_len": sizes.context}
+            client = Client(source.name, source.path, engine=name, jobs=jobs, options=given)
+            layers = served_layers(
+                source.name, client.network, layers=client.layers, caches=client.caches, block=client.block
+            )
+        except BaseException:
+            del ENGINES[name]
+            raise
+        shapes, cache = [layer.shape for layer in layers], layers[0].layout.cache
+        kind = KVFormat(shapes, cache.device, cache.dtype)
+        store, host = sizes.store_tokens, sizes.host_tokens
+        store = shared_tokens([kind], sizes.share)[0] if store is None else store
+        host = shared_host_tokens([kind], sizes.share)[0] if host is None else host
+        framing = found.framing or derive(tokenizer, source.name, found.ends, variables)
+        runner = VllmRunner(
+            client,
+            jobs,
+            PagePool(shapes, store, cache.device, cache.dtype),
+            layouts=[layer.layout for layer in layers],
+            rotations=[layer.rotation for layer in layers],
+            template=framing,
+            tokenizer=tokenizer,
+            origin=f"vllm {source.name} {cache.dtype}\0",
+        )
+        engine = cls(
+            runner,
+            framing,
+            source=source,
+            tokenizer=tokenizer,
+            context=client.longest,
+            host_tokens=host,
+            disk=sizes.disk,
+        )
+        engine.fidelity, engine.layers = found.fidelity, layers
+        return engine
+
+    def close(self) -> None:
+        """Give up all encodings, and vLLM with its memory."""
+        runner = vars(self).get("_runner")
+        super().close()
+        if runner is not None:
+            runner.close()
+
+    def logits(self, id: EncodingId) -> Tensor:
+        """See `agentcho.Engine.logits`."""
+        rows = self._encoding(id).logits
+        if not rows:
+            raise RequestError(f"encoding {id} kept no logits; pass logits=True to its Decode")
+        return torch.stack(list(rows))
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """The tokens of its store, and of copies in host memory."""
+        return self.store.limit * self.store.page_tokens, self._tiers.outside.limit
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Digests and versions for run records."""
+        variables = self.framing.conversations.variables
+        return {
+            "model": self._source.name,
+            "model_type": self._source.config.model_type,
+            "weights": _weights(self._source),
+            "tokenizer": tokenizer_digest(self.tokenizer),
+            "dtype": str(self.store.dtype).removeprefix("torch."),
+            "device": self._runner.device.type,
+            "engine": f"vllm {FOUND}",
+            "torch": torch.__version__,
+        } | ({"chat_template_kwargs": written(variables)} if variables else {})
+
+    def _advance(self, exact: bool) -> StepResult:
+        """One step of vLLM."""
+        if exact:
+            raise EngineFailed(
+                "engine vllm has no deterministic profile: on this device rows of one forward change each other's last "
+                "bits; leave deterministic out"
+            )
+        return self._scheduler.step()
+
+    def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
+        placed = super()._layout(call, local, own)
+        if placed.context.parallel is not None:
+            raise RequestError("engine vllm cannot weigh keys as APE does; leave reuse ape out")
+        if (slots := placed.context.length + placed.longest + 1) > self._runner.longest:
+            raise ContextOverflow(slots, self._runner.longest)
+        return placed
+
+    def _repair(self, call: Repair, local: Local) -> Admitted:
+        raise RequestError(NO_REPAIR)
+
+
+def _weights(source: ModelSource) -> str:
+    """A digest of the files of its weights."""
+    from hashlib import blake2b
+
+    found = blake2b(digest_size=16)
+    for file in sorted(Path(source.path).glob("*.safetensors")):
+        with file.open("rb") as data:
+            while block := data.read(1 << 20):
+                found.update(block)
+    return found.hexdigest()

@@ -1,0 +1,104 @@
+"""Which models vLLM can be given encodings for: found out from the layers of the loaded model.
+
+An encoding can be read at another place where its keys depend on their position by one known rotation, and where every
+query sees all keys before it. All else is refused, with the reason. Does not know: messages, calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agentcho.errors import UnsupportedModel
+from agentcho.integrations.vllm.kv_layout import BlockLayout
+from agentcho.runner.kv.kv_pool import LayerShape
+from agentcho.runner.kv.rope import Rotation
+
+INSTEAD = "use the engine of agentcho: leave --engine out"
+POSITIONS = (1, 2, 7, 61, 500)
+CLOSE = 2e-3
+"""How far cosines may be apart: those of vLLM's tables are computed in float32, and may be kept in bfloat16."""
+
+
+class ServedLayer(NamedTuple):
+    """One attention layer: the blocks of its cache, its shape, and how its keys turn."""
+
+    layout: BlockLayout
+    shape: LayerShape
+    rotation: Rotation
+
+
+def served_layers(
+    name: str, network: Any, layers: dict[str, Any], caches: dict[str, Tensor], block: int
+) -> list[ServedLayer]:
+    """The attention layers of a model that vLLM has loaded, in order. `UnsupportedModel`: one of them cannot be served.
+
+    Args:
+        name: What errors call the model.
+        network: vLLM's module.
+        layers: vLLM's attention layers by name.
+        caches: Their caches by name.
+        block: The number of slots in a block.
+    """
+    modules = dict(network.named_modules(remove_duplicate=False))  # layers may share one rotary module
+    known = dict[int, Rotation]()
+    found = list[ServedLayer]()
+    for each, cache in caches.items():
+        layer = layers[each]
+        for cause in _causes(each, layer, cache):
+            raise UnsupportedModel(name, cause, INSTEAD)
+        rotary = modules.get(f"{each.rpartition('.')[0]}.rotary_emb")
+        if rotary is None:
+            raise UnsupportedModel(name, f"its layer {each} has no rotary positions that are known", INSTEAD)
+        if id(rotary) not in known:
+            known[id(rotary)] = _rotation(name, rotary)
+        layout = BlockLayout(name, layer, cache, block)
+        shape = LayerShape(layout.heads, layout.dim, layout.dim, cache.device)
+        found.append(ServedLayer(layout, shape, known[id(rotary)]))
+    if not found:
+        raise UnsupportedModel(name, "vLLM keeps no keys and values of it", INSTEAD)
+    return found
+
+
+def _causes(name: str, layer: Any, cache: Tensor) -> Iterator[str]:
+    if getattr(layer, "sliding_window", None) is not None:
+        yield f"its layer {name} sees a window of {layer.sliding_window} tokens, and vLLM gives up what lies before it"
+    if getattr(layer, "use_mla", False) or getattr(layer, "head_size_v", layer.head_size) != layer.head_size:
+        yield f"its layer {name} keeps latent vectors in place of keys (MLA)"
+    if str(getattr(layer, "kv_cache_dtype", "auto")).startswith("fp8") or cache.dtype in (torch.int8, torch.uint8):
+        yield f"the keys of its layer {name} are quantised, and would be rounded again with every turn"
+
+
+def _rotation(name: str, rotary: Any) -> Rotation:
+    """How a rotary module of vLLM turns keys, checked against the table that it turns them by."""
+    kind = type(rotary).__name__
+    if getattr(rotary, "mrope_section", None):
+        raise UnsupportedModel(name, "its positions have several dimensions (mrope)", INSTEAD)
+    table = getattr(rotary, "cos_sin_cache", None)
+    for frequencies in _candidates(rotary):
+        if table is not None and _explains(frequencies, table):
+            return Rotation("half" if rotary.is_neox_style else "interleaved", frequencies.double().cpu())
+    raise UnsupportedModel(name, f"its rotary positions ({kind}) are of a kind that is not known", INSTEAD)
+
+
+def _candidates(rotary: Any) -> Iterator[Tensor]:
+    compute = getattr(rotary, "_compute_inv_freq", None)
+    for argument in (getattr(rotary, "base", None), getattr(rotary, "scaling_factor", None)):
+        if compute is not None and argument is not None:
+            yield compute(argument)
+
+
+def _explains(frequencies: Tensor, table: Tensor) -> bool:
+    """Whether the cosines and sines `[positions, 2n]` of a table are those of these n angles per position, but for a
+    factor that all positions have in common."""
+    count = len(frequencies)
+    if table.ndim != 2 or table.shape[1] != 2 * count:
+        return False
+    scale = float(table[0, :count].float().mean())
+    at = [position for position in POSITIONS if position < len(table)]
+    angles = torch.tensor(at, dtype=torch.double).unsqueeze(1) * frequencies.double().cpu()
+    wanted = torch.cat([angles.cos(), angles.sin()], 1) * scale
+    return bool(scale > 0 and (table[at].double().cpu() - wanted).abs().max() <= CLOSE * scale)

@@ -1,0 +1,121 @@
+"""What one request to vLLM reads, feeds and makes, as the parts of this integration tell each other.
+
+The prompt of a request is a row of slots: first those of the encodings that its call reads, which the connector fills,
+then the call's own tokens, which vLLM computes. Does not know: vLLM, tensors.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentcho.engine.call_layout import ContextPiece, Reading
+
+Ids = tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Job:
+    """One request to vLLM. It is the slot of its decode, see `call_layout.Slot`.
+
+    Attributes:
+        name: The id of the request, and `inner` the one that vLLM has made of it.
+        stored: The encodings that it reads, in the order of their slots.
+        start: The logical position of its first own token.
+        own: The first own tokens, in the prompt of the request.
+        known: Own tokens that are fed next, before another is asked for.
+        fed: How many own tokens vLLM has computed.
+        asks: Asked right before the encodings are read, in the worker; raises where they must not be.
+        done: All own tokens were computed.
+        error: Why it ended before that.
+        blocks: The blocks of vLLM's cache that it has, in order.
+        begun: How often vLLM has given it blocks: more than once where it was preempted.
+        written: What the connector has written into its slots: the position and the number of tokens of each encoding.
+    """
+
+    name: str
+    stored: Sequence[ContextPiece]
+    start: int
+    own: Ids
+    asks: Callable[[], None] = lambda: None
+    known: deque[int] = field(default_factory=deque)
+    fed: int = 0
+    sampled: int = 0
+    whole: bool = False
+    done: bool = False
+    error: Exception | None = None
+    blocks: list[int] = field(default_factory=list)
+    begun: int = 0
+    written: list[tuple[int, int]] = field(default_factory=list)
+    sent: bool = False
+    inner: str = ""
+    alone: bool = False
+    pieces: Sequence[ContextPiece] = ()
+    readings: Sequence[Reading] = ()
+
+    @property
+    def before(self) -> int:
+        """How many slots the encodings that it reads take."""
+        return sum(piece.entry.length for piece in self.stored)
+
+    @property
+    def shift(self) -> int:
+        """How much further a token's slot is along than its logical position. vLLM turns keys by slots, and a query
+        sees nothing but differences of positions, so all keys of a request may be moved by the same number."""
+        return self.before - self.start
+
+    @property
+    def prompt(self) -> list[int]:
+        """The ids of all slots that are there before anything is sampled."""
+        return [*(id for piece in self.stored for id in tokens_of(piece)), *self.own]
+
+    def check(self) -> None:
+        """Raise unless each encoding that it reads is whole and in the store, and its guard lets it be read."""
+        for piece in self.stored:
+            if not piece.entry.ready or piece.entry.pages is None:
+                raise RuntimeError(f"encoding {piece.id} is not in the store")
+        self.asks()
+
+    def expected(self) -> list[tuple[int, int]]:
+        """What the connector has to have written before anything is computed over it."""
+        return [(piece.offset, piece.entry.length) for piece in self.stored]
+
+
+def tokens_of(piece: ContextPiece) -> Ids:
+    """The ids of an encoding."""
+    recipe = piece.entry.recipe
+    assert recipe is not None
+    return recipe.tokens
+
+
+class Jobs:
+    """The requests of one engine that vLLM has, by their names.
+
+    Attributes:
+        hear: Is given those of a step that wait for a token, with their rows of logits; returns the token of each.
+        fill: Fills the slots of a job that it reads, and notes what it has written.
+        caches: vLLM's cache of each layer, by the name of the layer.
+    """
+
+    def __init__(self) -> None:
+        self.live: dict[str, Job] = {}
+        self.hear: Callable[[Sequence[tuple[Job, Any]]], Sequence[int]] = lambda asking: [0 for _ in asking]
+        self.fill: Callable[[Job], None] = lambda job: None
+        self.caches: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Job:
+        return self.live[name]
+
+    def get(self, name: str) -> Job | None:
+        """The job of that name; None: there is none."""
+        return self.live.get(name)
+
+    def values(self) -> Iterable[Job]:
+        """All of them."""
+        return list(self.live.values())
+
+
+ENGINES: dict[str, Jobs] = {}
+"""The requests of each engine of this process, by the name that its connector and its logits processor are given."""

@@ -1,0 +1,300 @@
+"""What computes under the core of an engine: vLLM, in this process.
+
+It moves keys and values between the store of the core and vLLM's cache, turns them on the way, and steps vLLM. Does not
+know: the order of calls, what comes of logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.call_layout import CallContext, ContextPiece, KVEntry, Segment
+from agentcho.engine.call_layout import Slot as CoreSlot
+from agentcho.engine.framing import Framing
+from agentcho.engine.generation import SamplingDraw
+from agentcho.engine.protocols import TokenConstraint
+from agentcho.engine.queue import TokenBudget
+from agentcho.engine.runner_port import Ran
+from agentcho.engine.sequence import Sequence as Admitted
+from agentcho.errors import CallFailed, EngineFailed, RequestError
+from agentcho.integrations.vllm.jobs import Job, Jobs
+from agentcho.integrations.vllm.kv_layout import BlockLayout
+from agentcho.protocol.call import Logprobs, Sampling
+from agentcho.protocol.forward_costs import ForwardCosts
+from agentcho.protocol.ownership import Owner
+from agentcho.protocol.tools import AnswerForm
+from agentcho.runner.kv.kv_pool import PagePool
+from agentcho.runner.kv.rope import Rotation, Workspace
+from agentcho.runner.sampling.constraint import Constraints
+from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
+
+FEED = 0
+"""The token that a request is given once all is computed that it was for; it is never computed."""
+WHOLE = 4096
+"""Tokens that one forward of the core may take; vLLM has a bound of its own."""
+
+
+class ClientPort(Protocol):
+    """See `client.Client`."""
+
+    @property
+    def longest(self) -> int: ...
+    @property
+    def vocabulary(self) -> int: ...
+    def add(self, job: Job) -> str: ...
+    def step(self) -> list[str]: ...
+    def abort(self, job: Job) -> None: ...
+    def close(self) -> None: ...
+
+
+class VllmRunner:
+    """One model in vLLM, over one pool of pages. See `runner_port.Runner`.
+
+    Args:
+        client: vLLM.
+        jobs: Its requests.
+        pages: The store.
+        layouts: The cache of each layer, in the order of the layers.
+        rotations: How the keys of each layer turn.
+        template: The framing of messages.
+        tokenizer: The Hugging Face tokenizer.
+        origin: A name for keys that no other model has.
+    """
+
+    asynchronous = False
+    block = 0
+
+    def __init__(
+        self,
+        client: ClientPort,
+        jobs: Jobs,
+        pages: PagePool,
+        layouts: Sequence[BlockLayout],
+        rotations: Sequence[Rotation],
+        template: Framing,
+        tokenizer: Any,
+        origin: str,
+    ) -> None:
+        self._client = client
+        self.jobs, self.pages = jobs, pages
+        self._layouts, self._rotations = layouts, rotations
+        self.origin = origin
+        self.vocabulary, self.longest = client.vocabulary, client.longest
+        self.owner, self.budget = Owner(), TokenBudget(WHOLE, WHOLE)
+        self.slots = VllmSlots(self)
+        self.costs: ForwardCosts | None = None
+        self._constraints = Constraints(template, tokenizer, self.vocabulary)
+        self._banned = torch.zeros(self.vocabulary, dtype=torch.bool, device=layouts[0].cache.device)
+        self._banned[template.unsayable(self.vocabulary, len(tokenizer))] = True
+        self._names, self._workspace = count(), Workspace()
+        jobs.fill = self._fill
+
+    @property
+    def device(self) -> torch.device:
+        """Where vLLM's cache is."""
+        return self._layouts[0].cache.device
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def job(
+        self,
+        pieces: Sequence[ContextPiece],
+        start: int,
+        own: Sequence[int],
+        asks: Callable[[], None] = lambda: None,
+    ) -> Job:
+        """A request that reads these encodings and computes these tokens, which vLLM is not told of yet. `CallFailed`:
+        it would need more slots than vLLM has for one."""
+        job = Job(
+            f"agentcho-{next(self._names)}",
+            stored=tuple(pieces),
+            start=start,
+            own=tuple(own),
+            asks=asks,
+        )
+        if (slots := job.before + len(job.own) + 1) > self.longest:
+            raise CallFailed(f"it reads {slots} tokens, and vLLM has slots for {self.longest}; raise max_model_len")
+        return job
+
+    def send(self, job: Job) -> None:
+        """Give a request to vLLM."""
+        self.jobs.live[job.name] = job
+        job.sent = True
+        job.inner = self._client.add(job)
+        self.jobs.live[job.inner] = job
+
+    def step(self, segments: Sequence[Segment]) -> Ran:
+        """Not used: vLLM decides what runs in a step."""
+        raise NotImplementedError
+
+    run = step
+
+    def advance(self) -> None:
+        """One step of vLLM. Requests that it ended have an `error`. `EngineFailed`: it failed."""
+        try:
+            ended = self._client.step()
+        except Exception as error:
+            raise EngineFailed.of(error) from error
+        for name in ended:
+            job = self.jobs.get(name)
+            if job is not None and not job.done:
+                job.error = job.error or CallFailed("vLLM ended its request")
+
+    def end(self, job: Job) -> None:
+        """Give a request up, if vLLM has it."""
+        if job.sent:
+            job.sent = False
+            self._client.abort(job)
+            for name in (job.name, job.inner):
+                self.jobs.live.pop(name, None)
+
+    def make(self, entry: KVEntry) -> int:
+        """See `runner_port.Runner.make`: by its recipe, in a request of its own beside all that run."""
+        recipe = entry.recipe
+        assert recipe is not None
+        job = self.job(recipe.context.pieces, recipe.context.start, recipe.tokens)
+        self.send(job)
+        try:
+            while not job.done:
+                self.advance()
+                if job.error is not None:
+                    raise job.error
+            self.store(job, job.before, entry)
+            entry.written = entry.length
+        finally:
+            self.end(job)
+        return entry.length
+
+    # -- keys and values -------------------------------------------------------------------------------------
+
+    def _fill(self, job: Job) -> None:
+        """Write the encodings that a job reads into its slots, each turned to its place there."""
+        place = 0
+        rows, turns = list[Tensor](), list[Tensor]()
+        for piece in job.stored:
+            pages, length = piece.entry.block, piece.entry.length
+            rows.append(pages.on(self._layouts[0].cache.device))
+            turns.append(torch.full((length,), piece.shift + job.shift))
+            job.written.append((piece.offset, length))
+            place += length
+        if not place:
+            return
+        slots = self._slots(job, 0, place)
+        where, by = torch.cat(rows), torch.cat(turns)
+        turned = bool(by.any())
+        for layer, (layout, rotation) in enumerate(zip(self._layouts, self._rotations, strict=True)):
+            keys, values = self.pages.gather(where, layer, self._workspace)
+            if turned:
+                angles = rotation.angles(by, keys.device)
+                rotation.turn_into(keys, keys, angles, self._workspace)
+            layout.write(keys.transpose(0, 1).contiguous(), values.transpose(0, 1).contiguous(), slots)
+
+    def store(self, slot: CoreSlot, start: int, entry: KVEntry) -> None:
+        """Move what a request has computed, from slot `start` on, into the pages of an entry, with its keys turned to
+        the positions that the core knows."""
+        assert isinstance(slot, Job)
+        for layer, (layout, rotation) in enumerate(zip(self._layouts, self._rotations, strict=True)):
+            keys, values = layout.read(slot.blocks, start, start + entry.length)
+            turned = rotation.turn(keys.transpose(0, 1), -slot.shift)
+            self.pages.write(entry.block, layer, turned, values.transpose(0, 1))
+
+    def _slots(self, job: Job, start: int, stop: int) -> Tensor:
+        """The numbers of these slots of a job in vLLM's cache."""
+        at = torch.arange(start, stop)
+        size = self._layouts[0].block
+        blocks = torch.tensor(job.blocks)
+        return (blocks[at // size] * size + at % size).to(self._layouts[0].cache.device)
+
+    # -- tokens ----------------------------------------------------------------------------------------------
+
+    def sample(self, rows: Sequence[Tensor], draws: Sequence[SamplingDraw]) -> list[int | None]:
+        """See `runner_port.Runner.sample`."""
+        return sample_tokens(torch.stack(list(rows)), draws, self._banned)
+
+    def likely(self, rows: Sequence[Tensor], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
+        """See `sampler.top_logprobs`."""
+        return top_logprobs(torch.stack(list(rows)), asked)
+
+    def keep(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Copies of these rows on the CPU."""
+        return [row.cpu().clone() for row in rows]
+
+    def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> TokenConstraint | None:
+        """See `Constraints.of`."""
+        free = sampling.choices is None and sampling.json_schema is None and not forms
+        return None if free else self._constraints.of(sampling, forms, begun)
+
+    # -- what vLLM has no part in ----------------------------------------------------------------------------
+
+    def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
+        """Nothing is chosen: see `apart`."""
+        raise NotImplementedError
+
+    def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> Sequence[float]:
+        """`RequestError`: tokens in the middle of a message cannot be computed alone."""
+        raise RequestError(NO_REPAIR)
+
+    def measure(self, context: int) -> ForwardCosts | None:
+        """None: nothing is guessed."""
+        return None
+
+    def synchronize(self) -> None:
+        """A step of vLLM has ended when it returns."""
+
+    def close(self) -> None:
+        """Let go of vLLM."""
+        self._client.close()
+
+    def probe(self) -> None:
+        """Do a trivial operation on the device."""
+        assert torch.ones(2, device=self._layouts[0].cache.device).sum().item() == 2
+
+
+NO_REPAIR = (
+    "engine vllm cannot repair a message: vLLM computes the end of a prompt alone, and not tokens in its middle; "
+    "leave repair out, or use the engine of agentcho"
+)
+
+
+class VllmSlots:
+    """See `runner_port.Slots`: the slot of a decode is its request."""
+
+    def __init__(self, runner: VllmRunner) -> None:
+        self._runner, self._open = runner, set[Job]()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._open)
+
+    def expect(self, contexts: Iterable[CallContext]) -> None:
+        """Nothing is shared."""
+
+    def take(self, context: CallContext, feed: int, alone: bool, apart: bool) -> Job:
+        """A request for a decode, which has no tokens of its own yet."""
+        job = self._runner.job(context.pieces, context.start, ())
+        self._open.add(job)
+        return job
+
+    def open(self, tokens: int, alone: bool = False) -> Job:
+        """Not used: nothing is encoded in parts."""
+        raise NotImplementedError
+
+    def close(self, slot: CoreSlot) -> None:
+        """Give the request up."""
+        assert isinstance(slot, Job)
+        self._open.discard(slot)
+        self._runner.end(slot)
+
+    def retract(self, slot: CoreSlot, tokens: int) -> None:
+        """Nothing is guessed, so that nothing is taken back."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Nothing is shared."""

@@ -1,0 +1,263 @@
+"""Decides which calls vLLM is given, and turns its steps into tokens, finished encodings and failures.
+
+vLLM decides what runs in a step. A decode is one of its requests from its first token to its last: whenever it asks for
+a token, the engine draws it from the row of logits, as it does for its own forwards. Shadows are encoded when somebody
+first reads them, all tokens at once. Does not know: how a step computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Listed
+from typing import Any
+
+from agentcho.engine.forward_plan import ForwardPlan, LogprobRequest
+from agentcho.engine.logprobs import weigh
+from agentcho.engine.queue import QueuedCall
+from agentcho.engine.scheduler import Scheduler
+from agentcho.engine.sequence import Sequence, Status
+from agentcho.engine.speaking import Asking, Speaker
+from agentcho.integrations.vllm.jobs import Job
+from agentcho.integrations.vllm.runner import FEED, VllmRunner
+from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken, StepResult
+
+
+class VllmScheduler(Scheduler):
+    """See `Scheduler`; `step` is in the place of `schedule`, a forward, and `process`."""
+
+    _runner: VllmRunner
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._speaker = Speaker(self._runner, self._blame, lambda ids: None)  # a step of vLLM must not be cut into
+        self._jobs = dict[Job, Sequence]()
+        self._spoken, self._begun = list[SampledToken](), list[DecodeStarted]()
+        self._failed, self._ended = list[CallFailure](), list[EncodingId]()
+        self._fed = 0
+        self._runner.jobs.hear = self._hear
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call waits, and vLLM has nothing to do."""
+        return super().idle and not self._jobs
+
+    @property
+    def calls(self) -> tuple[Sequence, ...]:
+        """All calls that are not finished."""
+        making = (call for call in self._making if call.status is not Status.DEFERRED)
+        return (*self._waiting, *making, *self._running)
+
+    def cancel(self, ids: Iterable[EncodingId]) -> None:
+        """See `Scheduler.cancel`."""
+        gone = frozenset(ids)
+        gone |= self._shadows(gone)
+        super().cancel(gone)
+        self._making = [call for call in self._making if call.status is Status.DEFERRED or call.id not in gone]
+        self._jobs = {job: call for job, call in self._jobs.items() if job.sent}
+
+    def step(self) -> StepResult:
+        """Give vLLM what can begin, let it do a step, and collect what came of it."""
+        self._let_all_in()
+        if any(job.sent for job in self._jobs):
+            self._runner.advance()
+        for job, call in list(self._jobs.items()):
+            if job.error is not None:
+                self._fail(call, job.error)
+            elif job.done:
+                self._collect(call)
+        self._jobs = {job: call for job, call in self._jobs.items() if job.sent}
+        result = StepResult(
+            tuple(self._spoken),
+            tuple(self._ended),
+            tuple(self._failed),
+            self._fed,
+            begun=tuple(self._begun),
+        )
+        self._spoken, self._begun = [], []
+        self._failed, self._ended = [], []
+        self._fed = 0
+        return result
+
+    # -- what begins -----------------------------------------------------------------------------------------
+
+    def _let_all_in(self) -> None:
+        making = {call.own for call in (*self._waiting, *self._jobs.values()) if call.entry is not None}
+        gone = set[EncodingId]()
+        for waiting in self.deferred.before(self._waiting.line(), gone):
+            call = waiting.call
+            if call.leader is not None:
+                if call.speech.stopped is not None and call.leader.status is Status.FINISHED:
+                    gone |= {call.id} if self._put_off(call) else set()
+            elif not call.attendable:
+                if not call.promised(making, self.deferred):
+                    self._fail(call, self.deferred.why(call))
+                    gone.add(call.id)
+            elif call.due and not call.started and self._assembly.fits(call.needs, call.grows):
+                gone |= {call.id} if self._give(waiting) else set()
+        self._waiting.keep(lambda call: call.id not in gone)
+
+    def _put_off(self, shadow: Sequence) -> bool:
+        """Defer a shadow whose leader has ended, once all that it reads is there or deferred; whether it was."""
+        if not all(entry in self.deferred for entry in shadow.lacks):
+            return False
+        try:
+            shadow.ask()
+        except Exception as error:
+            self._fail(shadow, error)
+            return True
+        self._ended.append(self.deferred.add(shadow))
+        return True
+
+    def _give(self, waiting: QueuedCall) -> bool:
+        """Begin a call; whether it has left the waiting line."""
+        call = waiting.call
+        try:
+            call.ask()
+            if call.entry is None:
+                self._begin_decode(call)
+            elif call.own.ready:
+                self._end_known(call)
+            else:
+                self._begin_known(call)
+        except Exception as error:
+            self._fail(call, error)
+        return True
+
+    def _begin_decode(self, call: Sequence) -> None:
+        self._assembly.begin(call, call.needs)
+        call.reserved = self._tiers.reserve(call.longest)
+        slot = self._slots.take(call.context, len(call.feed), False, False)
+        assert isinstance(slot, Job)
+        call.slot = slot
+        call.before = slot.before
+        call.status = Status.RUNNING
+        self._running.append(call)
+        slot.own, slot.asks = call.feed, call.ask
+        self._feeds(call, call.feed)
+        self._send(slot, call)
+
+    def _begin_known(self, call: Sequence) -> None:
+        """Encode known words: those of a prefill, or of a deferred shadow."""
+        assert call.words is not None
+        if self._keeper.take(call, exact=False):
+            self._end_known(call)
+            return
+        self._assembly.begin(call, call.needs, call.own)
+        call.start()
+        call.encoded = True
+        job = self._runner.job(call.context.pieces, call.context.start, call.words.tokens, call.ask)
+        call.slot = job
+        self._making.append(call)
+        self._fed += len(job.own)
+        self._send(job, call)
+
+    def _send(self, job: Job, call: Sequence) -> None:
+        self._jobs[job] = call
+        self._runner.send(job)
+
+    # -- a token for each request that asks for one, in the midst of a step of vLLM ------------------------------
+
+    def _hear(self, waiting: Listed[tuple[Job, Any]]) -> list[int]:
+        """The next token of each request. What is asked for here was computed by the end of the step."""
+        asking, plan = list[Asking](), ForwardPlan(exact=False)
+        for job, logits in waiting:
+            call = self._jobs.get(job)
+            if call is None or call.entry is not None or job.known:
+                continue
+            speech = call.speech
+            if speech.stopped is None and job.error is None:
+                asking.append(Asking(call, [logits]))
+                if speech.call.logits:
+                    speech.logits += self._runner.keep([logits])
+                if speech.call.logprobs is not None:
+                    plan.weighed[call.id] = LogprobRequest(logits, len(speech.sampled), speech.call.logprobs)
+        if asking:
+            self._say(asking, plan)
+        return [self._next(job) for job, _ in waiting]
+
+    def _say(self, asking: list[Asking], plan: ForwardPlan) -> None:
+        """Draw the next tokens of these decodes, by what their calls ask for."""
+        tokens, failed = self._speaker.choose(asking, exact=False), list[CallFailure]()
+        for row, _ in asking:
+            row.speech.feed = ()
+        spoken, begun, _ = self._speaker.say(asking, tokens, failed)
+        if plan.weighed:
+            spoken, lost = weigh(self._runner, self._blame, plan, spoken)
+            failed += lost
+        self._spoken += spoken
+        self._begun += begun
+        gone = {failure.id for failure in failed}
+        for failure in failed:
+            row = next(row for row, _ in asking if row.id == failure.id)
+            assert isinstance(row.slot, Job) or row.slot is None
+            if row.slot is not None:
+                row.slot.error = failure.error
+        for row, _ in asking:
+            if row.id not in gone and isinstance(row.slot, Job):
+                feed = row.speech.feed
+                self._feeds(row, feed)
+                row.slot.known.extend(feed)
+
+    def _feeds(self, row: Sequence, feed: Listed[int]) -> None:
+        """Note that a decode has its next tokens computed."""
+        self._fed += len(feed)
+        row.fed += len(feed)
+        row.feeds.append(len(feed))
+
+    def _next(self, job: Job) -> int:
+        job.sampled += 1
+        if job.known:
+            return job.known.popleft()
+        job.done = True
+        return FEED
+
+    # -- what comes of it --------------------------------------------------------------------------------------
+
+    def _collect(self, call: Sequence) -> None:
+        """Take what a request has computed, and give it up."""
+        if call.entry is None:
+            if self._finishes(call, self._failed):
+                self._ended.append(call.id)
+            return
+        job = call.slot
+        assert isinstance(job, Job)
+        try:
+            self._runner.store(job, job.before, call.own)
+        except Exception as error:
+            self._fail(call, error)
+            return
+        call.own.written = call.own.length
+        self._making = [each for each in self._making if each is not call]
+        if call.status is Status.DEFERRED:
+            self._leave_slot(call)
+            self._tiers.unpin(call)
+            self.deferred.settle([call.own])
+        else:
+            self._keeper.put(call, exact=False)
+            self._end_known(call)
+
+    def _end_known(self, call: Sequence) -> None:
+        self._ended.append(self._finish_known(call))
+
+    def _fail(self, call: Sequence, error: Exception) -> None:
+        """Drop a call that failed; one whose guard has not refused it, and that was deferred, stays so."""
+        failure = self._blame.of(error)
+        if isinstance(call.slot, Job):
+            self._runner.end(call.slot)
+        if not self.deferred.keeps(call, failure):
+            self._failed.append(self._failure(call, failure))
+            return
+        self._making = [each for each in self._making if each is not call]
+        self._tiers.unpin(call)
+        call.started, call.slot = False, None
+        call.own.written = 0
+        self._tiers.discard(call.own)
+        for reader in [each for each in self._waiting if call.own in each.lacks]:
+            self._failed.append(self._failure(reader, failure))
+
+    def drop_all(self) -> None:
+        """See `Scheduler.drop_all`."""
+        for job in list(self._jobs):
+            self._runner.end(job)
+        self._jobs.clear()
+        super().drop_all()

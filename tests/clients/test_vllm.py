@@ -1,0 +1,92 @@
+"""Engine vllm beside the engine of agentcho, on the same weights, in the environment of vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from .environment import ROOT, python_of
+
+pytestmark = pytest.mark.clients
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
+CLOSE = 1e-4
+
+
+def ran(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """A Python program in vLLM's environment, which imports this checkout."""
+    env = os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [str(python_of("vllm")), *words], env=env, capture_output=True, text=True, check=False, **more
+    )
+
+
+def oracle(case: str) -> dict[str, Any]:
+    """What a case of `vllm_oracles` found."""
+    found = ran("-m", "tests.clients.vllm_oracles", case, cwd=ROOT)
+    assert found.returncode == 0, found.stderr[-3000:]
+    told: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.parametrize(
+    "family", ["llama", *(pytest.param(each, marks=pytest.mark.slow) for each in ("qwen2", "qwen3"))]
+)
+def test_reordered_overlapping_and_gapped_reads_have_the_log_probabilities_of_our_engine(family: str) -> None:
+    assert oracle(family)["worst"] <= CLOSE
+
+
+def test_preempted_decodes_and_prompts_in_parts_have_them_too() -> None:
+    found = oracle("tight")
+    assert found["worst"] <= CLOSE
+    assert max(found["begun"].values()) > 1, "no decode was preempted"
+
+
+@pytest.mark.slow
+def test_prompts_that_are_never_divided_have_them_too() -> None:
+    assert oracle("whole-prompts")["worst"] <= CLOSE
+
+
+@pytest.mark.slow
+def test_what_was_dropped_is_made_again() -> None:
+    found = oracle("evicted")
+    assert found["remade"] > 0
+    assert found["worst"] <= CLOSE
+
+
+def test_under_enforce_a_swapped_secret_changes_nothing_that_readers_see() -> None:
+    found = oracle("swapped")
+    assert found["enforce"] <= 1e-5
+    assert found["audit"] > 0.01, "the swap would be seen"
+
+
+def test_who_is_cancelled_or_refused_hurts_nobody_else() -> None:
+    found = oracle("ended")
+    assert found["states"] == ["yes"] * 6
+    for place in ("admission", "worker"):
+        failed, other = found["refused"][place]
+        assert [each.split()[0] for each in failed] == ["0"], place
+        assert other == "go on", place
+    assert "no deterministic profile" in found["refused"]["deterministic"]
+    assert found["left"] == 0
+
+
+@pytest.mark.slow
+def test_a_real_model_says_the_same_words_greedy_drawn_chosen_and_as_json() -> None:
+    found = oracle("words")
+    assert found["equal"] == found["of"]
+    assert found["worst"] <= 2 * CLOSE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("leakage", "verdict"), [("enforce", "CLEAN"), ("audit", "LEAKS")])
+def test_a_game_on_it_is_audited_as_any_other(tmp_path: Any, leakage: str, verdict: str) -> None:
+    words = ("--model", "smollm2", "--engine", "vllm", "--dtype", "float32", "--max-tokens", "16", "--seed", "1")
+    played = ran("-m", "agentcho", "run", "prisoners-dilemma", *words, "--leakage", leakage, cwd=tmp_path)
+    assert played.returncode == 0, played.stderr[-3000:]
+    assert f"{verdict}: " in played.stdout
+    audited = ran("-m", "agentcho", "audit", "last", cwd=tmp_path)
+    assert audited.stdout.startswith(f"{verdict}: ")

@@ -1,0 +1,284 @@
+"""What engine vllm gives, beside the engine of agentcho on the same weights:
+`python -m tests.clients.vllm_oracles CASE`.
+
+It runs in the environment of vLLM, and prints what it found as a JSON object. Each case has a process of its own,
+because vLLM has one engine in a process. Does not know: what is right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+
+import torch
+from transformers import PreTrainedModel
+
+from agentcho import Decode, Engine, Prefill, Sampling, replay
+from agentcho.engine.core import EngineCore
+from agentcho.errors import AgentchoError, ConfigError
+from agentcho.integrations.vllm.engine import VllmEngine
+from agentcho.protocol.call import Shadow
+from agentcho.runner.model.loading import EngineSizes
+
+from ..audit.talks import talk
+from ..engine.families import Family, Layer
+
+SIZES = {
+    "hidden_size": 128,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 64,
+    "intermediate_size": 96,
+}
+FAMILIES = {
+    "llama": Family("llama", "Llama", SIZES, (Layer(),) * 2),
+    "qwen2": Family("qwen2", "Qwen2", SIZES, (Layer(),) * 2),
+    "qwen3": Family("qwen3", "Qwen3", SIZES, (Layer(),) * 2),
+}
+WORDS = "all that is said here is of no use to anybody who does not listen"
+EAGER = {"enforce_eager": True}
+
+
+@contextmanager
+def saved(family: str) -> Iterator[Path]:
+    """A tiny random model, as a user has one."""
+    with tempfile.TemporaryDirectory() as folder:
+        _: PreTrainedModel = FAMILIES[family].save(Path(folder))
+        yield Path(folder)
+
+
+def engines(folder: Path | str, **options: Any) -> tuple[Engine, VllmEngine]:
+    """The same model in both engines, in float32."""
+    room = {name: options.pop(name) for name in ("store_tokens", "host_tokens") if name in options}
+    own = Engine.load(folder, device="cpu", dtype="float32", threads=1, template_differs="accept")
+    context = options.pop("context", 1024)
+    other = VllmEngine.load(
+        folder, "float32", EngineSizes(context=context, **room), differs="accept", options=EAGER | options
+    )
+    return own, other
+
+
+def shapes(engine: EngineCore) -> list[torch.Tensor]:
+    """Log-probabilities `[tokens + 1, vocab]` of forced words over reordered, overlapping and gapped reads."""
+    [root] = engine.prefill([Prefill("You are brief.", role="system")])
+    a, b = engine.prefill([Prefill("I live by the sea.", parents=[root]), Prefill("My dog is called Rex.")])
+    [c] = engine.prefill([Prefill("What is it called?", parents=[root, a])])
+    reads: list[tuple[list[int], Any, int | None]] = [
+        ([root, a, b, c], None, None),
+        ([root, c, a, b], None, None),
+        ([b, root, c], None, None),
+        ([root, b, c], [0, 200, 30], 400),
+        ([root, a, b], [0, 20, 20], 40),
+        ([a, c, a], [None, None, 90], None),
+    ]
+    calls = [
+        Decode(parents=parents, offsets=offsets, new_offset=new, forced=forced(engine, WORDS), logits=True)
+        for parents, offsets, new in reads
+    ]
+    ids = engine.decode(calls)
+    [again] = engine.decode([Decode(parents=[root, ids[1], ids[3], c], forced=forced(engine, WORDS), logits=True)])
+    return [rows(engine, id) for id in (*ids, again)]
+
+
+def forced(engine: EngineCore, text: str) -> tuple[int, ...]:
+    """A text as the ids that a decode is forced to say."""
+    return tuple(engine.framing.content.encode(text))
+
+
+def rows(engine: Any, id: int) -> torch.Tensor:
+    """The log-probabilities that a decode chose from."""
+    found: torch.Tensor = engine.logits(id)
+    return found.log_softmax(-1)
+
+
+def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+    """The largest difference of log-probabilities."""
+    return max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
+
+
+def family(name: str) -> dict[str, Any]:
+    """One family in every shape of read."""
+    with saved(name) as folder:
+        own, other = engines(folder)
+        return {"worst": apart(shapes(own), shapes(other))}
+
+
+def tight() -> dict[str, Any]:
+    """Many decodes at once in a cache that holds only some of them, and prompts in parts."""
+    with saved("llama") as folder:
+        own, other = engines(folder, context=768, num_gpu_blocks_override=14, max_num_batched_tokens=64, max_num_seqs=8)
+        return {"worst": apart(crowd(own), crowd(other)), "begun": BEGUN}
+
+
+BEGUN: dict[str, int] = {}
+
+
+def crowd(engine: EngineCore) -> list[torch.Tensor]:
+    """The log-probabilities of eight long messages over one of their own each."""
+    parents = engine.prefill([Prefill(f"{number} {WORDS} " * 4) for number in range(8)])
+    if isinstance(engine, VllmEngine):
+        fill = engine._runner.jobs.fill
+
+        def counted(job: Any) -> None:
+            BEGUN[job.name] = BEGUN.get(job.name, 0) + 1
+            fill(job)
+
+        engine._runner.jobs.fill = counted
+    said = [forced(engine, f"{WORDS} {number} " * 5) for number in range(8)]
+    calls = [Decode(parents=[parent], forced=words, logits=True) for parent, words in zip(parents, said, strict=True)]
+    return [rows(engine, id) for id in engine.decode(calls)]
+
+
+def whole_prompts() -> dict[str, Any]:
+    """The same without prompts in parts."""
+    with saved("llama") as folder:
+        own, other = engines(folder, context=768, enable_chunked_prefill=False, max_num_batched_tokens=2048)
+        return {"worst": apart(crowd(own), crowd(other))}
+
+
+def swapped() -> dict[str, Any]:
+    """Readers' log-probabilities where a secret is another one of equal length: under enforce, and under audit."""
+    with saved("llama") as folder:
+        other = VllmEngine.load(folder, "float32", EngineSizes(1024), differs="accept", options=EAGER)
+        return {leakage: _swap(other, leakage) for leakage in ("enforce", "audit")}
+
+
+def _swap(engine: Any, leakage: Any) -> float:
+    plays = [
+        replay(talk(0, secret=secret), engine, leakage=leakage) for secret in ("seven red plums", "seven old stones")
+    ]
+    read = ("reply", "guess", "decision")
+    found = [[play[name].logits.log_softmax(-1) for name in read] for play in plays]
+    return apart(*found)
+
+
+def evicted() -> dict[str, Any]:
+    """A store with room for some encodings: the others are dropped, and made again when they are read."""
+    with saved("llama") as folder:
+        own, other = engines(folder, store_tokens=220, host_tokens=0)
+        return {"worst": apart(crowded(own), crowded(other)), "remade": other.fullness.remade}
+
+
+def crowded(engine: EngineCore) -> list[torch.Tensor]:
+    """Messages that are read in turns."""
+    ids = engine.prefill([Prefill(f"{number} {WORDS}") for number in range(8)])
+    found = []
+    for id in (*ids, *ids[::-1]):
+        [said] = engine.decode([Decode(parents=[id], forced=forced(engine, "yes it is"), logits=True)])
+        found.append(rows(engine, said))
+        engine.release([said])
+    return found
+
+
+def ended() -> dict[str, Any]:
+    """Calls that are cancelled in every state, refused by their guard, or refused in the worker: the others go on."""
+    with saved("llama") as folder:
+        other = VllmEngine.load(folder, "float32", EngineSizes(1024), differs="accept", options=EAGER)
+        return {"states": _cancelled(other), "refused": _refused(other), "left": len(other._runner.jobs.live)}
+
+
+def _cancelled(engine: VllmEngine) -> list[str]:
+    told = []
+    [root] = engine.prefill([Prefill(WORDS)])
+    for steps in range(6):
+        leader = Decode(parents=[root], forced=forced(engine, WORDS))
+        ids = engine.submit([Prefill(f"{steps} {WORDS}"), leader, Shadow(leader, parents=[])])
+        kept = engine.submit([Decode(parents=[root], forced=forced(engine, "yes"))])
+        for _ in range(steps):
+            engine.step()
+        engine.cancel(ids)
+        while not engine.idle:
+            engine.step()
+        told.append(engine.message(kept[0]).text)
+        engine.release([id for id in (*ids, *kept) if engine.finished(id)])
+        engine.check_integrity()
+    return told
+
+
+class Refuses:
+    """A guard that refuses the n-th time that it is asked: first at admission, then in the worker."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+
+    def admit(self, id: int, context: Any) -> bool:
+        """Let a call read, or not."""
+        self.left -= 1
+        if self.left == 0:
+            raise ConfigError("not for you")
+        return False
+
+
+def _refused(engine: VllmEngine) -> dict[str, Any]:
+    [root] = engine.prefill([Prefill(WORDS)])
+    said: dict[str, Any] = {}
+    for name, guard in (("admission", Refuses(1)), ("worker", Refuses(2))):
+        ids = engine.submit([Decode(parents=[root], forced=forced(engine, "no"), guard=guard), Prefill("go on")])
+        failed: list[str] = []
+        while not engine.idle:
+            failed += [f"{failure.id - ids[0]} {type(failure.error).__name__}" for failure in engine.step().failed]
+        said[name] = [failed, engine.message(ids[1]).text]
+    try:
+        engine.step(deterministic=True)
+    except AgentchoError as error:
+        said["deterministic"] = str(error)
+    return said
+
+
+def words() -> dict[str, Any]:
+    """What SmolLM2 says in both engines: greedy, drawn by a seed, of choices, as JSON; and how near log-probabilities
+    are."""
+    own, other = engines("smollm2", context=2048)
+    ours, theirs = said(own), said(other)
+    return {
+        "equal": sum(one == their for one, their in zip(ours, theirs, strict=True)),
+        "of": len(ours),
+        "worst": apart(shapes(own), shapes(other)),
+        "texts": theirs[:3],
+    }
+
+
+def said(engine: EngineCore) -> list[str]:
+    """Some messages."""
+    [s] = engine.prefill([Prefill("You are a helpful assistant.", role="system")])
+    a, b = engine.prefill(
+        [Prefill("I live in Paris and I love cheese.", parents=[s]), Prefill("My dog is called Rex.")]
+    )
+    [c] = engine.prefill([Prefill("What is the name of my dog?", parents=[s, a])])
+    found = []
+    for parents in ([s, a, b, c], [s, b, c], [s, c, a, b]):
+        for sampling in (
+            Sampling(max_tokens=20, temperature=0),
+            Sampling(max_tokens=20, temperature=0.9, seed=5),
+            Sampling(choices=("yes", "no, never")),
+            Sampling(json_schema={"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}}}),
+        ):
+            [id] = engine.decode([Decode(parents=parents, sampling=sampling)])
+            found.append(engine.message(id).text)
+    ids = engine.decode(
+        [Decode(parents=p, sampling=Sampling(max_tokens=12, temperature=0)) for p in ([s, c], [b, c], [c])]
+    )
+    return found + [engine.message(id).text for id in ids]
+
+
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    **{name: lambda name=name: family(name) for name in FAMILIES},  # type: ignore[misc]
+    "tight": tight,
+    "whole-prompts": whole_prompts,
+    "swapped": swapped,
+    "evicted": evicted,
+    "ended": ended,
+    "words": words,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(CASES[sys.argv[1]]()))
