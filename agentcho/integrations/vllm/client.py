@@ -12,7 +12,7 @@ from torch import Tensor
 from agentcho.errors import ModelError
 from agentcho.integrations.vllm.bindings import FOUND, EngineArgs, KVTransferConfig, LLMEngine, SamplingParams
 from agentcho.integrations.vllm.connector import OPTION, AgentchoConnector
-from agentcho.integrations.vllm.jobs import Job, Jobs
+from agentcho.integrations.vllm.jobs import ENGINES, Job, Jobs
 from agentcho.integrations.vllm.logits import DrawnTokens
 
 
@@ -29,7 +29,7 @@ class Client:
     """
 
     def __init__(self, model: str, path: str, engine: str, jobs: Jobs, options: dict[str, Any]) -> None:
-        self._jobs = jobs
+        self._jobs, self._name = jobs, engine
         ours = {
             "model": path,
             "trust_remote_code": False,
@@ -105,3 +105,4 @@ class Client:
     def close(self) -> None:
         """Let go of vLLM's worker and its memory."""
         self._vllm.engine_core.shutdown()
+        ENGINES.pop(self._name, None)

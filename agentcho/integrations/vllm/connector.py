@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentcho.integrations.vllm.bindings import KVConnectorBase_V1, KVConnectorMetadata, KVConnectorRole
-from agentcho.integrations.vllm.jobs import ENGINES, Job, Jobs
+from agentcho.integrations.vllm.jobs import ENGINES, Jobs
 
 OPTION = "agentcho"
 """The name by which the options of the connector, and the parameters of a request, say whose they are."""
@@ -80,20 +80,9 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         """Fill the slots of the requests that begin in this step."""
         for name in self._get_connector_metadata().names:
-            if (job := self._jobs.get(name)) is not None:
-                self._fill(job)
-
-    def _fill(self, job: Job) -> None:
-        try:
-            if job.error is not None:
-                raise job.error
-            job.check()
-            self._jobs.fill(job)
-            if job.written != job.expected():
-                raise RuntimeError("not all that is read was written")
-        except Exception as error:  # one that went on would end all other requests too
-            job.error = error
-            self._refused.update(job.blocks)
+            job = self._jobs.get(name)
+            if job is not None and not self._jobs.read_in(job):
+                self._refused.update(job.blocks)
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         """The blocks that could not be filled: their requests end with an error."""

@@ -6,29 +6,25 @@ know: agents, audiences.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from agentcho.config import Markers
 from agentcho.engine.cache import NO_DISK, DiskQuota
-from agentcho.engine.call_layout import Layout
-from agentcho.engine.core import EngineCore, Local
 from agentcho.engine.framing import Framing
-from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.engine.template import derive
 from agentcho.engine.template_fidelity import TemplateFidelity
-from agentcho.errors import ContextOverflow, EngineFailed, ModelError, RequestError, UnsupportedModel
+from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.integrations.vllm.bindings import FOUND
 from agentcho.integrations.vllm.client import Client
+from agentcho.integrations.vllm.core import VllmCore
 from agentcho.integrations.vllm.gate import ServedLayer, served_layers
 from agentcho.integrations.vllm.jobs import ENGINES, Jobs
-from agentcho.integrations.vllm.runner import NO_REPAIR, VllmRunner
-from agentcho.integrations.vllm.scheduler import VllmScheduler
-from agentcho.protocol.call import Call, EncodingId, Repair, StepResult
+from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.variables import NO_VARIABLES, Variables, written
 from agentcho.runner.kv.kv_pool import KVFormat, PagePool, shared_host_tokens, shared_tokens
 from agentcho.runner.model.device import DevicePlacement
@@ -41,14 +37,8 @@ SIZES = EngineSizes()
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
-class VllmEngine(EngineCore):
+class VllmEngine(VllmCore):
     """A model in vLLM with its store of encodings, made by `VllmEngine.load`. As a context manager it closes itself."""
-
-    SCHEDULER = VllmScheduler
-    framing: Framing
-    store: PagePool
-    _runner: VllmRunner
-    _scheduler: VllmScheduler
 
     def __init__(
         self,
@@ -63,6 +53,7 @@ class VllmEngine(EngineCore):
         self.fidelity: TemplateFidelity | None = None
         self.layers = list[ServedLayer]()
         self._source, self.tokenizer = source, tokenizer
+        self._weights: str | None = None
         super().__init__(runner, framing, context, host_tokens, disk=disk)
 
     @classmethod
@@ -141,33 +132,15 @@ class VllmEngine(EngineCore):
         engine.fidelity, engine.layers = found.fidelity, layers
         return engine
 
-    def close(self) -> None:
-        """Give up all encodings, and vLLM with its memory."""
-        runner = vars(self).get("_runner")
-        super().close()
-        if runner is not None:
-            runner.close()
-
-    def logits(self, id: EncodingId) -> Tensor:
-        """See `agentcho.Engine.logits`."""
-        rows = self._encoding(id).logits
-        if not rows:
-            raise RequestError(f"encoding {id} kept no logits; pass logits=True to its Decode")
-        return torch.stack(list(rows))
-
-    @property
-    def room(self) -> tuple[int, int]:
-        """The tokens of its store, and of copies in host memory."""
-        return self.store.limit * self.store.page_tokens, self._tiers.outside.limit
-
     @property
     def fingerprint(self) -> dict[str, str]:
         """Digests and versions for run records."""
         variables = self.framing.conversations.variables
+        self._weights = self._weights or _digest(self._source)
         return {
             "model": self._source.name,
             "model_type": self._source.config.model_type,
-            "weights": _weights(self._source),
+            "weights": self._weights,
             "tokenizer": tokenizer_digest(self.tokenizer),
             "dtype": str(self.store.dtype).removeprefix("torch."),
             "device": self._runner.device.type,
@@ -175,31 +148,9 @@ class VllmEngine(EngineCore):
             "torch": torch.__version__,
         } | ({"chat_template_kwargs": written(variables)} if variables else {})
 
-    def _advance(self, exact: bool) -> StepResult:
-        """One step of vLLM."""
-        if exact:
-            raise EngineFailed(
-                "engine vllm has no deterministic profile: on this device rows of one forward change each other's last "
-                "bits; leave deterministic out"
-            )
-        return self._scheduler.step()
 
-    def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
-        placed = super()._layout(call, local, own)
-        if placed.context.parallel is not None:
-            raise RequestError("engine vllm cannot weigh keys as APE does; leave reuse ape out")
-        if (slots := placed.context.length + placed.longest + 1) > self._runner.longest:
-            raise ContextOverflow(slots, self._runner.longest)
-        return placed
-
-    def _repair(self, call: Repair, local: Local) -> Admitted:
-        raise RequestError(NO_REPAIR)
-
-
-def _weights(source: ModelSource) -> str:
+def _digest(source: ModelSource) -> str:
     """A digest of the files of its weights."""
-    from hashlib import blake2b
-
     found = blake2b(digest_size=16)
     for file in sorted(Path(source.path).glob("*.safetensors")):
         with file.open("rb") as data:

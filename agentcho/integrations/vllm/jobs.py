@@ -105,6 +105,21 @@ class Jobs:
         self.fill: Callable[[Job], None] = lambda job: None
         self.caches: dict[str, Any] = {}
 
+    def read_in(self, job: Job) -> bool:
+        """Fill the slots of a job. False: what it reads may not be read, or is not there; its `error` says why. Nothing
+        is raised, for that would end all other requests too."""
+        try:
+            if job.error is not None:
+                raise job.error
+            job.check()
+            self.fill(job)
+            if job.written != job.expected():
+                raise RuntimeError("not all that is read was written")
+        except Exception as error:
+            job.error = error
+            return False
+        return True
+
     def __getitem__(self, name: str) -> Job:
         return self.live[name]
 

@@ -1,0 +1,68 @@
+"""The core of an engine that has vLLM compute: what is asked of it that vLLM cannot do is refused.
+
+Imports nothing of vLLM. Does not know: models, agents.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from agentcho.engine.call_layout import Layout
+from agentcho.engine.core import EngineCore, Local
+from agentcho.engine.framing import Framing
+from agentcho.engine.sequence import Sequence as Admitted
+from agentcho.errors import ContextOverflow, EngineFailed, RequestError
+from agentcho.integrations.vllm.runner import NO_REPAIR, VllmRunner
+from agentcho.integrations.vllm.scheduler import VllmScheduler
+from agentcho.protocol.call import Call, EncodingId, Repair, StepResult
+from agentcho.runner.kv.kv_pool import PagePool
+
+
+class VllmCore(EngineCore):
+    """An `EngineCore` over a `VllmRunner`."""
+
+    SCHEDULER = VllmScheduler
+    framing: Framing
+    store: PagePool
+    _runner: VllmRunner
+    _scheduler: VllmScheduler
+
+    def close(self) -> None:
+        """Give up all encodings, and vLLM with its memory."""
+        runner = vars(self).get("_runner")
+        super().close()
+        if runner is not None:
+            runner.close()
+
+    def logits(self, id: EncodingId) -> Tensor:
+        """See `agentcho.Engine.logits`."""
+        rows = self._encoding(id).logits
+        if not rows:
+            raise RequestError(f"encoding {id} kept no logits; pass logits=True to its Decode")
+        return torch.stack(list(rows))
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """The tokens of its store, and of copies in host memory."""
+        return self.store.limit * self.store.page_tokens, self._tiers.outside.limit
+
+    def _advance(self, exact: bool) -> StepResult:
+        """One step of vLLM."""
+        if exact:
+            raise EngineFailed(
+                "engine vllm has no deterministic profile: on this device rows of one forward change each other's last "
+                "bits; leave deterministic out"
+            )
+        return self._scheduler.step()
+
+    def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
+        placed = super()._layout(call, local, own)
+        if placed.context.parallel is not None:
+            raise RequestError("engine vllm cannot weigh keys as APE does; leave reuse ape out")
+        if (slots := placed.context.length + placed.longest + 1) > self._runner.longest:
+            raise ContextOverflow(slots, self._runner.longest)
+        return placed
+
+    def _repair(self, call: Repair, local: Local) -> Admitted:
+        raise RequestError(NO_REPAIR)

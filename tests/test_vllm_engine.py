@@ -1,0 +1,287 @@
+"""The engine on vLLM without vLLM: in its place stands a client that looks into its own cache.
+
+Every token has a key that says which token it is and where it stands, and a value that says which token it is. Before a
+request computes, the client compares what its slots hold with its prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from agentcho import Decode, FirstK, Prefill, Sampling
+from agentcho.engine.template import derive
+from agentcho.errors import CallFailed, ConfigError, RequestError, UnsupportedModel
+from agentcho.integrations.vllm.core import VllmCore
+from agentcho.integrations.vllm.jobs import Job, Jobs
+from agentcho.integrations.vllm.kv_layout import BlockLayout
+from agentcho.integrations.vllm.runner import VllmRunner
+from agentcho.protocol.call import Repair, Shadow
+from agentcho.runner.kv.kv_pool import LayerShape, PagePool
+from agentcho.runner.kv.rope import Rotation
+
+from .engine.templates import tokenizer
+
+BLOCK, BLOCKS, DIM = 4, 400, 8
+TURNING = Rotation("half", torch.tensor([1.0, 0.3, 0.07, 0.01], dtype=torch.double))
+TOKENIZER: Any = tokenizer("llama3")
+VALUES = torch.randn(len(TOKENIZER), DIM, generator=torch.Generator().manual_seed(1))
+
+
+class Packed:
+    """An attention backend that keeps the keys of a block in another order than their tokens."""
+
+    def do_kv_cache_update(self, layer: Any, keys: Tensor, values: Tensor, cache: Tensor, slots: Tensor) -> None:
+        """Write keys and values `[tokens, heads, dim]`."""
+        blocks, places = slots // BLOCK, slots % BLOCK
+        cache[blocks, 0, :, places] = keys[:, 0].flip(-1)
+        cache[blocks, 1, places] = values[:, 0]
+
+
+def layer(impl: Any) -> Any:
+    return SimpleNamespace(impl=impl, num_kv_heads=1, head_size=DIM)
+
+
+def empty() -> Tensor:
+    """Keys as `[block, dim, token]` flipped, values as `[block, token, dim]`, in one tensor."""
+    return torch.zeros(BLOCKS, 2, DIM, max(BLOCK, DIM))
+
+
+class Client:
+    """Computes what `Packed` keeps, and says after each token the next one. `steps`: how many it has done."""
+
+    longest, vocabulary = 1000, len(TOKENIZER)
+
+    def __init__(self, jobs: Jobs, layout: BlockLayout) -> None:
+        self.jobs, self.layout = jobs, layout
+        self.live: dict[str, Job] = {}
+        self.tokens: dict[str, list[int]] = {}
+        self.free = list(range(BLOCKS))
+        self.aborted: list[str] = []
+
+    def add(self, job: Job) -> str:
+        """Begin a request."""
+        self.live[job.name], self.tokens[job.name] = job, list(job.prompt)
+        return f"{job.name}-inner"
+
+    def abort(self, job: Job) -> None:
+        """Give its blocks to the next."""
+        self.aborted.append(job.name)
+        self.free += job.blocks
+        del self.live[job.name], self.tokens[job.name]
+
+    def close(self) -> None:
+        """Nothing is to be let go of."""
+
+    def preempt(self, job: Job) -> None:
+        """Take its blocks away: what was in them is gone."""
+        self.layout.cache[job.blocks] = 7.0
+        self.free += job.blocks
+        job.blocks = []
+
+    def step(self) -> list[str]:
+        """Compute every token that is not computed, and ask for the next ones."""
+        ended, asking = list[str](), list[tuple[Job, Tensor]]()
+        for name, job in list(self.live.items()):
+            tokens = self.tokens[name]
+            if not job.blocks:
+                job.blocks = [self.free.pop(0) for _ in range(-(-len(tokens) // BLOCK))]
+                job.written.clear()
+                if not self.jobs.read_in(job):
+                    ended.append(f"{name}-inner")
+                    continue
+                self.compute(job, range(job.before, len(tokens)))
+            else:
+                if len(job.blocks) * BLOCK < len(tokens):
+                    job.blocks.append(self.free.pop(0))
+                self.compute(job, range(len(tokens) - 1, len(tokens)))
+            self.compare(job)
+            row = torch.zeros(self.vocabulary)
+            row[(tokens[-1] + 1) % self.vocabulary] = 9.0
+            asking.append((job, row))
+        for (job, _), token in zip(asking, self.jobs.hear(asking), strict=True):
+            self.tokens[job.name].append(token)
+        return ended
+
+    def compute(self, job: Job, slots: range) -> None:
+        """Write keys and values of the tokens in these slots."""
+        at = torch.tensor(slots)
+        values = VALUES[torch.tensor(self.tokens[job.name])[at]]
+        keys = torch.stack([TURNING.turn(value[None], int(slot))[0] for value, slot in zip(values, at, strict=True)])
+        numbers = torch.tensor(job.blocks)[at // BLOCK] * BLOCK + at % BLOCK
+        self.layout.write(keys[:, None], values[:, None], numbers)
+
+    def compare(self, job: Job) -> None:
+        """Each slot holds the value of its token, and a key that is turned to where the token is read, which is the
+        same distance from all of its slots."""
+        ids = torch.tensor(self.tokens[job.name])
+        keys, values = self.layout.read(job.blocks, 0, len(ids))
+        assert torch.allclose(values[:, 0], VALUES[ids])
+        logical = [piece.offset + nth + job.shift for piece in job.stored for nth in range(piece.entry.length)]
+        wanted = torch.stack([TURNING.turn(VALUES[ids[n]][None], at)[0] for n, at in enumerate(logical)] or [VALUES[0]])
+        assert torch.allclose(keys[: len(logical), 0], wanted[: len(logical)], atol=1e-5)
+
+
+@pytest.fixture
+def engine() -> Iterator[VllmCore]:
+    jobs = Jobs()
+    layout = BlockLayout("tiny", layer(Packed()), empty(), BLOCK)
+    client = Client(jobs, layout)
+    pages = PagePool([LayerShape(1, DIM, DIM)], 600, torch.device("cpu"), torch.float32)
+    framing = derive(TOKENIZER, "tiny", frozenset(TOKENIZER.convert_tokens_to_ids(["<|eot_id|>"])))
+    runner = VllmRunner(
+        client,
+        jobs,
+        pages,
+        layouts=[layout],
+        rotations=[TURNING],
+        template=framing,
+        tokenizer=TOKENIZER,
+        origin="tiny",
+    )
+    with VllmCore(runner, framing, 1000, 0) as found:
+        yield found
+
+
+def client_of(engine: VllmCore) -> Client:
+    client = engine._runner._client
+    assert isinstance(client, Client)
+    return client
+
+
+def forced(engine: VllmCore, text: str) -> tuple[int, ...]:
+    return tuple(engine.framing.content.encode(text))
+
+
+def finish(engine: VllmCore) -> list[tuple[int, Exception]]:
+    failed = []
+    while not engine.idle:
+        failed += [(failure.id, failure.error) for failure in engine.step().failed]
+    return failed
+
+
+def test_encodings_are_read_in_any_order_and_place_and_generated_ones_too(engine: VllmCore) -> None:
+    a, b = engine.prefill([Prefill("the first"), Prefill("the second one")])
+    reads: list[tuple[list[int], Any, int | None]] = [
+        ([b, a], None, None),
+        ([a, b], [40, 3], 90),
+        ([a, a], [2, 2], 30),
+    ]
+    calls = [Decode(parents=p, offsets=o, new_offset=n, forced=forced(engine, "some words")) for p, o, n in reads]
+    said = engine.decode(calls)
+    [last] = engine.decode([Decode(parents=[*said, a], forced=forced(engine, "and more"))])
+    assert engine.message(last).text == "and more"
+    assert engine.receipt(said[1]).start == 90
+    assert [entry.offset for entry in engine.receipt(said[1]).context] == [40, 3]
+    engine.check_integrity()
+
+
+def test_a_token_is_drawn_from_the_row_of_its_own_request(engine: VllmCore) -> None:
+    """The client says the token behind the last one; a header makes the last ones different."""
+    ids = engine.decode([Decode(header=word, sampling=Sampling(max_tokens=1, temperature=0)) for word in ("a", "b")])
+    tokens = [engine.message(id).tokens for id in ids]
+    for found, words in zip(tokens, map(engine.message, ids), strict=True):
+        assert words.sampled is not None
+        begin = words.sampled[0]
+        assert found[begin] == found[begin - 1] + 1
+
+
+def test_a_request_that_is_preempted_reads_all_again(engine: VllmCore) -> None:
+    [a] = engine.prefill([Prefill("what stands before")])
+    [id] = engine.submit([Decode(parents=[a], forced=forced(engine, "one two three four"))])
+    for _ in range(4):
+        engine.step()
+    client = client_of(engine)
+    client.preempt(next(iter(client.live.values())))
+    assert finish(engine) == []
+    assert engine.message(id).text == "one two three four"
+    engine.decode([Decode(parents=[id], forced=forced(engine, "yes"))])
+
+
+def test_a_shadow_is_encoded_when_it_is_read(engine: VllmCore) -> None:
+    [a] = engine.prefill([Prefill("for one alone")])
+    leader = Decode(parents=[a], forced=forced(engine, "said to all"))
+    said, shadow = engine.submit([leader, Shadow(leader)])
+    assert finish(engine) == []
+    assert not engine._encodings[shadow].entry.ready
+    [read] = engine.decode([Decode(parents=[shadow], forced=forced(engine, "heard"))])
+    assert engine._encodings[shadow].entry.ready
+    assert engine.message(shadow).tokens == engine.message(said).tokens
+    assert engine.receipt(shadow).context == ()
+    assert engine.message(read).text == "heard"
+
+
+class Refuses:
+    """Refuses the n-th time that it is asked: at admission, and then beside what is read."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+
+    def admit(self, id: int, context: Any) -> bool:
+        self.left -= 1
+        if self.left == 0:
+            raise ConfigError("not for you")
+        return False
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_guard_is_asked_twice_and_who_is_refused_hurts_nobody(engine: VllmCore, nth: int) -> None:
+    [a] = engine.prefill([Prefill("a secret")])
+    guard = Refuses(nth)
+    refused, other = engine.submit([Decode(parents=[a], forced=(5,), guard=guard), Prefill("go on")])
+    [(failed, _)] = finish(engine)
+    assert failed == refused
+    assert guard.left == 0
+    assert engine.message(other).text == "go on"
+    assert not client_of(engine).live
+    engine.check_integrity()
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_what_is_cancelled_in_any_state_leaves_nothing(engine: VllmCore, steps: int) -> None:
+    [a] = engine.prefill([Prefill("before")])
+    leader = Decode(parents=[a], forced=forced(engine, "a b c d e f"))
+    ids = engine.submit([Prefill("beside"), leader, Shadow(leader)])
+    for _ in range(steps):
+        engine.step()
+    engine.cancel(ids)
+    assert engine.idle
+    assert not client_of(engine).live
+    engine.release([id for id in (a, *ids) if engine.finished(id)])
+    engine.check_integrity()
+    assert engine.store.used == engine.bos
+
+
+def test_what_vllm_ends_by_itself_fails_alone(engine: VllmCore) -> None:
+    client = client_of(engine)
+    [id, other] = engine.submit([Decode(forced=forced(engine, "lost")), Decode(forced=forced(engine, "kept"))])
+    engine.step()
+    names = iter([[f"{next(iter(client.live))}-inner"]])
+    step = client.step
+    client.step = lambda: step() + next(names, [])  # type: ignore[method-assign]
+    [(failed, error)] = finish(engine)
+    assert failed == id
+    assert isinstance(error, CallFailed)
+    assert engine.message(other).text == "kept"
+
+
+def test_what_it_cannot_do_is_refused(engine: VllmCore) -> None:
+    [a] = engine.prefill([Prefill("a message")])
+    with pytest.raises(RequestError, match="engine vllm cannot repair a message"):
+        engine.submit([Repair(of=a, choose=FirstK(2), parents=[])])
+    with pytest.raises(RequestError, match="needs positions up to"):
+        engine.submit([Decode(parents=[a] * 300, forced=(5,))])
+
+
+def test_a_layout_that_cannot_be_read_back_is_refused() -> None:
+    class Rounding(Packed):
+        def do_kv_cache_update(self, layer: Any, keys: Tensor, values: Tensor, cache: Tensor, slots: Tensor) -> None:
+            super().do_kv_cache_update(layer, keys // 8, values, cache, slots)
+
+    with pytest.raises(UnsupportedModel, match="Rounding keeps keys and values in a form that is not known"):
+        BlockLayout("tiny", layer(Rounding()), empty(), BLOCK)
