@@ -33,9 +33,9 @@ nitpick_ignore_regex = [
     ("py:.*", r"(torch|pydantic|annotated_types|nn)\b.*"),
     (
         "py:.*",
-        r"(Kind|Role|Part|Place|Over|Encoded|Entry|Event|Names|ViewLike|Toolset|SamplingOptions|ReuseFor)",
+        r"(Kind|Role|Part|Place|GameOver|Encoded|TranscriptEntry|Event|Names|ViewLike|Toolset|SamplingOptions|ReuseFor)",
     ),  # aliases and parts that are no public names
-    ("py:.*", r"(Changed|Comparison|EnginePort|JudgePort|SweepResult|Tell)"),
+    ("py:.*", r"(Changed|Comparison|EnginePort|JudgePort|SweepResult|ProgressCallback|Computing)"),
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
