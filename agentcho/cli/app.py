@@ -317,7 +317,7 @@ def doctor(
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--engine") from None
         served = examine_vllm(model, place["dtype"], of_option(place["chat_template_kwargs"]))
-        typer.echo(doctor_table(served, verbose=verbose))
+        typer.echo(doctor_table(served, verbose=verbose, served="vLLM"))
         return
     with progress("doctor", sys.stderr) as told:
         report = examine(model, **place, tell=told.tell)

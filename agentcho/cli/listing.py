@@ -110,12 +110,14 @@ def check_game(run: SavedRun, game: int | None) -> None:
         raise typer.BadParameter(f"{inline(run.info.id)} has no game {game}", param_hint="--game")
 
 
-def doctor_table(report: DoctorReport, *, verbose: bool = False) -> str:
-    """What the gate proved; with `verbose` a line for each layer, otherwise one for all."""
+def doctor_table(report: DoctorReport, *, verbose: bool = False, served: str = "") -> str:
+    """What the gate proved; with `verbose` a line for each layer, otherwise one for all. `served`: what else computes
+    the model."""
     rows = tuple(
         (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail)
         for row in (report.rows if verbose else report.short)
     )
     found = "can share encodings" if report.layers else "what prompts look like; without weights nothing is proved"
+    found = f"can be computed by {served}" if served else found
     table = plain(TextTable(f"{report.model}: {found}", ("check", "result", "detail"), rows, words=3))
     return "\n".join([table, *(f"  note: {inline(note)}" for note in report.notes)])

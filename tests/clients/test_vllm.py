@@ -90,3 +90,14 @@ def test_a_game_on_it_is_audited_as_any_other(tmp_path: Any, leakage: str, verdi
     assert f"{verdict}: " in played.stdout
     audited = ran("-m", "agentcho", "audit", "last", cwd=tmp_path)
     assert audited.stdout.startswith(f"{verdict}: ")
+
+
+@pytest.mark.slow
+def test_the_doctor_says_what_vllm_computes_it_with(tmp_path: Any) -> None:
+    found = ran("-m", "agentcho", "doctor", "smollm2", "--engine", "vllm", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr[-3000:]
+    assert found.stdout.startswith("smollm2: can be computed by vLLM")
+    assert "vllm 0.32" in found.stdout
+    refused = ran("-m", "agentcho", "doctor", "smollm2", "--engine", "vllm", "--weights", "int8", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "weights says nothing with engine vllm" in refused.stderr
