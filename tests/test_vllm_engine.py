@@ -16,7 +16,7 @@ from torch import Tensor
 
 from agentcho import Decode, FirstK, Prefill, Sampling
 from agentcho.engine.template import derive
-from agentcho.errors import CallFailed, ConfigError, RequestError, UnsupportedModel
+from agentcho.errors import CallFailed, ConfigError, EngineFailed, RequestError, UnsupportedModel
 from agentcho.integrations.vllm.core import VllmCore
 from agentcho.integrations.vllm.jobs import Job, Jobs
 from agentcho.integrations.vllm.kv_layout import BlockLayout
@@ -268,6 +268,20 @@ def test_what_vllm_ends_by_itself_fails_alone(engine: VllmCore) -> None:
     assert failed == id
     assert isinstance(error, CallFailed)
     assert engine.message(other).text == "kept"
+
+
+def test_where_vllm_fails_while_a_message_is_made_again_the_run_ends(engine: VllmCore) -> None:
+    text = "words that take room in a store that is small " * 8
+    ids = engine.prefill([Prefill(f"{number} {text}") for number in range(4)])
+    assert engine.fullness.dropped > 0
+
+    def fails() -> list[str]:
+        raise RuntimeError("the device is gone")
+
+    client_of(engine).step = fails  # type: ignore[method-assign]
+    engine.submit([Decode(parents=ids[:1], forced=(5,))])
+    with pytest.raises(EngineFailed, match="the device is gone"):
+        finish(engine)
 
 
 def test_what_it_cannot_do_is_refused(engine: VllmCore) -> None:

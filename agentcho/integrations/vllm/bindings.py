@@ -16,7 +16,7 @@ os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")
+os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
 
 from vllm import EngineArgs, SamplingParams  # noqa: E402
 from vllm.config import KVTransferConfig  # noqa: E402

@@ -22,7 +22,7 @@ from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.integrations.vllm.bindings import FOUND
 from agentcho.integrations.vllm.client import Client
 from agentcho.integrations.vllm.core import VllmCore
-from agentcho.integrations.vllm.gate import ServedLayer, served_layers
+from agentcho.integrations.vllm.gate import INSTEAD, ServedLayer, served_layers
 from agentcho.integrations.vllm.jobs import ENGINES, Jobs
 from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.variables import NO_VARIABLES, Variables, written
@@ -86,6 +86,8 @@ class VllmEngine(VllmCore):
         for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
             if (options or {}).get(name, 1) != 1:
                 raise ModelError(f"{name}: engine vllm copies keys and values in one process; leave it at 1")
+        if "distributed_executor_backend" in (options or {}):
+            raise ModelError("distributed_executor_backend: engine vllm computes in this process; leave it out")
         wanted = WeightsSource(model, DevicePlacement("cpu"), variables=variables)
         found = check_model_files(wanted, markers, sizes.context, differs)
         source = found.source
@@ -93,16 +95,23 @@ class VllmEngine(VllmCore):
             what = "a GGUF file" if source.gguf is not None else "a shape with random weights"
             raise UnsupportedModel(source.name, f"it is {what}", "Give a folder of safetensors, or leave --engine out.")
         tokenizer = found.tokenizer or read_tokenizer(source)
+        if getattr(source.config, "llama_4_scaling", None) or getattr(source.config, "attn_temperature_tuning", False):
+            cause = "it scales queries by their position, which in vLLM is the number of their slot"
+            raise UnsupportedModel(source.name, cause, INSTEAD)
         jobs, name = Jobs(), f"agentcho-engine-{next(NAMES)}"
         ENGINES[name] = jobs
+        given = (options or {}) | {"dtype": dtype, "max_model_len": sizes.context}
         try:
-            given = (options or {}) | {"dtype": dtype, "max_model_len": sizes.context}
             client = Client(source.name, source.path, engine=name, jobs=jobs, options=given)
+        except BaseException:
+            del ENGINES[name]
+            raise
+        try:
             layers = served_layers(
                 source.name, client.network, layers=client.layers, caches=client.caches, block=client.block
             )
         except BaseException:
-            del ENGINES[name]
+            client.close()
             raise
         shapes, cache = [layer.shape for layer in layers], layers[0].layout.cache
         kind = KVFormat(shapes, cache.device, cache.dtype)

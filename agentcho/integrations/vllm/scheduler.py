@@ -17,6 +17,7 @@ from agentcho.engine.queue import QueuedCall
 from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.sequence import Sequence, Status
 from agentcho.engine.speaking import Asking, Speaker
+from agentcho.errors import EngineFailed
 from agentcho.integrations.vllm.jobs import Job
 from agentcho.integrations.vllm.runner import FEED, VllmRunner
 from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken, StepResult
@@ -119,6 +120,8 @@ class VllmScheduler(Scheduler):
                 self._end_known(call)
             else:
                 self._begin_known(call)
+        except EngineFailed:  # vLLM failed while something was made again: nothing of it can be trusted
+            raise
         except Exception as error:
             self._fail(call, error)
         return True
