@@ -92,7 +92,7 @@ class Client:
             if not job.blocks:
                 job.blocks = [self.free.pop(0) for _ in range(-(-len(tokens) // BLOCK))]
                 job.written.clear()
-                if not self.jobs.read_in(job):
+                if not self.jobs.load(job):
                     ended.append(f"{name}-inner")
                     continue
                 self.compute(job, range(job.before, len(tokens)))
@@ -104,7 +104,7 @@ class Client:
             row = torch.zeros(self.vocabulary)
             row[(tokens[-1] + 1) % self.vocabulary] = 9.0
             asking.append((job, row))
-        for (job, _), token in zip(asking, self.jobs.hear(asking), strict=True):
+        for (job, _), token in zip(asking, self.jobs.sample(asking), strict=True):
             self.tokens[job.name].append(token)
         return ended
 
@@ -286,10 +286,19 @@ def test_where_vllm_fails_while_a_message_is_made_again_the_run_ends(engine: Vll
 
 def test_what_it_cannot_do_is_refused(engine: VllmCore) -> None:
     [a] = engine.prefill([Prefill("a message")])
-    with pytest.raises(RequestError, match="engine vllm cannot repair a message"):
+    with pytest.raises(RequestError, match="engine vllm cannot repair messages"):
         engine.submit([Repair(of=a, choose=FirstK(2), parents=[])])
     with pytest.raises(RequestError, match="needs positions up to"):
         engine.submit([Decode(parents=[a] * 300, forced=(5,))])
+
+
+def test_how_keys_turn_is_measured_by_a_token_that_is_repeated(engine: VllmCore) -> None:
+    runner = engine._runner
+    assert runner.turn_errors(5)[0] < 1e-5
+    assert TURNING.frequencies is not None
+    runner._rotations = [Rotation("half", TURNING.frequencies * 1.01)]
+    assert runner.turn_errors(5)[0] > 1e-2
+    assert not client_of(engine).live
 
 
 def test_a_layout_that_cannot_be_read_back_is_refused() -> None:

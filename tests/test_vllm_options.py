@@ -19,12 +19,15 @@ from agentcho.testing import FakeEngine
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"deterministic": True}, "deterministic says nothing with engine vllm: rows of one of its forwards"),
-        ({"repair": "first-k:4"}, "repair says nothing with engine vllm: it computes the end of a prompt alone"),
-        ({"kv_dtype": "int8"}, "kv_dtype says nothing with engine vllm: keys would be rounded again"),
-        ({"adapter": "folder"}, "adapter says nothing with engine vllm"),
-        ({"speculate": True}, "speculate says nothing with engine vllm: nothing is guessed there"),
-        ({"reuse": "in-place"}, "reuse in-place is not for engine vllm, which reads rotate alone"),
+        (
+            {"deterministic": True},
+            "deterministic cannot be used with engine vllm: vLLM's batches are not deterministic",
+        ),
+        ({"repair": "first-k:4"}, "repair cannot be used with engine vllm: vLLM computes only the end of a prompt"),
+        ({"kv_dtype": "int8"}, "kv_dtype cannot be used with engine vllm: quantised keys would be rounded again"),
+        ({"adapter": "folder"}, "adapter cannot be used with engine vllm"),
+        ({"speculate": True}, "speculate cannot be used with engine vllm: speculation is supported"),
+        ({"reuse": "in-place"}, "reuse in-place cannot be used with engine vllm, which supports rotate only"),
         ({"model": "fake"}, "engine vllm needs a model with weights, and the fake one has none"),
         ({"model": "openai:m", "base_url": "http://127.0.0.1:9/v1"}, "engine is of a model that is loaded here"),
     ],
@@ -37,7 +40,7 @@ def test_what_it_cannot_do_is_refused_by_name(options: dict[str, object], told: 
 def test_a_model_beside_the_runs_own_may_be_in_it() -> None:
     config = RunConfig(models={"other": ModelConfig(model="smollm2", engine="vllm")})
     assert config.models["other"].engine == "vllm"
-    with pytest.raises(ValidationError, match="models other: weights says nothing with engine vllm"):
+    with pytest.raises(ValidationError, match="models other: weights cannot be used with engine vllm"):
         RunConfig(models={"other": ModelConfig(model="smollm2", engine="vllm", weights="int8")})
 
 

@@ -22,18 +22,18 @@ Computing = Literal["agentcho", "vllm"]
 VLLM = "vllm"
 """The engine that computes with vLLM, as the name of one."""
 NOT_OF_VLLM = {
-    "device": "vLLM is installed for one kind of device",
-    "device_map": "vLLM divides layers itself",
-    "threads": "vLLM takes OMP_NUM_THREADS",
-    "weights": "give it a checkpoint that is quantised already",
-    "kv_dtype": "keys would be rounded again with every turn",
-    "adapter": "it is loaded by the engine of agentcho alone",
-    "merge": "adapters are loaded by the engine of agentcho alone",
-    "keep_cache": "what outlives a run is kept by the engine of agentcho alone",
-    "deterministic": "rows of one of its forwards change each other's last bits",
-    "speculate": "nothing is guessed there",
-    "repair": "it computes the end of a prompt alone, and not tokens in its middle",
-    "prefill_budget": "vLLM decides what goes beside what",
+    "device": "vLLM uses the device that it was installed for",
+    "device_map": "vLLM places layers itself",
+    "threads": "set OMP_NUM_THREADS",
+    "weights": "vLLM loads weights as the checkpoint has them",
+    "kv_dtype": "quantised keys would be rounded again each time they move",
+    "adapter": "adapters are supported on the engine of agentcho only",
+    "merge": "adapters are supported on the engine of agentcho only",
+    "keep_cache": "encodings are kept across runs by the engine of agentcho only",
+    "deterministic": "vLLM's batches are not deterministic to the last bit",
+    "speculate": "speculation is supported on the engine of agentcho only",
+    "repair": "vLLM computes only the end of a prompt, not tokens in the middle",
+    "prefill_budget": "vLLM schedules prefills itself",
 }
 """Options that a model in vLLM cannot take, and why."""
 KV_DTYPE = "kv_dtype"

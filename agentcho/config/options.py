@@ -93,10 +93,12 @@ def _check_vllm(model: str, given: Mapping[str, Any]) -> None:
     if model == FAKE:
         raise ValueError("engine vllm needs a model with weights, and the fake one has none")
     if (wrong := next((name for name in NOT_OF_VLLM if name in given), None)) is not None:
-        raise ValueError(f"{wrong} says nothing with engine vllm: {NOT_OF_VLLM[wrong]}; leave one of them out")
+        raise ValueError(f"{wrong} cannot be used with engine vllm: {NOT_OF_VLLM[wrong]}; remove one of them")
     way = given.get("reuse", DEFAULT)
     if way != DEFAULT:
-        raise ValueError(f"reuse {way} is not for engine vllm, which reads {DEFAULT} alone; leave one of them out")
+        raise ValueError(
+            f"reuse {way} cannot be used with engine vllm, which supports {DEFAULT} only; remove one of them"
+        )
 
 
 class ModelName(FrozenOptions):

@@ -100,4 +100,4 @@ def test_the_doctor_says_what_vllm_computes_it_with(tmp_path: Any) -> None:
     assert "vllm 0.32" in found.stdout
     refused = ran("-m", "agentcho", "doctor", "smollm2", "--engine", "vllm", "--weights", "int8", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "weights says nothing with engine vllm" in refused.stderr
+    assert "weights cannot be used with engine vllm" in refused.stderr

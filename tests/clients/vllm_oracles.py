@@ -126,13 +126,13 @@ def crowd(engine: EngineCore) -> list[torch.Tensor]:
     """The log-probabilities of eight long messages over one of their own each."""
     parents = engine.prefill([Prefill(f"{number} {WORDS} " * 4) for number in range(8)])
     if isinstance(engine, VllmEngine):
-        fill = engine._runner.jobs.fill
+        load = engine._runner.jobs.load_kv
 
         def counted(job: Any) -> None:
             BEGUN[job.name] = BEGUN.get(job.name, 0) + 1
-            fill(job)
+            load(job)
 
-        engine._runner.jobs.fill = counted
+        engine._runner.jobs.load_kv = counted
     said = [forced(engine, f"{WORDS} {number} " * 5) for number in range(8)]
     calls = [Decode(parents=[parent], forced=words, logits=True) for parent, words in zip(parents, said, strict=True)]
     return [rows(engine, id) for id in engine.decode(calls)]

@@ -32,7 +32,7 @@ from agentcho.integrations.ray.work import (
 )
 from agentcho.records.environment import versions
 
-LOG = logging.getLogger("agentcho.integrations.ray")
+LOG = logging.getLogger("agentcho.cluster")
 LOSSES = 3
 """So many losses a worker, with no game over in between, and no more workers are asked for."""
 

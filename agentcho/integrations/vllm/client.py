@@ -46,9 +46,13 @@ class Client:
                 kv_connector_extra_config={OPTION: engine},
             ),
         }
+        ENGINES[engine] = jobs
         try:
             self._vllm = LLMEngine.from_engine_args(EngineArgs(**(options | ours)))
-        except (ValueError, RuntimeError, TypeError, NotImplementedError) as error:
+        except BaseException as error:
+            del ENGINES[engine]
+            if not isinstance(error, (ValueError, RuntimeError, TypeError, NotImplementedError)):
+                raise
             told = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelError(f"vLLM {FOUND} could not load {model}: {told}") from error
 

@@ -63,7 +63,7 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
                 job.blocks = [*([] if name in cached.resumed_req_ids else job.blocks), *added[0]]
         for name, tokens in scheduler_output.num_scheduled_tokens.items():
             if (job := self._jobs.get(name)) is not None:
-                job.whole = computed[name] + tokens >= job.before + len(job.own) + job.sampled
+                job.needs_token = computed[name] + tokens >= job.before + len(job.own) + job.sampled
         loads, self._loads = self._loads, Loads()
         return loads
 
@@ -81,7 +81,7 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
         """Fill the slots of the requests that begin in this step."""
         for name in self._get_connector_metadata().names:
             job = self._jobs.get(name)
-            if job is not None and not self._jobs.read_in(job):
+            if job is not None and not self._jobs.load(job):
                 self._refused.update(job.blocks)
 
     def get_block_ids_with_load_errors(self) -> set[int]:

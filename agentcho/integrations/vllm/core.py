@@ -51,15 +51,15 @@ class VllmCore(EngineCore):
         """One step of vLLM."""
         if exact:
             raise EngineFailed(
-                "engine vllm has no deterministic profile: on this device rows of one forward change each other's last "
-                "bits; leave deterministic out"
+                "engine vllm has no deterministic profile: vLLM's batches are not deterministic to the last bit; "
+                "remove deterministic"
             )
         return self._scheduler.step()
 
     def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
         placed = super()._layout(call, local, own)
         if placed.context.parallel is not None:
-            raise RequestError("engine vllm cannot weigh keys as APE does; leave reuse ape out")
+            raise RequestError("engine vllm does not support APE's attention weights; remove reuse=ape")
         if (slots := placed.context.length + placed.longest + 1) > self._runner.longest:
             raise ContextOverflow(slots, self._runner.longest)
         return placed

@@ -22,11 +22,12 @@ from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.integrations.vllm.bindings import FOUND
 from agentcho.integrations.vllm.client import Client
 from agentcho.integrations.vllm.core import VllmCore
-from agentcho.integrations.vllm.gate import INSTEAD, ServedLayer, served_layers
-from agentcho.integrations.vllm.jobs import ENGINES, Jobs
+from agentcho.integrations.vllm.gate import INSTEAD, ServedLayer, check_turning, served_layers
+from agentcho.integrations.vllm.jobs import Jobs
 from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.variables import NO_VARIABLES, Variables, written
 from agentcho.runner.kv.kv_pool import KVFormat, PagePool, shared_host_tokens, shared_tokens
+from agentcho.runner.model.checkpoint import folder_of
 from agentcho.runner.model.device import DevicePlacement
 from agentcho.runner.model.digests import tokenizer_digest
 from agentcho.runner.model.loading import EngineSizes, WeightsSource, check_model_files
@@ -34,6 +35,22 @@ from agentcho.runner.model.model import ModelSource, read_tokenizer
 
 NAMES = count()
 SIZES = EngineSizes()
+NOT_OPTIONS = {
+    **dict.fromkeys(
+        ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "distributed_executor_backend"),
+        "keys and values are copied in one process",
+    ),
+    **dict.fromkeys(
+        ("enable_prefix_caching", "kv_transfer_config", "logits_processors", "async_scheduling"),
+        "agentcho sets it",
+    ),
+    "speculative_config": "agentcho draws one token at a time",
+    "kv_cache_dtype": "quantised keys would be rounded again each time they move",
+    "max_model_len": "give sizes=EngineSizes(context=...)",
+    "model": "it is the first argument",
+    "dtype": "it is an argument of its own",
+}
+"""Arguments of vLLM's `EngineArgs` that are not taken, and why."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -83,42 +100,45 @@ class VllmEngine(VllmCore):
         if dtype not in DTYPES:
             raise ModelError(f"dtype {dtype!r}: engine vllm takes {', '.join(DTYPES)}")
         sizes.check()
-        for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
-            if (options or {}).get(name, 1) != 1:
-                raise ModelError(f"{name}: engine vllm copies keys and values in one process; leave it at 1")
-        if "distributed_executor_backend" in (options or {}):
-            raise ModelError("distributed_executor_backend: engine vllm computes in this process; leave it out")
+        options = options or {}
+        if (wrong := next((name for name in NOT_OPTIONS if name in options), None)) is not None:
+            raise ModelError(f"{wrong} cannot be among the options of engine vllm: {NOT_OPTIONS[wrong]}; remove it")
         wanted = WeightsSource(model, DevicePlacement("cpu"), variables=variables)
         found = check_model_files(wanted, markers, sizes.context, differs)
-        source = found.source
-        if source.gguf is not None or source.random:
-            what = "a GGUF file" if source.gguf is not None else "a shape with random weights"
-            raise UnsupportedModel(source.name, f"it is {what}", "Give a folder of safetensors, or leave --engine out.")
-        tokenizer = found.tokenizer or read_tokenizer(source)
-        if getattr(source.config, "llama_4_scaling", None) or getattr(source.config, "attn_temperature_tuning", False):
-            cause = "it scales queries by their position, which in vLLM is the number of their slot"
-            raise UnsupportedModel(source.name, cause, INSTEAD)
+        _check_source(found.source)
+        tokenizer = found.tokenizer or read_tokenizer(found.source)
+        framing = found.framing or derive(tokenizer, found.source.name, found.ends, variables)
         jobs, name = Jobs(), f"agentcho-engine-{next(NAMES)}"
-        ENGINES[name] = jobs
-        given = (options or {}) | {"dtype": dtype, "max_model_len": sizes.context}
+        given = options | {"dtype": dtype, "max_model_len": sizes.context}
+        client = Client(found.source.name, found.source.path, engine=name, jobs=jobs, options=given)
         try:
-            client = Client(source.name, source.path, engine=name, jobs=jobs, options=given)
-        except BaseException:
-            del ENGINES[name]
-            raise
-        try:
-            layers = served_layers(
-                source.name, client.network, layers=client.layers, caches=client.caches, block=client.block
-            )
+            engine = cls._over(client, jobs, sizes, source=found.source, tokenizer=tokenizer, framing=framing)
         except BaseException:
             client.close()
             raise
+        engine.fidelity = found.fidelity
+        return engine
+
+    @classmethod
+    def _over(
+        cls,
+        client: Client,
+        jobs: Jobs,
+        sizes: EngineSizes,
+        *,
+        source: ModelSource,
+        tokenizer: Any,
+        framing: Framing,
+    ) -> VllmEngine:
+        """An engine over vLLM with its model, once it is proved that encodings of it can be moved."""
+        layers = served_layers(
+            source.name, client.network, layers=client.layers, caches=client.caches, block=client.block
+        )
         shapes, cache = [layer.shape for layer in layers], layers[0].layout.cache
         kind = KVFormat(shapes, cache.device, cache.dtype)
         store, host = sizes.store_tokens, sizes.host_tokens
         store = shared_tokens([kind], sizes.share)[0] if store is None else store
         host = shared_host_tokens([kind], sizes.share)[0] if host is None else host
-        framing = found.framing or derive(tokenizer, source.name, found.ends, variables)
         runner = VllmRunner(
             client,
             jobs,
@@ -138,7 +158,8 @@ class VllmEngine(VllmCore):
             host_tokens=host,
             disk=sizes.disk,
         )
-        engine.fidelity, engine.layers = found.fidelity, layers
+        engine.layers = layers
+        check_turning(source.name, runner.turn_errors(framing.content.encode("a")[-1]), cache.dtype)
         return engine
 
     @property
@@ -158,10 +179,23 @@ class VllmEngine(VllmCore):
         } | ({"chat_template_kwargs": written(variables)} if variables else {})
 
 
+def _check_source(source: ModelSource) -> None:
+    """`UnsupportedModel`: vLLM is given a folder or a hub's id, with weights, whose queries do not depend on slots."""
+    if source.gguf is not None or source.random:
+        what = "a GGUF file" if source.gguf is not None else "a shape with random weights"
+        raise UnsupportedModel(source.name, f"it is {what}", "Give a folder of safetensors, or leave --engine out.")
+    if getattr(source.config, "llama_4_scaling", None) or getattr(source.config, "attn_temperature_tuning", False):
+        cause = "it scales queries by their position, which in vLLM is the number of their slot"
+        raise UnsupportedModel(source.name, cause, INSTEAD)
+
+
 def _digest(source: ModelSource) -> str:
-    """A digest of the files of its weights."""
-    found = blake2b(digest_size=16)
-    for file in sorted(Path(source.path).glob("*.safetensors")):
+    """A digest of the files of its weights, wherever they are. `ModelError`: none are there."""
+    found, folder = blake2b(digest_size=16), folder_of(source.path)
+    files = [] if folder is None else sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ModelError(f"{source.name}: no .safetensors files were found that a record could name")
+    for file in files:
         with file.open("rb") as data:
             while block := data.read(1 << 20):
                 found.update(block)

@@ -6,7 +6,7 @@ query sees all keys before it. All else is refused, with the reason. Does not kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,10 @@ INSTEAD = "use the engine of agentcho: leave --engine out"
 POSITIONS = (1, 2, 7, 61, 500)
 CLOSE = 2e-3
 """How far cosines may be apart: those of vLLM's tables are computed in float32, and may be kept in bfloat16."""
+
+
+TURNED = 1e-3
+"""What is tolerated of keys in float32, as a share of the largest."""
 
 
 class ServedLayer(NamedTuple):
@@ -75,7 +79,7 @@ def _causes(name: str, layer: Any, cache: Tensor) -> Iterator[str]:
 def _rotation(name: str, rotary: Any) -> Rotation:
     """How a rotary module of vLLM turns keys, checked against the table that it turns them by."""
     kind = type(rotary).__name__
-    if getattr(rotary, "mrope_section", None):
+    if getattr(rotary, "mrope_section", None) is not None:
         raise UnsupportedModel(name, "its positions have several dimensions (mrope)", INSTEAD)
     table = getattr(rotary, "cos_sin_cache", None)
     for frequencies in _candidates(rotary):
@@ -102,3 +106,18 @@ def _explains(frequencies: Tensor, table: Tensor) -> bool:
     angles = torch.tensor(at, dtype=torch.double).unsqueeze(1) * frequencies.double().cpu()
     wanted = torch.cat([angles.cos(), angles.sin()], 1) * scale
     return bool(scale > 0 and (table[at].double().cpu() - wanted).abs().max() <= CLOSE * scale)
+
+
+def check_turning(name: str, errors: Sequence[float], dtype: torch.dtype) -> None:
+    """Refuse a model whose keys were measured to turn otherwise than its rotary tables say. `UnsupportedModel`.
+
+    Args:
+        name: What errors call the model.
+        errors: The largest error of each layer, as a share of its largest key: see `VllmRunner.turn_errors`.
+        dtype: The type in which keys are kept.
+    """
+    tolerance = max(TURNED, 8 * torch.finfo(dtype).eps)
+    worst = max(range(len(errors)), key=lambda layer: errors[layer])
+    if not errors[worst] <= tolerance:
+        cause = f"the keys of its layer {worst} do not turn with their position as its rotary table says"
+        raise UnsupportedModel(name, f"{cause} (off by {errors[worst]:.2g} of the largest)", INSTEAD)

@@ -28,6 +28,7 @@ class Job:
         known: Own tokens that are fed next, before another is asked for.
         fed: How many own tokens vLLM has computed.
         asks: Asked right before the encodings are read, in the worker; raises where they must not be.
+        needs_token: Whether all of its tokens are computed in the step that runs, so that it asks for another.
         done: All own tokens were computed.
         error: Why it ended before that.
         blocks: The blocks of vLLM's cache that it has, in order.
@@ -43,7 +44,7 @@ class Job:
     known: deque[int] = field(default_factory=deque)
     fed: int = 0
     sampled: int = 0
-    whole: bool = False
+    needs_token: bool = False
     done: bool = False
     error: Exception | None = None
     blocks: list[int] = field(default_factory=list)
@@ -94,25 +95,25 @@ class Jobs:
     """The requests of one engine that vLLM has, by their names.
 
     Attributes:
-        hear: Is given those of a step that wait for a token, with their rows of logits; returns the token of each.
-        fill: Fills the slots of a job that it reads, and notes what it has written.
+        sample: Is given those of a step that wait for a token, with their rows of logits; returns the token of each.
+        load_kv: Fills the slots of a job that it reads, and notes what it has written.
         caches: vLLM's cache of each layer, by the name of the layer.
     """
 
     def __init__(self) -> None:
         self.live: dict[str, Job] = {}
-        self.hear: Callable[[Sequence[tuple[Job, Any]]], Sequence[int]] = lambda asking: [0 for _ in asking]
-        self.fill: Callable[[Job], None] = lambda job: None
+        self.sample: Callable[[Sequence[tuple[Job, Any]]], Sequence[int]] = lambda asking: [0 for _ in asking]
+        self.load_kv: Callable[[Job], None] = lambda job: None
         self.caches: dict[str, Any] = {}
 
-    def read_in(self, job: Job) -> bool:
+    def load(self, job: Job) -> bool:
         """Fill the slots of a job. False: what it reads may not be read, or is not there; its `error` says why. Nothing
         is raised, for that would end all other requests too."""
         try:
             if job.error is not None:
                 raise job.error
             job.check()
-            self.fill(job)
+            self.load_kv(job)
             if job.written != job.expected():
                 raise RuntimeError("not all that is read was written")
         except Exception as error:

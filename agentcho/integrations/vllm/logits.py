@@ -36,12 +36,12 @@ class DrawnTokens(LogitsProcessor):  # type: ignore[misc]
 
     def apply(self, logits: Tensor) -> Tensor:
         """Let the engine draw a token for each row that asks for one; `logits` `[rows, vocab]`, float32."""
-        asking = [(row, job) for row, job in sorted(self._rows.items()) if job.whole and row < len(logits)]
+        asking = [(row, job) for row, job in sorted(self._rows.items()) if job.needs_token and row < len(logits)]
         if not asking:
             return logits
         places = torch.tensor([row for row, _ in asking], device=logits.device)
         chosen = logits[places]
-        tokens = self._jobs.hear([(job, line) for (_, job), line in zip(asking, chosen, strict=True)])
+        tokens = self._jobs.sample([(job, line) for (_, job), line in zip(asking, chosen, strict=True)])
         logits[places] = float("-inf")
         logits[places, torch.tensor(list(tokens), device=logits.device)] = 0
         return logits

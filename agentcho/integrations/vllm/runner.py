@@ -35,6 +35,8 @@ from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
 
 FEED = 0
 """The token that a request is given once all is computed that it was for; it is never computed."""
+PROBE = 64
+"""Places at which the turning of keys is measured."""
 WHOLE = 4096
 """Tokens that one forward of the core may take; vLLM has a bound of its own."""
 
@@ -92,7 +94,7 @@ class VllmRunner:
         self._banned = torch.zeros(self.vocabulary, dtype=torch.bool, device=layouts[0].cache.device)
         self._banned[template.unsayable(self.vocabulary, len(tokenizer))] = True
         self._names, self._workspace = count(), Workspace()
-        jobs.fill = self._fill
+        jobs.load_kv = self._load_kv
 
     @property
     def device(self) -> torch.device:
@@ -170,9 +172,31 @@ class VllmRunner:
             self.end(job)
         return entry.length
 
+    def turn_errors(self, token: int, count: int = PROBE) -> list[float]:
+        """How far keys are from being turned as the rotation of their layer says, by layer, as a share of the largest.
+
+        One token is repeated. Whatever the weights are, every place then has the same input in every layer, so the keys
+        of a layer differ by the rotation alone.
+        """
+        job = self.job((), 0, (token,) * count)
+        self.send(job)
+        try:
+            while not job.done and job.error is None:
+                self.advance()
+            if job.error is not None:
+                raise job.error
+            found = []
+            for layout, rotation in zip(self._layouts, self._rotations, strict=True):
+                keys = layout.read(job.blocks, 0, count)[0].transpose(0, 1).float()
+                turned = torch.cat([rotation.turn(keys[:, :1], place) for place in range(count)], 1)
+                found.append(float((turned - keys).abs().max() / keys.abs().max().clamp(min=1e-6)))
+            return found
+        finally:
+            self.end(job)
+
     # -- keys and values -------------------------------------------------------------------------------------
 
-    def _fill(self, job: Job) -> None:
+    def _load_kv(self, job: Job) -> None:
         """Write the encodings that a job reads into its slots, each turned to its place there."""
         place = 0
         rows, turns = list[Tensor](), list[Tensor]()
@@ -256,8 +280,8 @@ class VllmRunner:
 
 
 NO_REPAIR = (
-    "engine vllm cannot repair a message: vLLM computes the end of a prompt alone, and not tokens in its middle; "
-    "leave repair out, or use the engine of agentcho"
+    "engine vllm cannot repair messages: vLLM computes only the end of a prompt, not tokens in the middle; "
+    "remove repair, or use the engine of agentcho"
 )
 
 

@@ -35,7 +35,7 @@ class VllmScheduler(Scheduler):
         self._spoken, self._begun = list[SampledToken](), list[DecodeStarted]()
         self._failed, self._ended = list[CallFailure](), list[EncodingId]()
         self._fed = 0
-        self._runner.jobs.hear = self._hear
+        self._runner.jobs.sample = self._sample
 
     @property
     def idle(self) -> bool:
@@ -83,7 +83,7 @@ class VllmScheduler(Scheduler):
 
     def _let_all_in(self) -> None:
         making = {call.own for call in (*self._waiting, *self._jobs.values()) if call.entry is not None}
-        gone = set[EncodingId]()
+        gone, crowded = set[EncodingId](), False
         for waiting in self.deferred.before(self._waiting.line(), gone):
             call = waiting.call
             if call.leader is not None:
@@ -93,8 +93,11 @@ class VllmScheduler(Scheduler):
                 if not call.promised(making, self.deferred):
                     self._fail(call, self.deferred.why(call))
                     gone.add(call.id)
-            elif call.due and not call.started and self._assembly.fits(call.needs, call.grows):
-                gone |= {call.id} if self._give(waiting) else set()
+            elif call.due and not call.started:
+                # none takes room before one that waits for room
+                crowded = crowded or not (call.placed or self._assembly.fits(call.needs, call.grows))
+                if (call.placed or not crowded) and self._give(waiting):
+                    gone.add(call.id)
         self._waiting.keep(lambda call: call.id not in gone)
 
     def _put_off(self, shadow: Sequence) -> bool:
@@ -160,7 +163,7 @@ class VllmScheduler(Scheduler):
 
     # -- a token for each request that asks for one, in the midst of a step of vLLM ------------------------------
 
-    def _hear(self, waiting: Listed[tuple[Job, Any]]) -> list[int]:
+    def _sample(self, waiting: Listed[tuple[Job, Any]]) -> list[int]:
         """The next token of each request. What is asked for here was computed by the end of the step."""
         asking, plan = list[Asking](), ForwardPlan(exact=False)
         for job, logits in waiting:
