@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.metadata import PackageNotFoundError
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 import agentcho
-from agentcho import ModelConfig, RunConfig
-from agentcho.errors import ExtraMissing, ModelError
+from agentcho import Engine, ModelConfig, RunConfig
+from agentcho.cli.serve_run import _loaded
+from agentcho.errors import AgentchoError, ConfigError, ExtraMissing, ModelError
 from agentcho.games.runs.runtime import load_engine
 from agentcho.integrations.vllm import versions
+from agentcho.protocol.progress import no_progress
+from agentcho.runner import other_engines
+from agentcho.serve.config import ServeConfig
+from agentcho.serve.web.keys import ApiKeys
 from agentcho.testing import FakeEngine
 
 
@@ -75,3 +82,73 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch, found: str,
 def test_the_tested_version_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "version", lambda name: "0.32.4")
     assert versions.installed() == "0.32.4"
+
+
+def test_a_server_on_it_shows_no_log_probabilities_unless_it_is_told_to() -> None:
+    assert ServeConfig(engine="vllm").logprobs_rule == "refuse"
+    assert ServeConfig(engine="vllm", logprobs="raw").logprobs_rule == "raw"
+    assert ServeConfig().logprobs_rule == "exact"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"logprobs": "exact"}, "logprobs=exact cannot be used with engine vllm: vLLM has no deterministic profile"),
+        ({"deterministic": True}, "deterministic cannot be used with engine vllm"),
+        ({"prefill_budget": 64}, "prefill_budget cannot be used with engine vllm: vLLM schedules prefills itself"),
+        ({"weights": "int8"}, "weights cannot be used with engine vllm"),
+        ({"adapters": {"calm": "folder"}}, "adapter cannot be used with engine vllm"),
+        ({"model": "fake"}, "engine vllm needs a model with weights"),
+    ],
+)
+def test_a_server_refuses_what_it_cannot_do_on_it(options: dict[str, object], told: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(told)):
+        ServeConfig.model_validate({"engine": "vllm", **options})
+
+
+def test_a_server_loads_its_model_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[RunConfig]()
+
+    def loads(config: RunConfig, tell: object) -> FakeEngine:
+        asked.append(config)
+        return FakeEngine()
+
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", loads)
+    served = _loaded(ServeConfig(engine="vllm"), ApiKeys(), no_progress)
+    assert [config.engine for config in asked] == ["vllm"]
+    assert served[0].name == "understudy"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"threads": 1}, "threads cannot be used with engine vllm: set OMP_NUM_THREADS"),
+        ({"adapter": "folder"}, "adapter cannot be used with engine vllm"),
+        ({"device_map": "auto"}, "device_map cannot be used with engine vllm"),
+        ({"keep_cache": "folder"}, "keep_cache cannot be used with engine vllm"),
+        ({"engine": "vlm"}, "engine 'vlm' is not known; give agentcho or vllm"),
+    ],
+)
+def test_an_engine_in_python_refuses_what_it_cannot_keep(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(AgentchoError, match=re.escape(told)):
+        Engine.load("understudy", **{"engine": "vllm", **options})
+
+
+def test_options_of_vllm_are_refused_without_it() -> None:
+    with pytest.raises(ConfigError, match="options are arguments of vLLM; give engine='vllm' too"):
+        Engine.load("understudy", options={})  # type: ignore[call-overload]
+
+
+def test_an_engine_in_python_is_made_by_its_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+
+    class Loads:
+        @staticmethod
+        def load(*args: object, **options: object) -> FakeEngine:
+            asked.append((args[0], args[1], args[2].context, options["options"]))  # type: ignore[attr-defined]
+            return FakeEngine()
+
+    monkeypatch.setitem(other_engines.FOUND, "vllm", (__name__, "LOADS"))
+    monkeypatch.setattr(sys.modules[__name__], "LOADS", Loads, raising=False)
+    Engine.load("understudy", engine="vllm", dtype="float32", context=512, options={"max_num_seqs": 4})
+    assert asked == [("understudy", "float32", 512, {"max_num_seqs": 4})]

@@ -19,7 +19,7 @@ import anyio
 import typer
 
 from agentcho.cli.signals import INTERRUPTED
-from agentcho.config import ComputeOptions, DeviceOptions, RunConfig, TemplateChecks
+from agentcho.config import ComputeOptions, DeviceOptions, EngineOptions, RunConfig, TemplateChecks
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.engine.core import EngineCore
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 NEEDED = "to serve models"
 OF_RUNS = (
-    *("model", *DeviceOptions.model_fields, *ComputeOptions.model_fields),
+    *("model", *EngineOptions.model_fields, *DeviceOptions.model_fields, *ComputeOptions.model_fields),
     *("leakage", *TemplateChecks.model_fields),
 )
 """Options of a server that are those of each of its runs."""
@@ -114,7 +114,7 @@ def serving_of(config: ServeConfig, keys: ApiKeys, engine: EnginePort) -> Servin
         idle=limits.idle_minutes * 60,
         societies=limits.tenant_societies,
         deterministic=config.deterministic,
-        logprobs=config.logprobs,
+        logprobs=config.logprobs_rule,
         prefill_budget=config.prefill_budget,
         user_messages=config.user_messages,
         records=None if config.folder is None else most_records(len(config.adapters) + 1),

@@ -95,6 +95,14 @@ class Framing:
         return self.begin[0] if len(self.begin) == 1 else None
 
     @property
+    def fingerprint(self) -> dict[str, str]:
+        """What a record says of it, in the fingerprint of its engine."""
+        chats = self.conversations
+        found = {"markers": "plain"} if self.plain else {}
+        found |= {} if chats.date is None else {"prompt_date": chats.date}
+        return found | ({"chat_template_kwargs": written(chats.variables)} if chats.variables else {})
+
+    @property
     def plain(self) -> tuple[tuple[str, str], ...]:
         """Pairs of roles whose messages, one right after the other, have nothing between them but what a text can spell
         or a model can say: there, one message can pass for two. A control token is something that neither can."""

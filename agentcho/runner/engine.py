@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
-from agentcho.config import Markers, ModelConfig
+from agentcho.config import Computing, Markers, ModelConfig
 from agentcho.engine.cache import NO_DISK, DiskQuota
 from agentcho.engine.call_layout import ContextPiece, Segment, check_fits
 from agentcho.engine.core import EngineCore
@@ -28,7 +28,7 @@ from agentcho.protocol.call_validation import checked_calls
 from agentcho.protocol.ownership import owned
 from agentcho.protocol.progress import ProgressCallback, no_progress
 from agentcho.protocol.value_checks import checked_ints, checked_text
-from agentcho.protocol.variables import NO_VARIABLES, Variables, written
+from agentcho.protocol.variables import NO_VARIABLES, Variables
 from agentcho.reuse.method import Weighing
 from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import Backends
@@ -41,6 +41,7 @@ from agentcho.runner.model.loading import EngineSizes, WeightsSource, load, load
 from agentcho.runner.model.lora import Adapters
 from agentcho.runner.model.model import Model
 from agentcho.runner.model.threads import Wish
+from agentcho.runner.other_engines import other_engine
 from agentcho.runner.reuse_check import LayerProof
 from agentcho.runner.runner import TorchRunner
 from agentcho.runner.slots import IDLE, Slots
@@ -93,6 +94,7 @@ class Engine(EngineCore):
         files = None if kept is None else kept_files(Path(kept), model, context)
         super().__init__(runner, framing, context, host_tokens, disk, files)
 
+    @overload
     @classmethod
     def load(
         cls,
@@ -117,7 +119,56 @@ class Engine(EngineCore):
         chat_template_kwargs: Variables = NO_VARIABLES,
         tell: ProgressCallback = no_progress,
         threads: Wish = "auto",
-    ) -> Engine:
+        engine: Literal["agentcho"] = ...,
+    ) -> Engine: ...
+
+    @overload
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "understudy",
+        *,
+        engine: Literal["vllm"],
+        dtype: str = "auto",
+        context: int | None = None,
+        store_tokens: int | None = None,
+        host_tokens: int | None = None,
+        disk_tokens: int = 0,
+        disk: str | Path | None = None,
+        share: float = 1,
+        plain_markers: Markers = "accept",
+        template_differs: Markers = "refuse",
+        chat_template_kwargs: Variables = NO_VARIABLES,
+        options: Mapping[str, Any] | None = None,
+    ) -> EngineCore: ...
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "understudy",
+        device: str = "auto",
+        dtype: str = "auto",
+        adapter: str | Path | None = None,
+        *,
+        merge: bool = False,
+        context: int | None = None,
+        store_tokens: int | None = None,
+        host_tokens: int | None = None,
+        disk_tokens: int = 0,
+        disk: str | Path | None = None,
+        keep_cache: str | Path | None = None,
+        share: float = 1,
+        device_map: DeviceMap | None = None,
+        weights: str | None = None,
+        kv_dtype: str | None = None,
+        plain_markers: Markers = "accept",
+        template_differs: Markers = "refuse",
+        chat_template_kwargs: Variables = NO_VARIABLES,
+        tell: ProgressCallback = no_progress,
+        threads: Wish = "auto",
+        engine: Computing = "agentcho",
+        options: Mapping[str, Any] | None = None,
+    ) -> EngineCore:
         """Load a model, and prove on its weights that encodings can be shared. Safetensors or GGUF, no remote code.
 
         - `model`: "understudy", "smollm2", a folder, a GGUF file, or a hub's id. `adapter`: a folder of peft's; `merge`
@@ -140,12 +191,28 @@ class Engine(EngineCore):
           `torch.set_num_threads` says, else one for a small network, else one or all, whichever a few forwards are
           faster on, which is looked at again when steps become much slower. "size": by the size alone, and no other
           later. Bits depend on it. Between calls of the engine, torch's own number is what it was.
+        - `engine` "vllm" has vLLM compute, see docs/vllm.md. What is returned has all that an `EngineCore` has.
+          `options`: arguments of vLLM's `EngineArgs`. Options of this method that vLLM cannot keep are refused.
 
         Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `ConfigError`, `CannotWrite`.
         """
+        sizes = EngineSizes(context, store_tokens, host_tokens, DiskQuota(disk_tokens, disk), share, keep_cache)
+        if engine != "agentcho":
+            given: dict[str, object] = {"device": device, "adapter": adapter, "merge": merge, "device_map": device_map}
+            given |= {"weights": weights, "kv_dtype": kv_dtype, "keep_cache": keep_cache, "threads": threads}
+            return other_engine(engine, given).load(
+                model,
+                dtype,
+                sizes,
+                markers=plain_markers,
+                differs=template_differs,
+                variables=chat_template_kwargs,
+                options=options,
+            )
+        if options is not None:
+            raise ConfigError("options are arguments of vLLM; give engine='vllm' too, or leave them out")
         place = DevicePlacement(device, dtype, device_map, weights, kv_dtype)
         wanted = WeightsSource(model, place, _found(adapter), merge, threads, chat_template_kwargs)
-        sizes = EngineSizes(context, store_tokens, host_tokens, DiskQuota(disk_tokens, disk), share, keep_cache)
         parts = partial(load, wanted, sizes, plain_markers, tell, template_differs)
         # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
         # that steps the engine; so loading runs in a thread that ends with it.
@@ -240,11 +307,7 @@ class Engine(EngineCore):
     def fingerprint(self) -> dict[str, str]:
         """Digests and versions for run records; computed once."""
         if self._fingerprint is None:
-            self._fingerprint = self._model.fingerprint() | ({"markers": "plain"} if self.framing.plain else {})
-            if (date := self.framing.conversations.date) is not None:
-                self._fingerprint["prompt_date"] = date
-            if self.framing.conversations.variables:
-                self._fingerprint["chat_template_kwargs"] = written(self.framing.conversations.variables)
+            self._fingerprint = self._model.fingerprint() | self.framing.fingerprint
         return self._fingerprint
 
     @owned

@@ -13,15 +13,18 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from agentcho.config import (
     FAKE,
     LOCAL,
+    VLLM,
     WEIGHED,
     ComputeOptions,
     DeviceOptions,
+    EngineOptions,
     FrozenOptions,
     TemplateChecks,
+    check_model,
 )
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.models import RequestTarget, read
-from agentcho.serve.request import Sharing
+from agentcho.serve.request import LogprobsRule, Sharing
 
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -108,21 +111,23 @@ class ListenOptions(FrozenOptions):
     )
 
 
-class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, ModelNames):
+class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, EngineOptions, ModelNames):
     """How a server is started. Frozen. A field with a description is an option of `agentcho serve`.
 
-    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`.
+    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`. `logprobs` None: "exact",
+    or with `engine` "vllm" "refuse", for vLLM has no deterministic profile that could answer them exactly.
     Raises pydantic's `ValidationError`.
     """
 
     deterministic: bool = Field(
         default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
     )
-    logprobs: Literal["exact", "raw", "refuse"] = Field(
-        default="exact",
+    logprobs: LogprobsRule | None = Field(
+        default=None,
         description="Log-probabilities. exact: a request that asks for them runs as with --deterministic, so that "
         "nothing else shows in them, and slows all others down while it runs. raw: at full speed; they tell to the "
-        "token how long hidden messages beside them are, those of other tenants too. refuse: answer 400.",
+        "token how long hidden messages beside them are, those of other tenants too. refuse: answer 400.  "
+        "[default: exact; refuse with --engine vllm]",
     )
     prefill_budget: int | None = Field(
         default=None,
@@ -146,6 +151,7 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
 
     @model_validator(mode="after")
     def _fits(self) -> ServeConfig:
+        self._fits_engine()
         if self.deterministic and self.prefill_budget is not None:
             raise ValueError("prefill_budget says nothing with deterministic, in which no prefill is divided")
         if self.deterministic and self.logprobs == "raw":
@@ -165,6 +171,24 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
                 f"adapter {wrong[0]!r}: a name has none of @ # / + and no space, for it is part of a model's id"
             )
         return self
+
+    def _fits_engine(self) -> None:
+        if self.engine != VLLM:
+            return
+        given = {name: value for name, value in self if value != type(self).model_fields[name].default}
+        if self.adapters:
+            given["adapter"] = ...
+        check_model(self.model, given)
+        if self.logprobs == "exact":
+            raise ValueError(
+                "logprobs=exact cannot be used with engine vllm: vLLM has no deterministic profile; "
+                "give raw or refuse, which is its default"
+            )
+
+    @property
+    def logprobs_rule(self) -> LogprobsRule:
+        """What becomes of a request for log-probabilities."""
+        return self.logprobs or ("refuse" if self.engine == VLLM else "exact")
 
     @property
     def served_name(self) -> str:

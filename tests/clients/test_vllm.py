@@ -72,6 +72,8 @@ def test_who_is_cancelled_or_refused_hurts_nobody_else() -> None:
         assert other == "go on", place
     assert "no deterministic profile" in found["refused"]["deterministic"]
     assert found["left"] == 0
+    assert found["fingerprint"]["chat_template_kwargs"] == '{"tone": "calm"}', "a record says how prompts were written"
+    assert found["fingerprint"]["engine"].startswith("vllm 0.32")
 
 
 @pytest.mark.slow
@@ -90,6 +92,13 @@ def test_a_game_on_it_is_audited_as_any_other(tmp_path: Any, leakage: str, verdi
     assert f"{verdict}: " in played.stdout
     audited = ran("-m", "agentcho", "audit", "last", cwd=tmp_path)
     assert audited.stdout.startswith(f"{verdict}: ")
+
+
+@pytest.mark.parametrize(("requests", "at_once"), [(120, 40), pytest.param(2000, 200, marks=pytest.mark.slow)])
+def test_a_crowd_at_a_server_on_it_leaves_nothing_behind(requests: int, at_once: int) -> None:
+    pressed = f"from tests.serve.test_load import press; press('understudy', {requests}, {at_once}, '--engine', 'vllm')"
+    found = ran("-c", pressed, cwd=ROOT)
+    assert found.returncode == 0, found.stderr[-3000:]
 
 
 @pytest.mark.slow

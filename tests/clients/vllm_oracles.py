@@ -182,8 +182,22 @@ def crowded(engine: EngineCore) -> list[torch.Tensor]:
 def ended() -> dict[str, Any]:
     """Calls that are cancelled in every state, refused by their guard, or refused in the worker: the others go on."""
     with saved("llama") as folder:
-        other = VllmEngine.load(folder, "float32", EngineSizes(1024), differs="accept", options=EAGER)
-        return {"states": _cancelled(other), "refused": _refused(other), "left": len(other._runner.jobs.live)}
+        other = Engine.load(
+            folder,
+            engine="vllm",
+            dtype="float32",
+            context=1024,
+            template_differs="accept",
+            chat_template_kwargs={"tone": "calm"},
+            options=EAGER,
+        )
+        assert isinstance(other, VllmEngine)
+        return {
+            "states": _cancelled(other),
+            "refused": _refused(other),
+            "left": len(other._runner.jobs.live),
+            "fingerprint": other.fingerprint,
+        }
 
 
 def _cancelled(engine: VllmEngine) -> list[str]:

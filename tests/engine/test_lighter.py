@@ -35,8 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def light(folder: Path, **more: str) -> Engine:
-    return Engine.load(folder, "cpu", **{"dtype": "bfloat16", "weights": "int8", **more}, store_tokens=1024)  # type: ignore[arg-type]
+def light(folder: Path, **more: Any) -> Engine:
+    return Engine.load(folder, "cpu", **{"dtype": "bfloat16", "weights": "int8", "store_tokens": 1024, **more})
 
 
 def by_hand(weight: torch.Tensor, bits: Bits) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -49,11 +49,11 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def server(model: str) -> Iterator[Running]:
-    """It runs as long as the context lasts."""
+def server(model: str, options: Sequence[str] = ()) -> Iterator[Running]:
+    """It runs as long as the context lasts. `options`: of `agentcho serve`, further ones."""
     port = free_port()
     limits = [word for limit in LIMITS for word in ("--limit", limit)]
-    words = ["serve", "--model", model, "--port", str(port), "--record", "none", *limits]
+    words = ["serve", "--model", model, "--port", str(port), "--record", "none", *limits, *options]
     with running([sys.executable, "-c", MAIN, *words], port) as pid:
         yield Running(port, pid, model)
 
@@ -89,7 +89,7 @@ def check(crowd: Crowd) -> None:
         assert crowd.statuses[f"{act}: 200"], crowd.statuses
 
 
-def press(model: str, requests: int, at_once: int) -> None:
+def press(model: str, requests: int, at_once: int, *options: str) -> None:
     """Press a server, and look at what is left."""
 
     async def body(of: Running) -> Crowd:
@@ -106,7 +106,7 @@ def press(model: str, requests: int, at_once: int) -> None:
         assert await crowd.post(crowd.chat(1)) == "200"
         return crowd
 
-    with server(model) as of:
+    with server(model, options) as of:
         crowd = asyncio.run(body(of))
     middle, high, most = (1000 * quantile(crowd.healths, share) for share in (0.5, 0.99, 1))
     print(f"/health, {len(crowd.healths)} times: median {middle:.1f} ms, p99 {high:.1f} ms, most {most:.1f} ms")

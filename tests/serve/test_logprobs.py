@@ -279,6 +279,6 @@ def test_a_server_that_refuses_them_opens_no_society_for_such_a_request(tmp_path
 
 
 def test_raw_ones_contradict_a_deterministic_server() -> None:
-    assert ServeConfig().logprobs == "exact"
+    assert ServeConfig().logprobs_rule == "exact"
     with pytest.raises(ValidationError, match="logprobs=raw contradicts deterministic"):
         ServeConfig(deterministic=True, logprobs="raw")

@@ -6,6 +6,7 @@ know: agents, audiences.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
@@ -25,7 +26,7 @@ from agentcho.integrations.vllm.core import VllmCore
 from agentcho.integrations.vllm.gate import INSTEAD, ServedLayer, check_turning, served_layers
 from agentcho.integrations.vllm.jobs import Jobs
 from agentcho.integrations.vllm.runner import VllmRunner
-from agentcho.protocol.variables import NO_VARIABLES, Variables, written
+from agentcho.protocol.variables import NO_VARIABLES, Variables
 from agentcho.runner.kv.kv_pool import KVFormat, PagePool, shared_host_tokens, shared_tokens
 from agentcho.runner.model.checkpoint import folder_of
 from agentcho.runner.model.device import DevicePlacement
@@ -83,7 +84,7 @@ class VllmEngine(VllmCore):
         markers: Markers = "accept",
         differs: Markers = "refuse",
         variables: Variables = NO_VARIABLES,
-        options: dict[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> VllmEngine:
         """Load a model in vLLM. `UnsupportedModel`: encodings of it cannot be moved, or vLLM does not keep them as keys
         and values.
@@ -100,7 +101,7 @@ class VllmEngine(VllmCore):
         if dtype not in DTYPES:
             raise ModelError(f"dtype {dtype!r}: engine vllm takes {', '.join(DTYPES)}")
         sizes.check()
-        options = options or {}
+        options = dict(options or {})
         if (wrong := next((name for name in NOT_OPTIONS if name in options), None)) is not None:
             raise ModelError(f"{wrong} cannot be among the options of engine vllm: {NOT_OPTIONS[wrong]}; remove it")
         wanted = WeightsSource(model, DevicePlacement("cpu"), variables=variables)
@@ -165,7 +166,6 @@ class VllmEngine(VllmCore):
     @property
     def fingerprint(self) -> dict[str, str]:
         """Digests and versions for run records."""
-        variables = self.framing.conversations.variables
         self._weights = self._weights or _digest(self._source)
         return {
             "model": self._source.name,
@@ -176,7 +176,7 @@ class VllmEngine(VllmCore):
             "device": self._runner.device.type,
             "engine": f"vllm {FOUND}",
             "torch": torch.__version__,
-        } | ({"chat_template_kwargs": written(variables)} if variables else {})
+        } | self.framing.fingerprint
 
 
 def _check_source(source: ModelSource) -> None:

@@ -36,7 +36,7 @@ POLICIES: dict[ServedMode, ReusePolicy] = {
 
 NO_LOGPROBS = (
     "logprobs: this server shows no log-probabilities; leave them out, or start the server with --logprobs exact, "
-    "which computes them apart from all that runs beside them"
+    "which computes them apart from all that runs beside them (with --engine vllm: --logprobs raw)"
 )
 
 
