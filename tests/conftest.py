@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .device import settle
+
 if TYPE_CHECKING:
     from agentcho import Engine
 
     from .engines import Engines
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # its kernels run on a processor; read when Triton is imported
+settle()
 PLAIN = "AGENTCHO_TEST_PLAIN_PROCESSOR"
 """Set: torch answers that the processor has nothing for bfloat16."""
 

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from agentcho import Engine
 from agentcho.engine.cache import NO_DISK, DiskQuota
 
+from .device import DEVICE
 from .engine.families import Family, llama_family
 
 Room = int | None
@@ -51,7 +52,7 @@ class Engines:
 
     def own(self, family: Family | None = None, dtype: str = "float32") -> Engine:
         """One that shares its network with nobody: what is done to it is done to it alone."""
-        return Engine.load(self.folder(family), device="cpu", dtype=dtype)
+        return Engine.load(self.folder(family), device=DEVICE, dtype=dtype)
 
     def folder(self, family: Family | None = None) -> Path:
         """Where a family is saved, as a user has a model. Read it, and write nothing into it."""
@@ -80,7 +81,7 @@ class Engines:
         disk: DiskQuota = NO_DISK,
     ) -> Engine:
         if (model, *kinds) not in self._loaded:
-            self._loaded[model, *kinds] = Engine.load(model, device="cpu", dtype=kinds[0], kv_dtype=kinds[1])
+            self._loaded[model, *kinds] = Engine.load(model, device=DEVICE, dtype=kinds[0], kv_dtype=kinds[1])
         base = self._loaded[model, *kinds]
         given = (store, base._room[0]), (host, base._room[1]), (context, base.context)
         room, outside, positions = (b if a is None else a for a, b in given)

@@ -19,6 +19,8 @@ from agentcho.testing import FakeEngine
 from tests.engine.broken import dead
 from tests.engine.families import Family
 
+from ..device import DEVICE
+
 POISON = "§"
 LONG = Sampling(max_tokens=5, seed=3)
 
@@ -115,7 +117,7 @@ def real(folder: Path, style: str) -> Engine:
     """A tiny random llama that answers NaN after one character, which it never says itself."""
     family = Family("llama", "Llama", style=style)
     model = family.save(folder)
-    engine = Engine.load(folder, device="cpu", dtype="float32", store_tokens=1 << 14)
+    engine = Engine.load(folder, device=DEVICE, dtype="float32", store_tokens=1 << 14)
     poison, network = engine.framing.content.encode(POISON)[-1], engine._model.network
     with torch.no_grad():
         model.get_parameter("model.embed_tokens.weight")[poison] = float("nan")

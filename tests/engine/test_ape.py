@@ -15,6 +15,7 @@ from agentcho.reuse.ape import Ape
 from agentcho.runner.graphs import CudaGraphs
 from agentcho.runner.kv.decode_kv import SlotPool
 
+from ..device import on_processor
 from ..engines import Engines
 from .families import Family, families
 from .oracle import Message
@@ -145,6 +146,7 @@ def test_what_was_read_otherwise_is_another_encoding_and_is_made_again_the_same(
             assert all(torch.allclose(mine, other, atol=1e-5) for mine, other in zip(pair, again, strict=True))
 
 
+@on_processor
 def test_a_long_text_that_is_encoded_in_parts_is_weighed_in_each(llama: Engine) -> None:
     system = llama.prefill("be brief", role="system")
     a, b = (llama.prefill(text, parents=[system]) for text in ("who is it", "it is me"))

@@ -17,6 +17,7 @@ from agentcho.protocol.call import Call, CallFailure, EncodingId, Repair, Shadow
 from agentcho.reuse.first_k import FirstK
 from agentcho.reuse.top_k import TopK
 
+from ..device import on_processor
 from .broken import dead, failing
 
 BAD = 43
@@ -125,6 +126,7 @@ def test_an_equal_call_of_another_is_encoded_by_itself(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("which", range(3))
+@on_processor
 def test_a_context_that_many_share_is_gathered_by_the_next(engine: Engine, which: int) -> None:
     told, headers = engine.prefill(LONG), ("Q", "W", "Z")
     rows = [Decode(header, [told], forced=(50, 51), logits=True) for header in headers]
@@ -300,6 +302,7 @@ def test_a_row_and_its_shadow_that_fail_in_one_forward_are_dropped_once(engine: 
     assert (engine.fullness.used, engine.fullness.reserved, len(engine.debug.slots)) == (1, 0, 0)
 
 
+@on_processor
 def test_no_room_for_a_row_fails_that_row(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     told = engine.prefill(LONG)
     opened, open = list[object](), engine.debug.slots.open

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.errors import RequestError, UnsupportedModel
 
+from ..device import DEVICE
 from ..engines import Engines
 from . import pieces
 from .families import Family
@@ -231,7 +232,7 @@ def test_a_choice_ends_with_an_end_token_where_blanks_stand_before_it(
     known = pieces.tokenizer("mistral-v1")
     monkeypatch.setattr("tests.engine.families.tokenizer", lambda style: known)
     Family("llama", "Llama").save(tmp_path)
-    with Engine.load(str(tmp_path), device="cpu", dtype="float32") as engine:
+    with Engine.load(str(tmp_path), device=DEVICE, dtype="float32") as engine:
         for header in ("", "To Bob: "):
             said = engine.message(engine.decode(header, sampling=Sampling(choices=("yes", "yes, no"), temperature=0)))
             assert said.text in ("yes", "yes, no")
@@ -266,7 +267,7 @@ def test_a_template_that_cannot_frame_is_refused(tmp_path: Path, cause: str) -> 
     broken.chat_template = BROKEN[cause]
     broken.save_pretrained(tmp_path)
     with pytest.raises(UnsupportedModel, match="template"):
-        Engine.load(str(tmp_path), device="cpu", dtype="float32")
+        Engine.load(str(tmp_path), device=DEVICE, dtype="float32")
 
 
 @pytest.mark.parametrize("ids", [(-1,), (1 << 70,), ("x",), (1.5,), 5, (True,), "tokens"])

@@ -20,6 +20,7 @@ from agentcho.games.runs.runtime import load_engine
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model.shapes import SHAPES, ModelShape
 
+from ..device import DEVICE
 from .families import Family, cell, families, refused
 from .stage import Stage
 from .templates import tokenizer
@@ -36,7 +37,7 @@ CAUSES = {
 def load(family: Family, folder: Path) -> Engine:
     """Save a model and load it as a user would."""
     family.save(folder)
-    return Engine.load(str(folder), device="cpu", dtype="float32")
+    return Engine.load(str(folder), device=DEVICE, dtype="float32")
 
 
 @pytest.mark.parametrize("reason", CAUSES)
@@ -52,8 +53,8 @@ def test_a_model_that_cannot_share_is_refused_with_cause_and_remedy(tmp_path: Pa
 def test_scaling_that_depends_on_length_is_never_used_past_its_threshold(tmp_path: Path, reason: str) -> None:
     refused()[reason].save(tmp_path)
     with pytest.raises(UnsupportedModel, match=f"{reason}.*context=64"):
-        Engine.load(str(tmp_path), device="cpu", dtype="float32")
-    engine = Engine.load(str(tmp_path), device="cpu", dtype="float32", context=64)
+        Engine.load(str(tmp_path), device=DEVICE, dtype="float32")
+    engine = Engine.load(str(tmp_path), device=DEVICE, dtype="float32", context=64)
     with pytest.raises(ContextOverflow, match="64"):
         engine.prefill("x", new_offset=60)
     assert engine.score("so", parents=[engine.prefill("x")], offsets=[20]).isfinite().all()
@@ -69,13 +70,13 @@ def test_random_weights_in_16_bits_have_more_room_for_rounding(
     monkeypatch.setitem(SHAPES, "tiny", ModelShape(sizes.pop("model_type"), sizes))
     monkeypatch.setattr("agentcho.runner.reuse_check._error", lambda one, other: error)
     with nullcontext() if passes else pytest.raises(UnsupportedModel, match=f"differs.*{error:.1e}"):
-        Engine.load("shape:tiny" if random else tmp_path, device="cpu", dtype="bfloat16")
+        Engine.load("shape:tiny" if random else tmp_path, device=DEVICE, dtype="bfloat16")
 
 
 def test_the_doctor_shows_every_layer_and_what_became_of_each_role(tmp_path: Path) -> None:
     family = next(family for family in families() if family.name == "cohere2")
     family.save(tmp_path)
-    report = doctor(tmp_path, device="cpu", dtype="float32")
+    report = doctor(tmp_path, device=DEVICE, dtype="float32")
     near, far = "rotary interleaved, 16 of 16; sliding 8; ", "no rotary; all positions; "
     found = [row.detail.partition("shift")[0] for row in report.rows if row.layer is not None]
     assert found == [near if layer.kind == "sliding" else far for layer in family.layers]
@@ -85,7 +86,7 @@ def test_the_doctor_shows_every_layer_and_what_became_of_each_role(tmp_path: Pat
 @pytest.mark.parametrize(("style", "said"), [("hermes", "begins with '<tool_call>'"), ("gemma", "bare JSON")])
 def test_the_doctor_tells_how_functions_are_called(tmp_path: Path, style: str, said: str) -> None:
     Family("llama", "Llama", style=style).save(tmp_path)
-    [row] = [row for row in doctor(tmp_path, device="cpu", dtype="float32").rows if row.result == "functions"]
+    [row] = [row for row in doctor(tmp_path, device=DEVICE, dtype="float32").rows if row.result == "functions"]
     assert said in row.detail
 
 
@@ -123,7 +124,7 @@ def test_the_doctor_tells_how_far_prompts_are_those_of_stock_transformers(
     tmp_path: Path, style: str, apart: int, stock: str, cost: str, reuse: str, written: str
 ) -> None:
     Family("llama", "Llama", style=style).save(tmp_path)
-    rows = {row.result: row.detail for row in doctor(tmp_path, device="cpu", dtype="float32").rows}
+    rows = {row.result: row.detail for row in doctor(tmp_path, device=DEVICE, dtype="float32").rows}
     assert rows["plain chats"] == "equal to stock transformers in 7 of 7 conversations"
     assert f"in {apart} of 7 conversations" in rows["agents"]
     assert stock in rows["agents"]
@@ -164,7 +165,7 @@ def test_a_model_whose_plain_chats_differ_loads_where_that_is_accepted_alone(
         return fidelity(*given)
 
     monkeypatch.setattr("agentcho.runner.model.loading.fidelity", counted)
-    load = partial(Engine.load, weights, device="cpu", dtype="float32", store_tokens=1 << 10)
+    load = partial(Engine.load, weights, device=DEVICE, dtype="float32", store_tokens=1 << 10)
     monkeypatch.setattr("agentcho.runner.model.loading.Model", None)  # its weights are not read
     with pytest.raises(UnsupportedModel) as refused:
         load()
@@ -186,11 +187,11 @@ def test_what_agents_messages_differ_in_is_said_once_at_load_and_never_of_the_em
 ) -> None:
     Family("llama", "Llama", style="thinking").save(tmp_path)
     with caplog.at_level(logging.WARNING, "agentcho"):
-        engine = load_engine(RunConfig(model=str(tmp_path), device="cpu", dtype="float32"))
+        engine = load_engine(RunConfig(model=str(tmp_path), device=DEVICE, dtype="float32"))
         assert isinstance(engine, Engine)
-        load_engine(RunConfig(device="cpu", dtype="float32"))
+        load_engine(RunConfig(device=DEVICE, dtype="float32"))
         load_engine(RunConfig(model="fake"))
-        load_engine(RunConfig(model=str(tmp_path), device="cpu", dtype="float32", mode="baseline"))
+        load_engine(RunConfig(model=str(tmp_path), device=DEVICE, dtype="float32", mode="baseline"))
     (line,) = (record.getMessage() for record in caplog.records if record.name == "agentcho.notes")
     assert "agents' messages are framed one by one, equal to stock transformers in 6 of 7 conversations" in line
     assert "at token 3: stock 'blanks around<|im_end|>" in line
@@ -205,14 +206,14 @@ def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
 
 def test_no_such_model(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="folder"):
-        Engine.load(str(tmp_path / "nowhere"), device="cpu")
+        Engine.load(str(tmp_path / "nowhere"), device=DEVICE)
 
 
 def test_a_folder_without_weights_is_no_model(tmp_path: Path) -> None:
     Family("llama", "Llama").config().save_pretrained(tmp_path)
     tokenizer("llama3").save_pretrained(tmp_path)
     with pytest.raises(ModelError):
-        Engine.load(str(tmp_path), device="cpu")
+        Engine.load(str(tmp_path), device=DEVICE)
 
 
 def test_weights_of_other_shape_are_no_model(tmp_path: Path) -> None:
@@ -221,7 +222,7 @@ def test_weights_of_other_shape_are_no_model(tmp_path: Path) -> None:
     config.num_hidden_layers += 1
     config.save_pretrained(tmp_path)
     with pytest.raises(ModelError):
-        Engine.load(str(tmp_path), device="cpu")
+        Engine.load(str(tmp_path), device=DEVICE)
 
 
 def others() -> tuple[Family, ...]:
@@ -262,7 +263,7 @@ def others() -> tuple[Family, ...]:
 def test_any_other_family_is_refused_or_right(tmp_path: Path, other: Family) -> None:
     model = other.save(tmp_path)
     try:
-        engine = Engine.load(str(tmp_path), device="cpu", dtype="float32")
+        engine = Engine.load(str(tmp_path), device=DEVICE, dtype="float32")
     except UnsupportedModel:
         return
     assert max(apart for case in (linear, reorder, two_offsets) for apart in case(Stage(other, engine, model))) < 1e-4
@@ -274,7 +275,7 @@ def test_queries_that_are_scaled_by_place_in_the_batch_stay_right(tmp_path: Path
     crowded = replace(family, settings={**family.settings, "floor_scale": 48, "attn_scale": 2.0})
     model = crowded.save(tmp_path)
     try:
-        engine = Engine.load(str(tmp_path), device="cpu", dtype="float32")
+        engine = Engine.load(str(tmp_path), device=DEVICE, dtype="float32")
     except UnsupportedModel:
         return
     stage = Stage(crowded, engine, model)

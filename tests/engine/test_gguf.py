@@ -21,6 +21,7 @@ from agentcho.runner.doctor import doctor
 from agentcho.runner.model import loading
 from agentcho.runner.model.gguf_file import fast_reading
 
+from ..device import DEVICE
 from .families import Family
 from .templates import tokenizer
 
@@ -56,7 +57,7 @@ def logits(engine: Engine) -> torch.Tensor:
 
 def off(file: Path, folder: Path, **options: Any) -> float:
     """How far what an engine says over the file is from what one says over the folder."""
-    with Engine.load(file, "cpu", **options) as ours, Engine.load(folder, "cpu", "float32") as whole:
+    with Engine.load(file, DEVICE, **options) as ours, Engine.load(folder, DEVICE, "float32") as whole:
         assert ours.framing.ids == whole.framing.ids
         assert ours.framing.bos == whole.framing.bos
         return float((logits(ours) - logits(whole)).abs().max())
@@ -97,7 +98,7 @@ def test_the_table_of_names_is_made_once_and_readers_are_stock_afterwards(
     before = (gguf.GGUFReader, gguf.get_tensor_name_map)
     file, _ = made(tmp_path)
     made_for.clear()
-    Engine.load(file, "cpu")
+    Engine.load(file, DEVICE)
     assert len(made_for) == 1
     assert (gguf.GGUFReader, gguf.get_tensor_name_map) == before
 
@@ -151,7 +152,7 @@ def test_the_vocabulary_is_read_three_times_and_the_framing_derived_once(
 
     monkeypatch.setattr(gguf, "GGUFReader", Counted)
     monkeypatch.setattr(loading, "derive", counted)
-    with Engine.load(file, "cpu") as engine:
+    with Engine.load(file, DEVICE) as engine:
         assert engine.framing.stops
     twice = Version(transformers.__version__) < Version("5.20")  # these look for the tokenizer's kind first
     assert len(read) == 3 + twice, "its config, its tokenizer, its weights"
@@ -167,18 +168,18 @@ def test_in_8_bits_it_is_near_what_it_was_made_from_and_not_that(tmp_path: Path)
 @pytest.mark.slow
 def test_the_doctor_the_fingerprint_and_the_origin_say_what_it_was_and_which_file(tmp_path: Path) -> None:
     file, _ = made(tmp_path, numbers="Q8_0")
-    with Engine.load(file, "cpu", "bfloat16") as engine:
+    with Engine.load(file, DEVICE, "bfloat16") as engine:
         known, origin = engine.fingerprint, engine._model.origin
     assert known["stored"] == "GGUF, dequantised to bfloat16 (was Q8_0, F32)"
-    (row,) = [row for row in doctor(file, "cpu", "float32").rows if row.check == "file"]
+    (row,) = [row for row in doctor(file, DEVICE, "float32").rows if row.check == "file"]
     assert row[2:] == ("GGUF", "dequantised to float32 (was Q8_0, F32)")
-    with Engine.load(file, "cpu", "float32", weights="int8") as engine:
+    with Engine.load(file, DEVICE, "float32", weights="int8") as engine:
         assert engine.fingerprint["bits"] == "int8"
         assert engine.fingerprint["weights"] == known["weights"]
     data = bytearray(file.read_bytes())
     data[-3] ^= 1
     file.write_bytes(data)
-    with Engine.load(file, "cpu", "bfloat16") as engine:
+    with Engine.load(file, DEVICE, "bfloat16") as engine:
         assert engine.fingerprint["weights"] != known["weights"]
         assert engine._model.origin != origin
 
@@ -205,7 +206,7 @@ def test_what_transformers_would_leave_out_is_refused_before_weights_are_read(tm
     for more, cause in wrong:
         file, _ = made(tmp_path, **more)
         with pytest.raises(UnsupportedModel, match=f"{cause}.*Give the safetensors"):
-            Engine.load(file, "cpu", "float32")
+            Engine.load(file, DEVICE, "float32")
 
 
 def test_a_file_cut_short_anywhere_or_no_gguf_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_a_header_with_a_byte_changed_is_one_error_of_ours_or_none(tmp_path: Pat
     data[at : at + 8] = b"\xf0" * 8
     file.write_bytes(data)
     with pytest.raises(ModelError, match=r"m.gguf"):
-        Engine.load(file, "cpu", "float32")
+        Engine.load(file, DEVICE, "float32")
 
 
 def test_a_part_of_a_split_file_and_a_folder_of_files_are_refused_with_what_to_give(tmp_path: Path) -> None:
@@ -246,7 +247,7 @@ def test_an_architecture_that_cannot_be_used_is_one_error(tmp_path: Path) -> Non
     data = file.read_bytes()
     file.write_bytes(data.replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0llamb", 1))
     with pytest.raises(ModelBroken, match=r"m.gguf: .*llamb.* not supported.*safetensors"):
-        Engine.load(file, "cpu")
+        Engine.load(file, DEVICE)
 
 
 def test_a_file_without_a_chat_template_is_refused_before_the_library_reads_it(
@@ -256,7 +257,7 @@ def test_a_file_without_a_chat_template_is_refused_before_the_library_reads_it(
     monkeypatch.setattr(gguf, "GGUFReader", lambda *_: pytest.fail("its vocabulary is read"))
     monkeypatch.setattr(gguf, "dequantize", lambda *_: pytest.fail("its weights are multiplied out"))
     with pytest.raises(UnsupportedModel, match="no chat template"):
-        Engine.load(file, "cpu")
+        Engine.load(file, DEVICE)
 
 
 def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +279,7 @@ def test_files_beside_it_say_nothing(tmp_path: Path) -> None:
 
 def test_a_reused_encoding_is_what_stock_transformers_computes_of_one_prompt(tmp_path: Path) -> None:
     file, network = made(tmp_path)
-    with Engine.load(file, "cpu", "float32") as engine:
+    with Engine.load(file, DEVICE, "float32") as engine:
         other = engine.prefill("three")
         first = engine.prefill("one two", parents=[other])
         call = Decode(parents=[other, first], sampling=Sampling(max_tokens=1), logits=True)

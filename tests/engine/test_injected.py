@@ -16,6 +16,7 @@ from agentcho.engine.template_fidelity import ANSWER, REORDERED, TALKS, Talk, _o
 from agentcho.protocol.call import ChatMessage
 from agentcho.runner.doctor import doctor
 
+from ..device import DEVICE
 from ..engines import Engines
 from . import pieces, templates
 from .families import Family
@@ -268,6 +269,6 @@ def test_other_tokens_of_the_same_text_are_shown_apart() -> None:
 )
 def test_the_doctor_tells_what_is_injected(style: str, default: str, answers: str, tmp_path: Any) -> None:
     Family("llama", "Llama", style=style).save(tmp_path)
-    rows = {row.result: row.detail for row in doctor(tmp_path, device="cpu", dtype="float32").rows}
+    rows = {row.result: row.detail for row in doctor(tmp_path, device=DEVICE, dtype="float32").rows}
     assert rows["default prompt"].startswith(default)
     assert answers in rows["answers"]

@@ -16,6 +16,7 @@ from agentcho.protocol.call import EncodingId, Shadow
 from agentcho.runner.invariance import SIZES
 from agentcho.runner.model.model import Model
 
+from ..device import PLACE
 from ..engines import Engines
 from .families import Family, families
 
@@ -177,7 +178,7 @@ def test_a_size_with_other_bits_is_left_out(engines: Engines) -> None:
 
 def test_a_place_with_other_bits_is_found(engines: Engines) -> None:
     engine = engines.own()
-    place = torch.ones(1, 8, 1)
+    place = torch.ones(1, 8, 1, device=PLACE)
     place[0, 5] += 2**-20
     with leaky(engine.network, lambda out: out * place if out.shape[1] == 8 else out):
         assert engine._runner.sizes == ()

@@ -259,8 +259,9 @@ def test_an_open_system_prompt_is_not_encoded_again(keeping: Keeping) -> None:
 RUN = """
 import sys
 from agentcho import Engine
+from tests.device import DEVICE
 from tests.engine.test_kept import played
-engine = Engine.load(sys.argv[1], device="cpu", dtype="float32", keep_cache=sys.argv[2])
+engine = Engine.load(sys.argv[1], device=DEVICE, dtype="float32", keep_cache=sys.argv[2])
 rows = played(engine)
 print(engine.fullness.found, engine.fullness.kept, [float(each.logits.double().sum()) for each in rows.values()])
 """

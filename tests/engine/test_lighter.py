@@ -22,6 +22,7 @@ from agentcho.runner.quant.prepack import use_packed
 from agentcho.runner.quant.quantize import GROUP, QuantizedMatrix, pack_nibbles, quantized_matrix, unpack_nibbles
 from agentcho.runner.quant.quantized_linear import SAID, QuantizedLinear, quantization_summary, quantize_linears
 
+from ..device import DEVICE, on_processor
 from .families import llama_family
 
 BITS: tuple[Bits, ...] = get_args(Bits)
@@ -36,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def light(folder: Path, **more: Any) -> Engine:
-    return Engine.load(folder, "cpu", **{"dtype": "bfloat16", "weights": "int8", "store_tokens": 1024, **more})
+    return Engine.load(folder, DEVICE, **{"dtype": "bfloat16", "weights": "int8", "store_tokens": 1024, **more})
 
 
 def by_hand(weight: torch.Tensor, bits: Bits) -> torch.Tensor:
@@ -159,6 +160,7 @@ def test_a_product_that_gives_something_else_is_not_taken(
 
 
 @pytest.mark.parametrize("wrong", [1, 16, None])
+@on_processor
 def test_the_gate_refuses_a_product_that_is_wrong_for_one_row_or_for_many(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wrong: int | None
 ) -> None:
@@ -210,7 +212,7 @@ def test_an_adapter_over_it_can_be_trained(folder: Path, bits: str) -> None:
 
 
 def test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded(folder: Path) -> None:
-    with light(folder) as engine, Engine.load(folder, "cpu", "bfloat16") as whole:
+    with light(folder) as engine, Engine.load(folder, DEVICE, "bfloat16") as whole:
         assert engine.fingerprint["bits"] == "int8"
         assert "bits" not in whole.fingerprint
         assert engine.fingerprint["weights"] == whole.fingerprint["weights"]
@@ -224,7 +226,7 @@ def test_bits_are_in_the_fingerprint_and_not_in_the_digest_of_what_was_loaded(fo
 def test_what_is_stored_is_under_another_key_in_other_bits(folder: Path) -> None:
     keys = set[bytes]()
     for bits in (None, *BITS):
-        with Engine.load(folder, "cpu", "float32", weights=bits, store_tokens=256) as engine:
+        with Engine.load(folder, DEVICE, "float32", weights=bits, store_tokens=256) as engine:
             keys.add(engine._encoding(engine.prefill("the same words")).entry.key)
     assert len(keys) == 3
 
@@ -241,7 +243,7 @@ def test_what_is_stored_is_under_another_key_in_other_bits(folder: Path) -> None
 def test_the_doctor_says_how_many_layers_are_in_few_bits_and_how_they_multiply(
     folder: Path, dtype: str, bits: str, how: str
 ) -> None:
-    (row,) = [row for row in doctor(folder, "cpu", dtype, weights=bits).rows if row.check == "weights"]
+    (row,) = [row for row in doctor(folder, DEVICE, dtype, weights=bits).rows if row.check == "weights"]
     assert row.result == bits
     assert re.match(how, row.detail)
 

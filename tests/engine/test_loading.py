@@ -23,6 +23,7 @@ from agentcho.runner.model import checkpoint
 from agentcho.runner.model.checkpoint import INDEX, refusal
 from agentcho.runner.understudy import weights_path
 
+from ..device import DEVICE
 from .families import families, llama_family
 from .templates import tokenizer
 
@@ -68,7 +69,7 @@ def test_damaged_files_are_named_with_the_reason_and_the_remedy(folder: Path, da
     file, do, words, error = DAMAGE[damage]
     do(folder / file)
     with pytest.raises(error, match=words) as caught:
-        Engine.load(folder, device="cpu")
+        Engine.load(folder, device=DEVICE)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -88,7 +89,7 @@ CONFIGS: tuple[dict[str, object], ...] = (
 def test_a_config_that_says_what_cannot_be_is_one_error_of_ours(folder: Path, options: dict[str, object]) -> None:
     says(**options)(folder / "config.json")
     with pytest.raises(ModelError):
-        Engine.load(folder, device="cpu")
+        Engine.load(folder, device=DEVICE)
 
 
 def test_a_name_that_no_folder_can_have_is_no_model() -> None:
@@ -98,7 +99,7 @@ def test_a_name_that_no_folder_can_have_is_no_model() -> None:
 
 def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:
     heard: list[tuple[str, int, int]] = []
-    Engine.load(folder, device="cpu", tell=lambda *told: heard.append(told))
+    Engine.load(folder, device=DEVICE, tell=lambda *told: heard.append(told))
     weights = len(load_file(folder / WEIGHTS))
     assert [told for told in heard if told[0] == "weights read"] == [
         ("weights read", number, weights) for number in range(weights + 1)
@@ -110,13 +111,13 @@ def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:
 
 
 def test_the_embedded_model_is_what_the_library_makes_of_its_folder() -> None:
-    engine = Engine.load(device="cpu")
+    engine = Engine.load(device=DEVICE)
     stock: Any = AutoModelForCausalLM.from_pretrained(weights_path(), dtype=torch.float32)
     for ours, theirs in ((engine.network.state_dict(), stock.state_dict()), (buffers(engine.network), buffers(stock))):
         assert ours.keys() == theirs.keys()
         for name, tensor in ours.items():
             assert tensor.dtype == theirs[name].dtype
-            assert torch.equal(tensor, theirs[name]), name
+            assert torch.equal(tensor.cpu(), theirs[name]), name
     assert engine.network.generation_config.to_dict() == stock.generation_config.to_dict()  # type: ignore[union-attr, operator]
     assert engine.network.lm_head.weight is engine.network.model.embed_tokens.weight  # type: ignore[union-attr]
     assert not any(module.training for module in engine.network.modules())
@@ -140,13 +141,13 @@ def test_a_download_tells_of_what_is_on_disk(capfd: pytest.CaptureFixture[str]) 
 
 
 def test_loading_says_nothing_by_itself(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    Engine.load(folder, device="cpu")
+    Engine.load(folder, device=DEVICE)
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_tokenizer_larger_than_the_embedding_is_refused_by_the_doctor_too(folder: Path) -> None:
     llama_family().save(folder, vocab_size=len(tokenizer("llama3")) - 3)
-    for load in (lambda: Engine.load(folder, device="cpu"), lambda: doctor(folder, device="cpu")):
+    for load in (lambda: Engine.load(folder, device=DEVICE), lambda: doctor(folder, device=DEVICE)):
         with pytest.raises(ModelBroken, match=r"its embedding has \d+ rows.*resize_token_embeddings"):
             load()
 
@@ -155,7 +156,7 @@ def test_added_tokens_that_nothing_can_bring_in_may_lie_outside(folder: Path) ->
     known = AutoTokenizer.from_pretrained(folder)
     known.add_special_tokens({"additional_special_tokens": ["<picture>"]})
     known.save_pretrained(folder)
-    with Engine.load(folder, device="cpu") as engine:
+    with Engine.load(folder, device=DEVICE) as engine:
         assert len(engine.tokenizer) > engine.network.get_input_embeddings().num_embeddings  # type: ignore[operator]
         said = engine.decode("<picture>", sampling=Sampling(max_tokens=3))
         assert engine.message(said).header == "<picture>"
@@ -179,7 +180,7 @@ def test_of_a_multimodal_gemma_the_text_part_is_taken(tmp_path: Path, older: boo
     tokenizer(gemma.style).save_pretrained(tmp_path)
     rename(tmp_path / WEIGHTS, older)
     gemma.save(alone := tmp_path / "alone")
-    with Engine.load(tmp_path, device="cpu", dtype="float32") as engine, Engine.load(alone, device="cpu") as other:
+    with Engine.load(tmp_path, device=DEVICE, dtype="float32") as engine, Engine.load(alone, device=DEVICE) as other:
         assert engine.fingerprint["model_type"] == "gemma3_text"
         assert torch.allclose(engine.score("the same words"), other.score("the same words"), atol=1e-4)
 

@@ -19,6 +19,7 @@ from agentcho.reuse.top_k import TopK
 from agentcho.runner.kv.kv_pool import ALIGNED, LayerShape, PagePool, zeros
 from agentcho.runner.model.model import Model
 
+from ..device import PLACE
 from .broken import dead
 
 Small = Callable[..., Engine]
@@ -487,7 +488,7 @@ def test_the_store_takes_no_more_than_a_tenth_over_what_it_stores(small: Small, 
 @pytest.mark.parametrize("rows", [1, 7, 1 << 20])
 def test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin(rows: int) -> None:
     """Kernels may compute in another order where it does not, and a message made again would have other last bits."""
-    found = zeros((rows, 3), torch.device("cpu"), torch.float32)
+    found = zeros((rows, 3), PLACE, torch.float32)
     assert found.shape == (rows, 3)
     assert found.data_ptr() % ALIGNED == 0
     assert not found.any()
@@ -503,7 +504,7 @@ def test_pools_on_a_cpu_stay_where_they_are() -> None:
 
 @pytest.mark.parametrize("limit", [10**13, 10**17, 10**20])
 def test_a_limit_beyond_all_memory_is_none(limit: int) -> None:
-    store = PagePool([LayerShape(2, 4, 6)] * 2, limit, torch.device("cpu"), torch.float32)
+    store = PagePool([LayerShape(2, 4, 6)] * 2, limit, PLACE, torch.float32)
     assert store.allocate(3).length == 3
 
 
@@ -513,12 +514,15 @@ def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.M
             raise MemoryError
         return torch.zeros(shape, device=device, dtype=dtype)
 
+    def some(*shape: int) -> Tensor:
+        return torch.randn(shape).to(PLACE)
+
     monkeypatch.setattr("agentcho.runner.kv.kv_pool.zeros", little)
-    store = PagePool([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cpu"), torch.float32)
+    store = PagePool([LayerShape(2, 4, 6)] * 2, 4096, PLACE, torch.float32)
     written = {}
     for length in (3, 40, 200, 7):
         block = store.allocate(length)
-        written[block] = pairs = [(torch.randn(2, length, 4), torch.randn(2, length, 6)) for _ in range(2)]
+        written[block] = pairs = [(some(2, length, 4), some(2, length, 6)) for _ in range(2)]
         store.write_all(block, pairs)
     for block, pairs in written.items():
         for layer, (keys, values) in enumerate(pairs):

@@ -17,6 +17,7 @@ from transformers import DynamicCache
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.errors import AdapterError, RequestError
 
+from ..device import DEVICE
 from ..engines import Engines
 from .families import Family, families, llama_family, named
 from .oracle import Message, Oracle
@@ -270,7 +271,7 @@ def test_exact_bits_do_not_depend_on_the_adapters_beside(base: Engine, tmp_path:
 
 def test_what_was_dropped_is_made_again_through_its_adapter(engines: Engines, tmp_path: Path) -> None:
     folder, family = engines.folder(), llama_family()
-    engine = Engine.load(folder, device="cpu", dtype="float32", host_tokens=0)
+    engine = Engine.load(folder, device=DEVICE, dtype="float32", host_tokens=0)
     name = engine.mix(drawn(family, tmp_path / "one", 1))
     known = engine.prefill(Prefill("so it is", adapter=name))
     spoken = engine.decode(Decode(parents=[known], sampling=SHORT, adapter=name))
@@ -301,7 +302,7 @@ def test_an_engine_of_one_adapter_takes_no_others(base: Engine, tmp_path: Path) 
 
 @pytest.mark.parametrize("weights", [None, pytest.param("int8", marks=pytest.mark.slow)])
 def test_other_numbers(weights: str | None, engines: Engines, tmp_path: Path) -> None:
-    engine = Engine.load(engines.folder(), device="cpu", dtype="bfloat16", weights=weights)
+    engine = Engine.load(engines.folder(), device=DEVICE, dtype="bfloat16", weights=weights)
     folder = llama(tmp_path, 1)
     name = engine.mix(folder)
     mixed, own = engine.score("so it is", adapter=name), engine.adapted(folder).score("so it is")

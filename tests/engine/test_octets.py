@@ -26,6 +26,7 @@ from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, PagePool, shared_host_tokens, shared_tokens, token_bytes
 from agentcho.runner.runner import TorchRunner
 
+from ..device import DEVICE, PLACE
 from ..engines import Engines
 from .families import Family, each, families
 from .rounded import RoundedOracle, by_hand
@@ -115,9 +116,9 @@ def test_no_vector_depends_on_what_stands_beside_it(beside: float) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dim", [6, 7])
 def test_a_store_gives_back_what_is_rounded_by_hand(dtype: torch.dtype, dim: int) -> None:
-    store = PagePool([LayerShape(2, dim, 4)] * 2, 64, CPU, dtype, rounding=True)
+    store = PagePool([LayerShape(2, dim, 4)] * 2, 64, PLACE, dtype, rounding=True)
     store.allocate(3)
-    pages, keys, values = store.allocate(5), drawn(dtype, 2, 5, dim), drawn(dtype, 2, 5, 4)
+    pages, keys, values = store.allocate(5), drawn(dtype, 2, 5, dim).to(PLACE), drawn(dtype, 2, 5, 4).to(PLACE)
     for layer in range(2):
         store.write(pages, layer, keys[:, :2], values[:, :2])
         store.write(pages, layer, keys[:, 2:], values[:, 2:], start=2)
@@ -128,7 +129,7 @@ def test_a_store_gives_back_what_is_rounded_by_hand(dtype: torch.dtype, dim: int
     for stored, count in ((pages, 5), (there, 5), (beginning, 3)):
         found = store.read(stored, 1)
         for one, given in zip(found, (keys, values), strict=True):
-            assert same(one, by_hand(given.float())[:, :count])
+            assert same(one.cpu(), by_hand(given.float().cpu())[:, :count])
     assert all(each.dtype == torch.int8 for pair in copy for each in pair)
     assert sum(each.nbytes for pair in copy for each in pair) == 5 * token_bytes(
         [LayerShape(2, dim, 4)] * 2, dtype, True
@@ -141,13 +142,13 @@ def test_as_many_bytes_hold_more_tokens(dtype: torch.dtype, more: float) -> None
     whole, rounded = ([KVFormat(shapes, CPU, dtype, rounding)] for rounding in (False, True))
     assert shared_tokens(rounded)[0] / shared_tokens(whole)[0] == pytest.approx(more, abs=0.01)
     assert shared_host_tokens(rounded)[0] / shared_host_tokens(whole)[0] == pytest.approx(more, abs=0.01)
-    store = PagePool(shapes[:1], 1 << 10, CPU, dtype, rounding=True)
+    store = PagePool(shapes[:1], 1 << 10, PLACE, dtype, rounding=True)
     store.allocate(1 << 10)
     assert 0 < store.overhead < 0.02
 
 
 def test_a_default_store_holds_more_tokens() -> None:
-    rooms = [Engine.load("understudy", "cpu", "float32", kv_dtype=kind).room for kind in (None, "int8")]
+    rooms = [Engine.load("understudy", DEVICE, "float32", kv_dtype=kind).room for kind in (None, "int8")]
     assert [rounded / whole for whole, rounded in zip(*rooms, strict=True)] == pytest.approx([3.76] * 2, abs=0.01)
 
 
@@ -332,7 +333,7 @@ def test_a_model_that_computes_something_else_over_rounded_ones_is_refused(engin
     with pytest.raises(
         ModelError, match=r"keys and values in int8 change what .* computes, first at layer .*leave out"
     ):
-        Engine.load(folder, "cpu", "float32", kv_dtype="int8")
+        Engine.load(folder, DEVICE, "float32", kv_dtype="int8")
 
 
 def test_nothing_is_trained_over_rounded_ones(fresh: Fresh) -> None:
@@ -344,6 +345,6 @@ def test_nothing_is_trained_over_rounded_ones(fresh: Fresh) -> None:
 
 
 def test_the_doctor_says_what_they_take_and_change(engines: Engines) -> None:
-    (row,) = [row for row in doctor(engines.folder(), "cpu", kv_dtype="int8").rows if row.check == "keys and values"]
+    (row,) = [row for row in doctor(engines.folder(), DEVICE, kv_dtype="int8").rows if row.check == "keys and values"]
     assert (row.result, row.detail.split(";")[0]) == ("int8", "320 bytes a token, and not 1024")
     assert "a scale for each token and head; states differ by at most" in row.detail

@@ -16,6 +16,7 @@ from agentcho.errors import EngineBusy, EngineClosed, ModelError, UnknownEncodin
 from agentcho.protocol.call import Decode, Guard, Prefill, Sampling
 from agentcho.runner.engine import Engine
 
+from ..device import DEVICE
 from .families import llama_family
 
 
@@ -57,7 +58,7 @@ def test_engines_through_adapters_and_in_training_have_the_owner_of_their_networ
     llama_family().save(tmp_path / "base")
     config = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
     get_peft_model(llama_family().build(), config).save_pretrained(str(tmp_path / "adapter"))
-    base = Engine.load(tmp_path / "base", device="cpu", store_tokens=1 << 12)
+    base = Engine.load(tmp_path / "base", device=DEVICE, store_tokens=1 << 12)
     training = {"peft_type": "LORA", "r": 2, "target_modules": ["q_proj"]}
     engines = [base, base.adapted(tmp_path / "adapter"), base.trained(training)]
     assert len({id(engine.owner) for engine in engines}) == 1

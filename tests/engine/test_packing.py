@@ -17,6 +17,7 @@ from agentcho.runner.quant import prepack
 from agentcho.runner.quant.prepack import PackedLinear, matmul_kernels, pack_linears, use_packed, why_not_packable
 from tests.conftest import PLAIN
 
+from ..device import on_processor
 from .families import llama_family
 
 
@@ -122,6 +123,7 @@ def test_a_processor_that_promises_too_much_is_found_out(monkeypatch: pytest.Mon
     assert why_not_packable(torch.float16) == "there are no kernels for float16"
 
 
+@on_processor
 def test_the_doctor_says_which_kernels_are_used_and_why(llama: Engine) -> None:
     word, why = matmul_kernels(llama.network, torch.device("cpu"))
     assert word == "plain"

@@ -1,5 +1,5 @@
 """Queries over contexts that stay where they are stored weigh them as the definition says, whatever is turned, hidden
-or capped. Triton's interpreter runs the kernel; with TRITON_INTERPRET=0 and a GPU it is compiled and runs there."""
+or capped. Triton's interpreter runs the kernel; with AGENTCHO_TEST_DEVICE=cuda it is compiled and runs there."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from agentcho.runner.attention.triton_paged import (
 from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Rotation
 
+from ..device import PLACE
+
 pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
 
-COMPILED = os.environ.get("TRITON_INTERPRET") == "0" and torch.cuda.is_available()
-DEVICE = torch.device("cuda" if COMPILED else "cpu")
 ANGLES = torch.tensor([1.0, 0.3, 0.04, 0.001], dtype=torch.float64)
 FULL = Locality()
 
@@ -85,10 +85,10 @@ def drawn(
     dice, heads = torch.Generator().manual_seed(seed), 2
 
     def some(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=dice).to(DEVICE, dtype)
+        return torch.randn(shape, generator=dice).to(PLACE, dtype)
 
     def picked(low: int, high: int, *shape: int) -> Tensor:
-        return torch.randint(low, high, shape, generator=dice).to(DEVICE)
+        return torch.randint(low, high, shape, generator=dice).to(PLACE)
 
     count, rows, near = len(counts), torch.randperm(len(counts), generator=dice), 2 * max(locality.size, 1)
     at, pools = picked(60_000, 60_040, count), [some(99, heads, dim) for dim in dims]
@@ -96,10 +96,10 @@ def drawn(
     table = torch.stack([picked(0, 99, count, 70), picked(-far, far, count, 70), places])
     held = torch.zeros(count, dtype=torch.int32)
     held[rows] = torch.tensor(counts, dtype=torch.int32)
-    columns = Columns(table.transpose(0, 1).to(torch.int32).contiguous(), held.to(DEVICE))
+    columns = Columns(table.transpose(0, 1).to(torch.int32).contiguous(), held.to(PLACE))
     ends, lanes = picked(0, most, count), [some(count, heads, 128, dim) for dim in dims]
     own = picked(59_999 - near, 60_040, count, 128)
-    asked = TokenQueries(some(count, heads * groups, dims[0]), rows.to(DEVICE), at, ends)
+    asked = TokenQueries(some(count, heads * groups, dims[0]), rows.to(PLACE), at, ends)
     keys, values = pools
     store = PagedKV(keys, values, rotation, columns)
     return Case(asked, store, DecodeKV(lanes[0], lanes[1], own, 96), locality, scoring)
@@ -191,7 +191,7 @@ def test_it_does_whatever_is_asked(
     counts: list[int], name: str, groups: int, dims: tuple[int, int], locality: Locality, **how: Any
 ) -> None:
     torch.manual_seed(how["seed"])
-    sinks = torch.randn(2 * groups).to(DEVICE) if how["sinks"] else None
+    sinks = torch.randn(2 * groups).to(PLACE) if how["sinks"] else None
     scoring = Scoring(0.4, how["softcap"], sinks)
     more = {key: how[key] for key in ("far", "most", "seed")}
     rotation = ROTATIONS[name] if "last" not in name else Rotation("half", ANGLES[:3], dims[0] - 6)
@@ -224,7 +224,7 @@ def test_what_a_row_does_not_read_has_no_weight_and_is_not_touched() -> None:
 
 def test_parts_in_which_nothing_is_seen_have_no_sum_and_weigh_nothing() -> None:
     case = drawn([40, 0], ROTATIONS["half"], Scoring(0.5))
-    kind = triton_paged.PagedKind(DEVICE, torch.float32, 2, 2, 8, 8, case.store.rotation, FULL, 0.5, None)
+    kind = triton_paged.PagedKind(PLACE, torch.float32, 2, 2, 8, 8, case.store.rotation, FULL, 0.5, None)
     out, sums = triton_paged.attend_parts(kind, case.asked, case.store, case.lanes)
     (empty,) = (i for i, row in enumerate(case.asked.rows) if case.store.columns.counts[row] == 0)
     stored = slice(0, 3)  # of 70 tokens, by 32
@@ -264,7 +264,7 @@ def test_a_kernel_that_fails_or_is_off_is_not_used(kernel: Any, why: str, monkey
     with pytest.warns(UserWarning, match=f"read copies of their contexts, and are slower: Triton's kernel.*{why}"):
         found = case.found()
     assert torch.equal(found, attend_copied(*case))
-    assert TRIAL.refused.get(DEVICE)
+    assert TRIAL.refused.get(PLACE)
     with warnings.catch_warnings(action="error"):
         assert torch.equal(case.found(), found)
 
@@ -279,7 +279,7 @@ def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(triton_paged, "_launch", full)
         with pytest.raises(torch.OutOfMemoryError):
             case.found()
-    assert not TRIAL.refused.get(DEVICE)
+    assert not TRIAL.refused.get(PLACE)
     torch.testing.assert_close(case.found(), attend_copied(*case), rtol=1e-4, atol=1e-5)
 
 

@@ -16,6 +16,7 @@ from agentcho import Decode, Engine, Sampling
 from agentcho.errors import AgentchoError, ExtraMissing, ModelError, UnsupportedModel
 from agentcho.runner.model import quantized_checkpoint
 
+from ..device import DEVICE
 from .families import llama_family
 
 BLOCK = 32
@@ -94,14 +95,14 @@ def test_it_is_what_its_bits_say_multiplied_out_by_hand(
     tmp_path: Path, how: dict[str, Any], rounded: Any, was: str
 ) -> None:
     few, whole = pair(tmp_path, how, rounded)
-    with Engine.load(few, "cpu", "float32") as engine, Engine.load(whole, "cpu", "float32") as plain:
+    with Engine.load(few, DEVICE, "float32") as engine, Engine.load(whole, DEVICE, "float32") as plain:
         assert engine.fingerprint["stored"] == was
         assert "stored" not in plain.fingerprint
         assert float((logits(engine) - logits(plain)).abs().max()) < 1e-4
-    with Engine.load(few, "cpu", "float32", weights="int8") as lighter:
+    with Engine.load(few, DEVICE, "float32", weights="int8") as lighter:
         assert lighter.fingerprint["bits"] == "int8"
     with pytest.raises(ModelError, match=f"cannot be merged into weights in {how['quant_method']}"):
-        Engine.load(few, "cpu", merge=True)
+        Engine.load(few, DEVICE, merge=True)
 
 
 TOGETHER: list[tuple[dict[str, Any], str]] = [

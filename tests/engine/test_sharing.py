@@ -24,6 +24,7 @@ from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.kv.rope import Rotation
 from agentcho.runner.slots import Slots
 
+from ..device import on_processor
 from ..engines import Engines
 from .broken import dead
 from .families import Family
@@ -213,6 +214,7 @@ def test_contexts_of_equal_sizes_are_not_taken_for_each_other(llama: Engine) -> 
         assert torch.allclose(one, other, atol=1e-4)
 
 
+@on_processor
 def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> None:
     engine, plain = llama.adapted(None), llama.adapted(None)
     told = [each.prefill([Prefill(text) for text in TOLD]) for each in (engine, plain)]
@@ -228,6 +230,7 @@ def test_a_context_that_was_gathered_serves_who_comes_later(llama: Engine) -> No
     assert torch.allclose(engine.logits(late), plain.logits(expected), atol=1e-4)
 
 
+@on_processor
 def test_a_part_of_what_a_long_row_has_is_read_by_who_comes_later(
     llama: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +261,7 @@ def test_a_part_of_what_a_long_row_has_is_read_by_who_comes_later(
         assert torch.allclose(one, other, atol=1e-4)
 
 
+@on_processor
 def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A context that nobody gathered would be read as zeros."""
     engine, plain = llama.adapted(None), llama.adapted(None)
@@ -281,6 +285,7 @@ def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monk
     assert torch.allclose(engine.logits(found), plain.logits(expected), atol=1e-4)
 
 
+@on_processor
 def test_messages_that_stand_elsewhere_for_each_are_read_in_place(llama: Engine) -> None:
     """What comes before them is each row's own, and so is their place. A further reader takes room for that alone."""
     engine, plain = llama.adapted(None), llama.adapted(None)

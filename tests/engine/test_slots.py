@@ -11,6 +11,8 @@ from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.slots import Slots
 
+from ..device import PLACE, on_processor
+
 
 def fill(slot: Slot, tokens: int, value: float) -> None:
     """Append tokens to a slot as a forward does, that of the last one cut off before it was counted."""
@@ -25,7 +27,7 @@ def fill(slot: Slot, tokens: int, value: float) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_slot_is_all_zeros_when_it_is_handed_out_and_keeps_its_own_while_others_move(seed: int) -> None:
     dice = random.Random(seed)
-    slots = Slots([LayerShape(2, 4, 6)] * 2, torch.device("cpu"), torch.float32, smallest=4)
+    slots = Slots([LayerShape(2, 4, 6)] * 2, PLACE, torch.float32, smallest=4)
     open_: dict[Slot, float] = {}
     for number in range(1, 200):
         if open_ and dice.random() < 0.5:
@@ -51,7 +53,7 @@ def test_a_slot_is_all_zeros_when_it_is_handed_out_and_keeps_its_own_while_other
 
 
 def test_of_a_longer_slot_nothing_stays_behind_a_shorter_one_that_takes_its_place() -> None:
-    slots = Slots([LayerShape(1, 2, 2)] * 2, torch.device("cpu"), torch.float32, smallest=8)
+    slots = Slots([LayerShape(1, 2, 2)] * 2, PLACE, torch.float32, smallest=8)
     long, short = slots.open(8), slots.open(8)
     fill(long, 7, 1.0)
     fill(short, 2, 2.0)
@@ -65,7 +67,7 @@ def test_of_a_longer_slot_nothing_stays_behind_a_shorter_one_that_takes_its_plac
 
 def test_a_slot_that_is_to_be_alone_shares_its_tensors_with_no_other() -> None:
     """In the deterministic profile shapes and alignment, and so the last bits, depend on the row alone."""
-    slots = Slots([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4)
+    slots = Slots([LayerShape(1, 2, 2)], PLACE, torch.float32, smallest=4)
     others = [slots.open(4), slots.open(4, alone=True)]
     own = slots.open(4, alone=True)
     assert own.pool.keys[0].shape[0] == 1
@@ -73,7 +75,7 @@ def test_a_slot_that_is_to_be_alone_shares_its_tensors_with_no_other() -> None:
 
 
 def test_an_emptied_pool_serves_the_next_of_its_size_and_goes_when_another_is_needed() -> None:
-    slots = Slots([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4)
+    slots = Slots([LayerShape(1, 2, 2)], PLACE, torch.float32, smallest=4)
     first = slots.open(4)
     keys = first.pool.keys[0]
     slots.close(first)
@@ -85,8 +87,9 @@ def test_an_emptied_pool_serves_the_next_of_its_size_and_goes_when_another_is_ne
     assert len(slots._pools) == 1
 
 
+@on_processor
 def test_emptied_pools_are_kept_up_to_a_bound_of_what_was_written_the_smallest_goes_first() -> None:
-    slots = Slots([LayerShape(1, 2, 2)], torch.device("cpu"), torch.float32, smallest=4, idle=12)
+    slots = Slots([LayerShape(1, 2, 2)], PLACE, torch.float32, smallest=4, idle=12)
 
     def use(tokens: int, written: int) -> None:
         slot = slots.open(tokens)
@@ -106,7 +109,7 @@ def test_emptied_pools_are_kept_up_to_a_bound_of_what_was_written_the_smallest_g
 
 
 def test_what_was_written_stays_where_a_pool_widens() -> None:
-    slots = Slots([LayerShape(2, 4, 6)] * 2, torch.device("cpu"), torch.float32, smallest=4)
+    slots = Slots([LayerShape(2, 4, 6)] * 2, PLACE, torch.float32, smallest=4)
     opened = []
     for number in range(1, 12):
         slot = slots.open(4)

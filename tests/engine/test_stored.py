@@ -175,7 +175,7 @@ def test_the_deterministic_profile_and_shadows_have_copies(llama: Engine) -> Non
 
 
 def test_after_a_refusal_new_rows_have_copies(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_paged.TRIAL, "refused", {torch.device("cpu"): "pretended"})
+    monkeypatch.setattr(triton_paged.TRIAL, "refused", {llama._model.device: "pretended"})
     engine = stored(llama.adapted(None))
     engine.submit([Decode(parents=engine.prefill([Prefill(TOLD[0])]), forced=(40,) * 5)])
     engine.step()

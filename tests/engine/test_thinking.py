@@ -16,6 +16,7 @@ from agentcho.errors import RequestError
 from agentcho.message import Words
 from agentcho.runner.doctor import doctor
 
+from ..device import DEVICE
 from ..engines import Engines
 from . import templates
 from .families import Family
@@ -258,7 +259,7 @@ def test_a_model_that_does_not_think_is_not_changed_by_it(load: Load) -> None:
 )
 def test_the_doctor_tells_how_a_model_thinks(engines: Engines, style: str, said: str) -> None:
     folder = engines.folder(Family("llama", "Llama", style=style))
-    [row] = [row for row in doctor(folder, device="cpu", dtype="float32").rows if row.result == "thoughts"]
+    [row] = [row for row in doctor(folder, device=DEVICE, dtype="float32").rows if row.result == "thoughts"]
     assert row.detail == said
 
 

@@ -16,6 +16,7 @@ from agentcho.games.runs.loading import tell_unread
 from agentcho.protocol.call import ChatMessage
 from agentcho.protocol.variables import MOST, checked, of_effort, option
 
+from ..device import DEVICE
 from ..engines import Engines
 from . import templates
 from .families import Family
@@ -172,12 +173,12 @@ def test_an_engine_has_them_in_its_frames_and_on_record(engines: Engines, tmp_pa
     folder = engines.folder(Family("llama", "Llama", style="harmony"))
     begins = set[tuple[int, ...]]()
     for given in ({}, HARD):
-        with Engine.load(folder, device="cpu", chat_template_kwargs=given) as engine:
+        with Engine.load(folder, device=DEVICE, chat_template_kwargs=given) as engine:
             begins.add(engine.framing.begin)
             assert engine.fingerprint.get("chat_template_kwargs") == option(given)
     assert len(begins) == 2
     with pytest.raises(ModelError, match="chat_template_kwargs: messages is set by the engine"):
-        Engine.load(folder, device="cpu", chat_template_kwargs={"messages": []})
+        Engine.load(folder, device=DEVICE, chat_template_kwargs={"messages": []})
 
 
 def test_what_a_template_does_not_read_is_named(engines: Engines, caplog: pytest.LogCaptureFixture) -> None:

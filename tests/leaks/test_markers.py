@@ -19,6 +19,7 @@ from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, play
 
 from ..audit.transcripts import audited, chain
+from ..device import DEVICE
 from ..engine.families import Family
 
 
@@ -61,7 +62,7 @@ def test_a_model_is_refused_before_its_weights_are_read(tmp_path: Path) -> None:
     for weights in tmp_path.glob("*.safetensors"):
         weights.unlink()
     with pytest.raises(UnsupportedModel, match=str(tmp_path)):
-        load_engine(RunConfig(model=str(tmp_path), device="cpu"))
+        load_engine(RunConfig(model=str(tmp_path), device=DEVICE))
 
 
 def test_what_a_way_of_playing_asks_is_nothing_once_it_is_accepted() -> None:

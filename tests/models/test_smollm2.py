@@ -17,6 +17,8 @@ from agentcho.records.record import SavedRun
 from agentcho.runner.doctor import DoctorReport, DoctorRow, doctor
 from agentcho.runner.model.known_models import KNOWN, place_of
 
+from ..device import DEVICE
+
 NAME = "smollm2"
 LEAST = 3
 """Letters of a text that says something."""
@@ -49,7 +51,7 @@ def test_two_debaters_and_their_moderator_talk_and_nothing_leaks(tmp_path: Path)
 @pytest.fixture(scope="module")
 def report() -> DoctorReport:
     """What `agentcho doctor smollm2` prints."""
-    return doctor(NAME, device="cpu")
+    return doctor(NAME, device=DEVICE)
 
 
 def test_the_doctor_proves_all_its_layers_in_one_line(report: DoctorReport) -> None:

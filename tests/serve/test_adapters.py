@@ -14,6 +14,8 @@ from tests.serve.test_process import CHAT, server
 from tests.serve.test_real import by_the_engine
 from tests.tune.test_adapters import drawn
 
+from ..device import DEVICE
+
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 BRIEF, ASKED = "Be brief.", "Is it so?"
 
@@ -35,6 +37,6 @@ def test_an_adapter_says_what_the_engine_says_with_it_and_the_model_what_it_said
             said.setdefault(name.partition("@")[0], []).append(tuple(answer.json()["choices"][0]["token_ids"]))
     asked: tuple[QuotedMessage, ...] = (system(BRIEF), user(ASKED))
     for name, given in (("tiny", None), ("tiny+mild", adapter)):
-        with Engine.load(tmp_path / "tiny", device="cpu", dtype="float32", adapter=given) as engine:
+        with Engine.load(tmp_path / "tiny", device=DEVICE, dtype="float32", adapter=given) as engine:
             assert said[name] == [by_the_engine(engine, asked, 12)] * 2
     assert said["tiny"] != said["tiny+mild"]

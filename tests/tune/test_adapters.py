@@ -16,6 +16,7 @@ from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import AdapterError, ExtraMissing
 from agentcho.runner.engine import Engine
 
+from ..device import DEVICE
 from ..engine.families import llama_family
 from ..engines import Engines
 from .flows import scored, talk
@@ -51,9 +52,9 @@ def test_hot_and_merged_say_the_same_and_the_base_is_as_before(base: Engine, eng
     assert torch.equal(said(first), hot)
     assert torch.equal(said(second.adapted(None)), plain)
     assert float((hot - plain).abs().max()) > 1e-2
-    merged = Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=one, merge=True)
+    merged = Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=one, merge=True)
     assert float((said(merged) - hot).abs().max()) < 1e-4
-    alone = Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=one)
+    alone = Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=one)
     assert torch.equal(said(alone), hot)
 
 
@@ -61,7 +62,7 @@ def test_what_peft_itself_says_is_what_the_engine_says(engines: Engines, tmp_pat
     from peft import PeftModel
 
     adapter = drawn(tmp_path / "one", 3)
-    engine = Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)
+    engine = Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=adapter)
     stock = PeftModel.from_pretrained(llama_family().build(), str(adapter)).eval()
     ids = engine.prefill("so it is")
     tokens = engine.message(ids).tokens
@@ -108,7 +109,7 @@ def test_what_is_no_adapter_is_refused(
     ):
         (adapter / "adapter_config.json").write_text(json.dumps(changed))
         with pytest.raises(AdapterError, match=told):
-            Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)
+            Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=adapter)
     assert torch.equal(said(base), before)
     (adapter / "adapter_config.json").write_text(json.dumps(config))
     (adapter / "agentcho.json").write_text('{"format": "agentcho-adapter/1"}')
@@ -117,7 +118,7 @@ def test_what_is_no_adapter_is_refused(
     monkeypatch.setitem(sys.modules, "peft", None)
     (adapter / "agentcho.json").unlink()
     with pytest.raises(ExtraMissing, match=r"pip install 'agentcho\[tune\]'"):
-        Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)
+        Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=adapter)
 
 
 def test_an_adapter_of_another_base_is_refused(engines: Engines, tmp_path: Path) -> None:
@@ -129,4 +130,4 @@ def test_an_adapter_of_another_base_is_refused(engines: Engines, tmp_path: Path)
     }  # fmt: skip
     (adapter / "agentcho.json").write_text(json.dumps(trained))
     with pytest.raises(AdapterError, match=r"trained on other weights \(other\)"):
-        Engine.load(engines.folder(), device="cpu", dtype="float32", adapter=adapter)
+        Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=adapter)

@@ -19,6 +19,8 @@ from agentcho import Decode, Engine
 from agentcho.protocol.call import Logprobs
 from agentcho.records.environment import machine_info, source_digests, versions
 
+from ...device import DEVICE
+
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "neighbours.json"
 LENGTHS = range(1, 26)
 NEAR = 1
@@ -88,7 +90,7 @@ def main() -> None:
     torch.set_num_threads(1)
     where = machine_info()
     for dtype in ("float32", "bfloat16"):
-        engine = Engine.load("understudy", device="cpu", dtype=dtype)
+        engine = Engine.load("understudy", device=DEVICE, dtype=dtype)
         for profile in ("fast", "deterministic"):
             found = told(engine, profile == "deterministic")
             row: dict[str, object] = {

@@ -1,0 +1,75 @@
+"""A plugin of pytest, `-p tests.engine.pretended`, with which tests run on a GPU that is not there: with
+`AGENTCHO_TEST_DEVICE=cuda` every engine is on it, and an operation over its tensors and the processor's fails.
+
+Does not know: kernels, graphs and copies of several devices; those are refused, and what is slower takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any
+
+import pytest
+import torch
+
+from agentcho.runner import engine as engines
+from agentcho.runner.attention import flex, triton_paged
+from agentcho.runner.model.device import DevicePlacement
+from agentcho.runner.model.model import Model
+
+from .pretend import Pretend, put
+
+GPU = torch.device("cuda", 0)
+ANSWERS: dict[str, Callable[..., Any]] = {
+    "is_available": lambda: True,
+    "device_count": lambda: 1,
+    "synchronize": lambda *_: None,
+    "empty_cache": lambda: None,
+    "mem_get_info": lambda *_: (8 << 30, 80 << 30),
+    "get_device_name": lambda *_: "pretended",
+}
+"""What torch says of GPUs."""
+load = Model.load
+
+
+class Inline:
+    """In place of a thread that loads: what is pretended is pretended in one thread."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Inline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], *given: Any) -> Inline:
+        self.result = lambda: work(*given)
+        return self
+
+
+def loaded(source: Any, place: DevicePlacement, *more: Any) -> Model:
+    """A model as it is loaded onto a GPU."""
+    if place.where().type != "cuda":
+        return load(source, place, *more)
+    dtype = "float32" if place.dtype == "auto" else place.dtype
+    model = load(source, place._replace(device="cpu", dtype=dtype), *more)
+    with Pretend():
+        put(model.network, GPU)
+        return Model(model.source, model.network, model.tokenizer)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, Any, Any]:
+    with pytest.MonkeyPatch.context() as patch, Pretend():
+        for name, answer in ANSWERS.items():
+            patch.setattr(torch.cuda, name, answer)
+        patch.setattr(engines, "ThreadPoolExecutor", Inline)
+        patch.setattr(Model, "load", loaded)
+        patch.setattr(flex, "why_not_flex", lambda device: "pretended")
+        patch.setattr(triton_paged, "why_not_triton", lambda device: "pretended")
+        return (yield)
