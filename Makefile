@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-leaks bench-paper
+.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-vllm bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -145,6 +145,10 @@ bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its 
 bench-plan: .venv/.tools          ## what is predicted of GPUs, and beside what was measured on this processor, and docs/plan.md
 	$(BIN)/python -m tools.bench.plan docs/results docs/results/plan.json
 	$(BIN)/python -m tools.pages.plan docs/results docs/plan.md
+
+bench-vllm: .venv/clients/vllm/.installed  ## engine vllm beside vLLM's prefix cache on SmolLM2, about 40 minutes, and its part of docs/vllm.md
+	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=2 PYTHONPATH=. .venv/clients/vllm/bin/python -m tools.bench vllm $(foreach file,$(TRACES),--traces $(file)) --json docs/results/vllm.json
+	$(BIN)/python -m tools.pages.vllm docs/results docs/vllm.md
 
 load: .venv/.tools                ## 2,000 mixed requests on 200 connections at `agentcho serve`: what they leave behind (nothing), and how long /health took
 	$(BIN)/python -m pytest -q -s -m "server and slow" tests/serve/test_load.py

@@ -423,7 +423,41 @@ def threads(
         json_.write_text(json.dumps(how | machine_info() | versions() | source_digests() | seconds, indent=1) + "\n")
 
 
-OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, agentleak, kv, threads)
+def vllm(
+    model: Model = "smollm2",
+    dtype: Dtype = "float32",
+    workflow: Played = None,
+    traces: Annotated[
+        list[Path] | None, typer.Option(help="Files of recorded workflows, beside the paper's.", show_default=False)
+    ] = None,
+    games: Annotated[int, typer.Option("-n", help="So many of each file.", min=1)] = 1,
+    scale: Scale = 0.3,
+    repeats: Repeats = 3,
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """Engine vllm, enforcing or auditing, beside plain vLLM with its prefix cache, agentcho's own engine and stock
+    `generate`, all on the same weights and forced words. Runs in an environment with vLLM."""
+    from itertools import islice
+
+    from agentcho.integrations.vllm.versions import installed
+    from agentcho.lab.bench.plans import traced
+    from agentcho.records.trace import read_traces
+    from tools.bench.vllm.arms import engines
+    from tools.bench.vllm.measure import compare
+
+    recorded = (each for file in traces or () for each in islice(read_traces(file), games))
+    played = paper(workflow or ["prisoners-dilemma", "tree-of-thoughts", "parallel-debate"], seed, scale)
+    subjects = [*played, *traced(recorded, scale)]
+    asked = Benchmark("vllm", model, dtype, repeats, seed, Files(json_), program=PROGRAM)
+    with progress("bench vllm", sys.stderr) as told, engines(model, dtype, context=4096) as on:
+        found = compare(on, subjects, repeats, seed, told.tell)
+        where = {key: on.own.fingerprint[key] for key in ("model", "dtype", "device")}
+        there = {"vllm": installed()}
+    _finish(asked, asked.result(where, there, found, scale=scale))
+
+
+OTHERS: tuple[Callable[..., None], ...] = (gpu, talk, cluster, agentdojo, agentleak, kv, threads, vllm)
 """Commands that do not measure one engine."""
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from agentcho.lab.bench.result import Kind, Result, Target
 from agentcho.lab.stats import Spread, spread
 from agentcho.lab.yardstick import Words, worst
 from tools.bench import society, stream
+from tools.bench.vllm.targets import targets as vllm
 
 STOCK = (GENERATE, CONTINUOUS)
 WEIGHTS = "weights alone"
@@ -65,6 +66,7 @@ def with_targets(result: Result, elsewhere: Judged = MappingProxyType({})) -> Re
         "stream": _stream,
         "room": _room,
         "peers": partial(_peers, elsewhere=elsewhere),
+        "vllm": vllm,
     }
     return result.model_copy(update={"targets": tuple(kinds[result.bench](result))})
 

@@ -76,6 +76,7 @@ MEASURED: Mapping[str, Place] = {
     "judge": Place(("how-to/repair.md",), (*CORE, "agentcho/lab/judging")),
     "textarena": Place(("how-to/textarena.md",), ("agentcho/integrations/textarena", "agents/player.py")),
     "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),
+    "vllm": Place(("vllm.md",), (*CORE, "agentcho/integrations/vllm", "tools/bench/vllm")),
     "understudy": Place(("understudy.md",), ("agentcho/runner/understudy",)),
 }
 """By how the name of a result file begins; the first that fits."""

@@ -210,12 +210,11 @@ class VllmRunner:
             return
         slots = self._slots(job, 0, place)
         where, by = torch.cat(rows), torch.cat(turns)
-        turned = bool(by.any())
+        angles = {rotation: rotation.angles(by, self.device) for rotation in set(self._rotations)} if by.any() else {}
         for layer, (layout, rotation) in enumerate(zip(self._layouts, self._rotations, strict=True)):
             keys, values = self.pages.gather(where, layer, self._workspace)
-            if turned:
-                angles = rotation.angles(by, keys.device)
-                rotation.turn_into(keys, keys, angles, self._workspace)
+            if rotation in angles:
+                rotation.turn_into(keys, keys, angles[rotation], self._workspace)
             layout.write(keys.transpose(0, 1).contiguous(), values.transpose(0, 1).contiguous(), slots)
 
     def store(self, slot: CoreSlot, start: int, entry: KVEntry) -> None:

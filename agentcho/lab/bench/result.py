@@ -32,6 +32,7 @@ Kind = Literal[
     "stream",
     "room",
     "peers",
+    "vllm",
 ]
 
 

@@ -1,0 +1,20 @@
+"""What the arms and the subjects of the comparison with vLLM are called. Does not know: how anything is measured."""
+
+from __future__ import annotations
+
+from agentcho.lab.bench.arms import AUDIT, ENFORCE, GENERATE
+
+PLAIN = "vllm"
+"""vLLM alone, with its prefix cache."""
+ON_VLLM = {f"{PLAIN}+audit": AUDIT, f"{PLAIN}+enforce": ENFORCE}
+"""Our arms on engine vllm, and what they are called on our own engine."""
+OWN = {"agentcho+enforce": ENFORCE}
+"""On agentcho's own engine."""
+ARMS = (PLAIN, *ON_VLLM, *OWN, GENERATE)
+ROWS = (1, 8)
+FIRST = "first token behind 2,000 reused"
+
+
+def step_of(rows: int) -> str:
+    """The subject that is a decode step of so many rows."""
+    return f"decode step, {rows} row{'s' if rows > 1 else ''}"

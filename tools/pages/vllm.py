@@ -1,0 +1,86 @@
+"""The part of the page on vLLM that says how fast it is, from its result file: `python -m tools.pages.vllm docs/results
+docs/vllm.md`.
+
+Does not know: how it was found.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentcho.lab.bench.result import Result, read_result
+from tools.bench.vllm.names import ARMS, FIRST, OWN, PLAIN, ROWS, step_of
+from tools.pages.marks import put
+from tools.pages.render import arguments, rewrite
+
+MARK = "speed"
+FILE = "vllm.json"
+ABOUT = {
+    PLAIN: "vLLM alone, prefix cache on, blocks of 32 tokens",
+    "vllm+audit": "engine vllm, `audit`",
+    "vllm+enforce": "engine vllm, `enforce`",
+    "agentcho+enforce": "agentcho's own engine, `enforce`",
+    "generate": "stock `generate` with caches kept by hand",
+}
+
+
+def part(found: Result) -> list[str]:
+    """What was measured, its tables, and the targets with what was reached."""
+    machine = f"{found.machine['machine']}, vLLM {found.machine['vllm']}, commit {found.machine['commit'][:8]}"
+    head = (
+        f"{found.model}, {found.dtype}, on {machine}, by `{found.command}`: arms in turns, {found.repeats} repeats, "
+        f"the same forced words in all arms, texts of {found.scale:g} times their usual length. Times are medians with the "
+        "least and the largest; in parentheses how many times sooner than vLLM alone."
+    )
+    played = [s for s in found.subjects if found.values(s, PLAIN, "seconds")]
+    lines = [*_wrapped(head), ""]
+    for what, title in (("ttft", "first token"), ("seconds", "end to end")):
+        lines += [f"| {title} | " + " | ".join(ABOUT[arm] for arm in ARMS) + " |", "| --- |" + " ---: |" * len(ARMS)]
+        lines += [f"| {subject} | {' | '.join(_cells(found, subject, what))} |" for subject in played]
+        lines.append("")
+    lines += [*_steps(found), "", *_targets(found)]
+    return lines
+
+
+def _cells(found: Result, subject: str, what: str) -> Iterator[str]:
+    for arm in ARMS:
+        if not found.values(subject, arm, what):
+            yield found.why_not(subject, arm)
+            continue
+        beside = "" if arm == PLAIN else f" ({found.ratio([subject], PLAIN, arm, what).middle:.2f})"
+        yield f"{found.spread(subject, arm, what).shown(2)} s{beside}"
+
+
+def _steps(found: Result) -> Iterator[str]:
+    ours = ("vllm+audit", *OWN)
+    yield "| | " + " | ".join(ABOUT[arm].partition(",")[0] for arm in (PLAIN, *ours)) + " |"
+    yield "| --- |" + " ---: |" * (1 + len(ours))
+    for rows in ROWS:
+        cells = (f"{found.spread(step_of(rows), arm, 'step').shown(1, 1000)} ms" for arm in (PLAIN, *ours))
+        yield f"| {step_of(rows)}, processor time | {' | '.join(cells)} |"
+    cells = (f"{found.spread(FIRST, arm, 'ttft').shown(0, 1000)} ms" for arm in (PLAIN, *ours))
+    yield f"| {FIRST} tokens, 64 of its own | {' | '.join(cells)} |"
+
+
+def _targets(found: Result) -> Iterator[str]:
+    yield "| what was asked for | at least, or at most | reached | |"
+    yield "| --- | ---: | ---: | --- |"
+    for target in found.targets:
+        sign, note = "≤" if target.most else "≥", f" ({target.note})" if target.note else ""
+        yield f"| {target.what}{note} | {sign} {target.bound:g} | {target.reached.shown()} | {found.verdict(target)} |"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 130, break_long_words=False, break_on_hyphens=False)
+
+
+def page(results: Path, text: str) -> str:
+    """The page with that part as the results have it."""
+    return put(text, MARK, ["", *part(read_result(results / FILE)), ""])
+
+
+if __name__ == "__main__":
+    given = arguments("vLLM").parse_args()
+    rewrite(given.page, page(given.results, given.page.read_text(encoding="utf-8")))
