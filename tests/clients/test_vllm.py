@@ -84,6 +84,14 @@ def test_a_real_model_says_the_same_words_greedy_drawn_chosen_and_as_json() -> N
 
 
 @pytest.mark.slow
+def test_twenty_games_have_the_same_words_up_to_tokens_that_are_as_likely() -> None:
+    found = oracle("games")
+    assert found["words"] > found["of"], "games differ from each other"
+    assert found["equal"] + len(found["gaps"]) == found["of"]
+    assert all(gap < CLOSE for gap in found["gaps"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("leakage", "verdict"), [("enforce", "CLEAN"), ("audit", "LEAKS")])
 def test_a_game_on_it_is_audited_as_any_other(tmp_path: Any, leakage: str, verdict: str) -> None:
     words = ("--model", "smollm2", "--engine", "vllm", "--dtype", "float32", "--max-tokens", "16", "--seed", "1")

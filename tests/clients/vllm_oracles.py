@@ -22,11 +22,13 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 import torch
 from transformers import PreTrainedModel
 
-from agentcho import Decode, Engine, Prefill, Sampling, replay
+from agentcho import Decode, Engine, Prefill, Sampling, replay, run
 from agentcho.engine.core import EngineCore
 from agentcho.errors import AgentchoError, ConfigError
+from agentcho.games.results.played import Played
 from agentcho.integrations.vllm.engine import VllmEngine
 from agentcho.protocol.call import Shadow
+from agentcho.records.trace import exported
 from agentcho.runner.model.loading import EngineSizes
 
 from ..audit.talks import talk
@@ -284,6 +286,36 @@ def said(engine: EngineCore) -> list[str]:
     return found + [engine.message(id).text for id in ids]
 
 
+def games() -> dict[str, Any]:
+    """Twenty games at temperature 0 in both engines, each on a question of its own: how many have the same words, and
+    where one has not, how far apart the two best tokens are at the first that differs."""
+    own, other = engines("smollm2", context=2048)
+    how: dict[str, Any] = {"games": GAMES, "temperature": 0, "max_tokens": 24, "display": "none"}
+    ours, theirs = (run("debate", engine=engine, **how) for engine in (own, other))
+    gaps, equal = list[float](), 0
+    for number in range(GAMES):
+        said = [{m.id: m for m in play.game(number).messages()} for play in (ours, theirs)]
+        differ = [id for id, message in said[0].items() if message.tokens != said[1][id].tokens]
+        equal += not differ
+        if differ:
+            gaps.append(_gap(own, ours, number, differ[0], said[1][differ[0]].tokens))
+    return {"equal": equal, "of": GAMES, "gaps": gaps, "words": len({m.text for m in ours.messages()})}
+
+
+def _gap(own: Engine, play: Played, number: int, id: str, theirs: tuple[int, ...]) -> float:
+    """The difference of log-probability of the two best tokens where a message first differs from another's."""
+    entries = play._said.games[number]
+    [message] = [entry.message for entry in entries if entry.message.id == id]
+    assert message.words.sampled is not None
+    first = next(n for n, (a, b) in enumerate(zip(message.tokens, theirs, strict=False)) if a != b)
+    trace = exported(scenario="debate", id=str(number), meta={}, cast=(), entries=entries, tokenizer=None)
+    row = replay(trace, own)[id].logits[first - message.words.sampled[0]].log_softmax(-1)
+    best, second = row.topk(2).values
+    return float(best - second)
+
+
+GAMES = 20
+
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: lambda name=name: family(name) for name in FAMILIES},  # type: ignore[misc]
     "tight": tight,
@@ -292,6 +324,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "evicted": evicted,
     "ended": ended,
     "words": words,
+    "games": games,
 }
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ def part(found: Result) -> list[str]:
     machine = f"{found.machine['machine']}, vLLM {found.machine['vllm']}, commit {found.machine['commit'][:8]}"
     head = (
         f"{found.model}, {found.dtype}, on {machine}, by `{found.command}`: arms in turns, {found.repeats} repeats, "
-        f"the same forced words in all arms, texts of {found.scale:g} times their usual length. Times are medians with the "
-        "least and the largest; in parentheses how many times sooner than vLLM alone."
+        f"the same forced words in all arms, texts of {found.scale:g} times their usual length. Times are medians with "
+        "the least and the largest; in parentheses how many times sooner than vLLM alone."
     )
     played = [s for s in found.subjects if found.values(s, PLAIN, "seconds")]
     lines = [*_wrapped(head), ""]
