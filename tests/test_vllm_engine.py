@@ -18,7 +18,7 @@ from agentcho import Decode, FirstK, Prefill, Sampling
 from agentcho.engine.template import derive
 from agentcho.errors import CallFailed, ConfigError, EngineFailed, RequestError, UnsupportedModel
 from agentcho.integrations.vllm.core import VllmCore
-from agentcho.integrations.vllm.jobs import Job, Jobs
+from agentcho.integrations.vllm.jobs import PAUSE, Job, Jobs
 from agentcho.integrations.vllm.kv_layout import BlockLayout
 from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.call import Repair, Shadow
@@ -29,7 +29,7 @@ from .engine.templates import tokenizer
 
 BLOCK, BLOCKS, DIM = 4, 400, 8
 TURNING = Rotation("half", torch.tensor([1.0, 0.3, 0.07, 0.01], dtype=torch.double))
-TOKENIZER: Any = tokenizer("llama3")
+TOKENIZER: Any = tokenizer("chatml")
 VALUES = torch.randn(len(TOKENIZER), DIM, generator=torch.Generator().manual_seed(1))
 
 
@@ -61,13 +61,21 @@ class Client:
         self.jobs, self.layout = jobs, layout
         self.live: dict[str, Job] = {}
         self.tokens: dict[str, list[int]] = {}
+        self.computed: dict[str, int] = {}
+        self.together: list[int] = []
         self.free = list(range(BLOCKS))
         self.aborted: list[str] = []
 
     def add(self, job: Job) -> str:
         """Begin a request."""
         self.live[job.name], self.tokens[job.name] = job, list(job.prompt)
+        self.computed[job.name] = 0
         return f"{job.name}-inner"
+
+    def extend(self, job: Job) -> None:
+        """Its next tokens, all of which are computed together."""
+        self.tokens[job.name] += job.more
+        self.together.append(len(job.more))
 
     def abort(self, job: Job) -> None:
         """Give its blocks to the next."""
@@ -82,31 +90,35 @@ class Client:
         """Take its blocks away: what was in them is gone."""
         self.layout.cache[job.blocks] = 7.0
         self.free += job.blocks
-        job.blocks = []
+        job.blocks, self.computed[job.name] = [], 0
 
-    def step(self) -> list[str]:
+    def step(self) -> dict[str, bool]:
         """Compute every token that is not computed, and ask for the next ones."""
-        ended, asking = list[str](), list[tuple[Job, Tensor]]()
+        stopped, asking = dict[str, bool](), list[tuple[Job, Tensor]]()
         for name, job in list(self.live.items()):
             tokens = self.tokens[name]
-            if not job.blocks:
-                job.blocks = [self.free.pop(0) for _ in range(-(-len(tokens) // BLOCK))]
+            if self.computed[name] == len(tokens):
+                continue  # it has paused
+            job.blocks += [self.free.pop(0) for _ in range(-(-len(tokens) // BLOCK) - len(job.blocks))]
+            if not self.computed[name]:
                 job.written.clear()
                 if not self.jobs.load(job):
-                    ended.append(f"{name}-inner")
+                    stopped[f"{name}-inner"] = False
                     continue
-                self.compute(job, range(job.before, len(tokens)))
-            else:
-                if len(job.blocks) * BLOCK < len(tokens):
-                    job.blocks.append(self.free.pop(0))
-                self.compute(job, range(len(tokens) - 1, len(tokens)))
+                self.computed[name] = job.before
+            self.compute(job, range(self.computed[name], len(tokens)))
+            self.computed[name] = len(tokens)
             self.compare(job)
+            assert job.slots == len(tokens)
             row = torch.zeros(self.vocabulary)
             row[(tokens[-1] + 1) % self.vocabulary] = 9.0
             asking.append((job, row))
         for (job, _), token in zip(asking, self.jobs.sample(asking), strict=True):
-            self.tokens[job.name].append(token)
-        return ended
+            if token == PAUSE:
+                stopped[f"{job.name}-inner"] = True
+            else:
+                self.tokens[job.name].append(token)
+        return stopped
 
     def compute(self, job: Job, slots: range) -> None:
         """Write keys and values of the tokens in these slots."""
@@ -133,7 +145,7 @@ def engine() -> Iterator[VllmCore]:
     layout = BlockLayout("tiny", layer(Packed()), empty(), BLOCK)
     client = Client(jobs, layout)
     pages = PagePool([LayerShape(1, DIM, DIM)], 600, torch.device("cpu"), torch.float32)
-    framing = derive(TOKENIZER, "tiny", frozenset(TOKENIZER.convert_tokens_to_ids(["<|eot_id|>"])))
+    framing = derive(TOKENIZER, "tiny", frozenset(TOKENIZER.convert_tokens_to_ids(["<|im_end|>"])))
     runner = VllmRunner(
         client,
         jobs,
@@ -189,6 +201,30 @@ def test_a_token_is_drawn_from_the_row_of_its_own_request(engine: VllmCore) -> N
         assert words.sampled is not None
         begin = words.sampled[0]
         assert found[begin] == found[begin - 1] + 1
+
+
+def test_what_closes_a_message_is_computed_in_one_step(engine: VllmCore) -> None:
+    client = client_of(engine)
+    [id] = engine.submit([Decode(forced=forced(engine, "one two three"))])
+    steps = 0
+    while not engine.idle:
+        engine.step()
+        steps += 1
+    closing, words = engine.framing.closing("assistant"), forced(engine, "one two three")
+    assert len(closing) > 1
+    assert client.together == [len(closing)]
+    assert steps == 1 + len(words) + 1
+    assert engine.message(id).text == "one two three"
+
+
+def test_a_token_that_vllm_would_take_for_a_pause_is_said_all_the_same(engine: VllmCore) -> None:
+    words = (5, PAUSE, 6, PAUSE, PAUSE)
+    [id] = engine.decode([Decode(forced=words)])
+    [read] = engine.decode([Decode(parents=[id], forced=(7,))])
+    sampled = engine.message(id).sampled
+    assert sampled is not None
+    assert engine.message(id).tokens[sampled[0] : sampled[0] + 5] == words
+    assert engine.finished(read)
 
 
 def test_a_request_that_is_preempted_reads_all_again(engine: VllmCore) -> None:
@@ -261,9 +297,9 @@ def test_what_vllm_ends_by_itself_fails_alone(engine: VllmCore) -> None:
     client = client_of(engine)
     [id, other] = engine.submit([Decode(forced=forced(engine, "lost")), Decode(forced=forced(engine, "kept"))])
     engine.step()
-    names = iter([[f"{next(iter(client.live))}-inner"]])
+    names = iter([{f"{next(iter(client.live))}-inner": False}])
     step = client.step
-    client.step = lambda: step() + next(names, [])  # type: ignore[method-assign]
+    client.step = lambda: step() | next(names, {})  # type: ignore[method-assign]
     [(failed, error)] = finish(engine)
     assert failed == id
     assert isinstance(error, CallFailed)
@@ -275,7 +311,7 @@ def test_where_vllm_fails_while_a_message_is_made_again_the_run_ends(engine: Vll
     ids = engine.prefill([Prefill(f"{number} {text}") for number in range(4)])
     assert engine.fullness.dropped > 0
 
-    def fails() -> list[str]:
+    def fails() -> dict[str, bool]:
         raise RuntimeError("the device is gone")
 
     client_of(engine).step = fails  # type: ignore[method-assign]

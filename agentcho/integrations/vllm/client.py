@@ -5,6 +5,7 @@ Does not know: what a request reads, how tokens are drawn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from agentcho.errors import ModelError
 from agentcho.integrations.vllm.bindings import FOUND, EngineArgs, KVTransferConfig, LLMEngine, SamplingParams
 from agentcho.integrations.vllm.connector import OPTION, AgentchoConnector
-from agentcho.integrations.vllm.jobs import ENGINES, Job, Jobs
+from agentcho.integrations.vllm.jobs import ENGINES, PAUSE, Job, Jobs
 from agentcho.integrations.vllm.logits import DrawnTokens
 
 
@@ -89,22 +90,41 @@ class Client:
 
     def add(self, job: Job) -> str:
         """Begin a request; returns the name that vLLM gives it."""
+        request = self._request(job, job.name, job.prompt)
+        self._vllm.input_processor.assign_request_id(request)
+        self._vllm.engine_core.add_request(request)
+        return str(request.request_id)
+
+    def extend(self, job: Job) -> None:
+        """Give a request that has paused its next tokens."""
+        self._vllm.engine_core.add_request(self._request(job, job.inner, job.more))
+
+    def _request(self, job: Job, name: str, ids: Sequence[int]) -> Any:
+        """A request, or the next tokens of one, as vLLM has it; it pauses at `PAUSE`."""
         params = SamplingParams(
             temperature=0,
             max_tokens=self.longest,
             ignore_eos=True,
+            stop_token_ids=[PAUSE],
             detokenize=False,
             extra_args={OPTION: job.name},
         )
-        return str(self._vllm.add_request(job.name, {"prompt_token_ids": job.prompt}, params))
+        prompt = {"type": "token", "prompt_token_ids": list(ids)}
+        tasks = self._vllm.get_supported_tasks()
+        return self._vllm.input_processor.process_inputs(name, prompt, params, tasks, resumable=True)
 
-    def step(self) -> list[str]:
-        """One step; returns the names of the requests that vLLM has ended."""
-        return [str(output.request_id) for output in self._vllm.step() if output.finished]
+    def step(self) -> dict[str, bool]:
+        """One step; returns the requests that it has stopped, by name, and whether that was at `PAUSE`."""
+        outputs = self._vllm.engine_core.get_output().outputs
+        return {
+            str(output.request_id): output.stop_reason == PAUSE
+            for output in outputs
+            if output.finish_reason is not None
+        }
 
     def abort(self, job: Job) -> None:
         """Give a request up."""
-        self._vllm.abort_request([job.inner], internal=True)
+        self._vllm.engine_core.abort_requests([job.inner])
 
     def close(self) -> None:
         """Let go of vLLM's worker and its memory."""

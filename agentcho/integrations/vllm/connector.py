@@ -45,6 +45,8 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
         if (job := self._jobs.get(request.request_id)) is None:
             return
         job.blocks = list(blocks.get_block_ids()[0])
+        if request.num_computed_tokens and job.written == job.expected():  # it goes on after a pause
+            return
         job.written.clear()
         job.begun += 1
         if num_external_tokens != job.before:  # vLLM went around the connector: this must not be computed
@@ -63,7 +65,7 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
                 job.blocks = [*([] if name in cached.resumed_req_ids else job.blocks), *added[0]]
         for name, tokens in scheduler_output.num_scheduled_tokens.items():
             if (job := self._jobs.get(name)) is not None:
-                job.needs_token = computed[name] + tokens >= job.before + len(job.own) + job.sampled
+                job.needs_token = computed[name] + tokens >= job.slots
         loads, self._loads = self._loads, Loads()
         return loads
 

@@ -14,6 +14,8 @@ from typing import Any
 from agentcho.engine.call_layout import ContextPiece, Reading
 
 Ids = tuple[int, ...]
+PAUSE = 0
+"""The token at which a request pauses, and with which it ends; it is never computed."""
 
 
 @dataclass(eq=False)
@@ -26,7 +28,8 @@ class Job:
         start: The logical position of its first own token.
         own: The first own tokens, in the prompt of the request.
         known: Own tokens that are fed next, before another is asked for.
-        fed: How many own tokens vLLM has computed.
+        more: Those that vLLM is given together, once it has paused; `paused`: whether it was told to pause for them.
+        grown: How many tokens came behind its prompt.
         asks: Asked right before the encodings are read, in the worker; raises where they must not be.
         needs_token: Whether all of its tokens are computed in the step that runs, so that it asks for another.
         done: All own tokens were computed.
@@ -42,8 +45,9 @@ class Job:
     own: Ids
     asks: Callable[[], None] = lambda: None
     known: deque[int] = field(default_factory=deque)
-    fed: int = 0
-    sampled: int = 0
+    more: Ids = ()
+    paused: bool = False
+    grown: int = 0
     needs_token: bool = False
     done: bool = False
     error: Exception | None = None
@@ -62,6 +66,11 @@ class Job:
         return sum(piece.entry.length for piece in self.stored)
 
     @property
+    def slots(self) -> int:
+        """How many slots it has that hold a token."""
+        return self.before + len(self.own) + self.grown
+
+    @property
     def shift(self) -> int:
         """How much further a token's slot is along than its logical position. vLLM turns keys by slots, and a query
         sees nothing but differences of positions, so all keys of a request may be moved by the same number."""
@@ -71,6 +80,19 @@ class Job:
     def prompt(self) -> list[int]:
         """The ids of all slots that are there before anything is sampled."""
         return [*(id for piece in self.stored for id in tokens_of(piece)), *self.own]
+
+    def next(self, pause: int) -> int:
+        """The token that vLLM takes for it as sampled: the one that is known, if that is all. Where several are, or
+        none, or one that vLLM would take for `pause`, it is `pause`: vLLM drops it, pauses, and is given the known ones
+        together, so that they take one step."""
+        if len(self.known) == 1 and self.known[0] != pause:
+            self.grown += 1
+            return self.known.popleft()
+        self.done = not self.known
+        self.more, self.paused = tuple(self.known), True
+        self.grown += len(self.more)
+        self.known.clear()
+        return pause
 
     def check(self) -> None:
         """Raise unless each encoding that it reads is whole and in the store, and its guard lets it be read."""

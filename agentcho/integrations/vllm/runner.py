@@ -33,8 +33,6 @@ from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.sampling.constraint import Constraints
 from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
 
-FEED = 0
-"""The token that a request is given once all is computed that it was for; it is never computed."""
 PROBE = 64
 """Places at which the turning of keys is measured."""
 WHOLE = 4096
@@ -49,7 +47,8 @@ class ClientPort(Protocol):
     @property
     def vocabulary(self) -> int: ...
     def add(self, job: Job) -> str: ...
-    def step(self) -> list[str]: ...
+    def step(self) -> dict[str, bool]: ...
+    def extend(self, job: Job) -> None: ...
     def abort(self, job: Job) -> None: ...
     def close(self) -> None: ...
 
@@ -137,15 +136,22 @@ class VllmRunner:
     run = step
 
     def advance(self) -> None:
-        """One step of vLLM. Requests that it ended have an `error`. `EngineFailed`: it failed."""
+        """One step of vLLM; requests that have paused go on with the tokens that are known. Those that it ended have an
+        `error`. `EngineFailed`: it failed."""
         try:
-            ended = self._client.step()
+            for name, paused in self._client.step().items():
+                self._stopped(self.jobs.get(name), paused)
         except Exception as error:
             raise EngineFailed.of(error) from error
-        for name in ended:
-            job = self.jobs.get(name)
-            if job is not None and not job.done:
-                job.error = job.error or CallFailed("vLLM ended its request")
+
+    def _stopped(self, job: Job | None, paused: bool) -> None:
+        if job is None or job.done:
+            return
+        if not (paused and job.paused) or job.error is not None:
+            job.error = job.error or CallFailed("vLLM ended its request")
+            return
+        self._client.extend(job)
+        job.more, job.paused = (), False
 
     def end(self, job: Job) -> None:
         """Give a request up, if vLLM has it."""

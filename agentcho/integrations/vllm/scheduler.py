@@ -18,8 +18,8 @@ from agentcho.engine.scheduler import Scheduler
 from agentcho.engine.sequence import Sequence, Status
 from agentcho.engine.speaking import Asking, Speaker
 from agentcho.errors import EngineFailed
-from agentcho.integrations.vllm.jobs import Job
-from agentcho.integrations.vllm.runner import FEED, VllmRunner
+from agentcho.integrations.vllm.jobs import PAUSE, Job
+from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken, StepResult
 
 
@@ -179,7 +179,7 @@ class VllmScheduler(Scheduler):
                     plan.weighed[call.id] = LogprobRequest(logits, len(speech.sampled), speech.call.logprobs)
         if asking:
             self._say(asking, plan)
-        return [self._next(job) for job, _ in waiting]
+        return [job.next(PAUSE) for job, _ in waiting]
 
     def _say(self, asking: list[Asking], plan: ForwardPlan) -> None:
         """Draw the next tokens of these decodes, by what their calls ask for."""
@@ -209,13 +209,6 @@ class VllmScheduler(Scheduler):
         self._fed += len(feed)
         row.fed += len(feed)
         row.feeds.append(len(feed))
-
-    def _next(self, job: Job) -> int:
-        job.sampled += 1
-        if job.known:
-            return job.known.popleft()
-        job.done = True
-        return FEED
 
     # -- what comes of it --------------------------------------------------------------------------------------
 
