@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
-.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak bench-gpu bench-judge bench-vllm bench-leaks bench-paper
+.PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak gpu bench-judge bench-vllm bench-leaks bench-paper
 .PHONY: mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
@@ -138,9 +138,8 @@ bench-agentleak: .venv/.tools     ## AgentLeak's recorded workflows with every w
 	$(BIN)/python -m tools.bench agentleak $(TRACES) --json docs/results/agentleak.json
 	$(BIN)/python -m tools.pages.agentleak docs/results docs/agentleak.md
 
-bench-gpu: .venv/.tools           ## one GPU, on the shape of Llama-3.1-8B: its table, and its part of docs/speed.md
-	$(BIN)/python -m tools.bench gpu --json docs/results/bench-gpu.json
-	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
+gpu:                              ## one GPU in ten minutes, on the shape of Llama-3.1-8B, into docs/results/gpu.json; nothing is installed (`python -m tools.pages gpu` makes docs/gpu.md of it)
+	$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tools.bench gpu-day --json docs/results/gpu.json $(if $(WHEELS),--wheels $(WHEELS))
 
 bench-plan: .venv/.tools          ## what is predicted of GPUs, and beside what was measured on this processor, and docs/plan.md
 	$(BIN)/python -m tools.bench.plan docs/results docs/results/plan.json

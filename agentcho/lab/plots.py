@@ -159,10 +159,9 @@ def plot_training(log: Iterable[Mapping[str, Any]], title: str, file: Path) -> N
 
 def plot_result(result: Result, file: Path) -> None:
     """A benchmark. Ratios are baseline over arm: above 1 is faster."""
-    flows = result.halves[0] if result.bench == "gpu" else result
-    played = result.bench in ("workflows", "gpu")
     waits = result.bench == "stall" and any("prefill" in each.values for each in result.figures)
-    figure = _ratios(flows, result.sweep is not None) if played else _waits(result) if waits else _values(result)
+    played = result.bench == "workflows"
+    figure = _ratios(result, result.sweep is not None) if played else _waits(result) if waits else _values(result)
     figure.suptitle(f"{result.model}, {result.numbers}, {many(result.repeats, 'repeat')}", fontsize=10)
     save(figure, file)
 

@@ -98,7 +98,11 @@ def doctor(
         return DoctorReport(str(model), [*rows, *template_rows(prompts)], None, _framing_notes(prompts))
     how |= {"threads": how.get("threads") or "auto", "chat_template_kwargs": variables}
     how["template_differs"] = "accept"  # the report says it
-    engine = Engine.load(model, device, dtype, context=context, tell=tell, **how)
+    return report_of(str(model), Engine.load(model, device, dtype, context=context, tell=tell, **how))
+
+
+def report_of(model: str, engine: Engine) -> DoctorReport:
+    """What is told of a model that is loaded, by its name."""
     rows = [DoctorRow("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     if stored := engine.fingerprint.get("stored"):
         rows.append(DoctorRow("file", None, *stored.split(", ", 1)))
@@ -113,7 +117,7 @@ def doctor(
         rows.append(DoctorRow("keys and values", None, kept, _kept(engine)))
     rows += template_rows(engine)
     rows += [_layer(proof) for proof in engine.proofs]
-    return DoctorReport(str(model), rows, _layers(engine.proofs), _notes(engine))
+    return DoctorReport(model, rows, _layers(engine.proofs), _notes(engine))
 
 
 def _without_weights(model: str) -> Path | None:

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from agentcho.cli import run
 from agentcho.runner.kv import kv_quant
-from tools.bench.__main__ import app
+from tools.bench.commands import app
 from tools.bench.kv import Distance, Found, Score, Subject, entropy, rounding_to, scaled_to
 
 

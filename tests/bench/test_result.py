@@ -212,33 +212,6 @@ def test_eight_rows_over_a_message_each_are_aimed_at_by_the_form_of_their_keys(
     assert (only.reached.middle, only.note, only.met) == (2, "baseline: 12.00", True)
 
 
-def test_a_gpu_has_its_own(tmp_path: Path) -> None:
-    values: Values = {
-        ("a decode step, 1 row", "agentcho"): {"seconds": [0.015]},
-        ("a decode step, 1 row", "weights alone"): {"seconds": [0.01], "bytes": [1e9]},
-        ("debate", "choreographed:audit"): whole(2.0),
-        ("debate", "baseline"): whole(4.0),
-        ("debate", "generate_batch"): whole(3.0),
-        ("multi-qa", "choreographed:audit"): whole(1.0),
-        ("multi-qa", "baseline"): whole(1.0),
-        ("multi-qa", "generate_batch"): whole(0.9),
-    }
-    found = result(values, bench="gpu", model="shape:llama-3.1-8b", device="cuda", repeats=1)
-    said = {each.what: (each.verdict, each.note) for each in found.targets}
-    assert said["a decode step, 1 row ÷ streaming the weights"] == ("missed by 7%", "")
-    assert said["first token, debate: baseline ÷ choreographed:audit"] == ("missed by 67%", "")
-    assert said["end to end, the least of all: baseline ÷ choreographed:audit"] == (
-        "fast; words not judged",
-        "multi-qa",
-    )
-    assert said["end to end, the least of all: generate_batch ÷ choreographed:audit"] == ("missed by 10%", "multi-qa")
-    assert said["first token, the least of all: generate_batch ÷ baseline"] == ("met", "debate")
-    (tmp_path / "bench-gpu.json").write_text(found.model_dump_json())
-    row = "| debate | choreographed:audit | 0.500 s | 1.00 | 1.00 | 2.000"
-    assert row in page(tmp_path)
-    assert "not been run" not in page(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("repeats", "said"), [(1, "reached, in 1 of 5 repeats"), (4, "reached, in 4 of 5 repeats"), (5, "met")]
 )
@@ -270,7 +243,7 @@ def test_the_table_says_all_and_the_file_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"sweep": "agents"}, {"bench": "step"}, {"bench": "gpu"}])
+@pytest.mark.parametrize("changes", [{}, {"sweep": "agents"}, {"bench": "step"}])
 def test_pictures_are_drawn(tmp_path: Path, changes: dict[str, object]) -> None:
     values = {(s, arm): whole(2.0) for s in ("a", "b") for arm in ("baseline", "choreographed:audit", "generate")}
     plot_result(result(values, **changes), tmp_path / "x.png")

@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-import torch
 
 from agentcho import Engine, Metadata, View, cli
 from agentcho.cli import main
@@ -17,11 +16,11 @@ from agentcho.display.progress import EVERY
 from agentcho.lab.bench.result import read_result
 from agentcho.lab.commands.bench import MOVED
 from agentcho.protocol.call import StepResult
-from tools.bench.__main__ import app
+from tools.bench.commands import app
 from tools.bench.cost import ARMS
 from tools.bench.growth import growing, growth, sizes_of
 from tools.bench.overhead import requests, share
-from tools.bench.rates import Rates, Work, streamed, work
+from tools.bench.rates import Rates, Work, work
 from tools.bench.roofline import roofline
 from tools.bench.society import CIRCLE, society
 from tools.bench.stall import ROWS, STEPS, _take, stall
@@ -181,26 +180,6 @@ def test_the_command_prints_writes_and_draws(
 
 
 @pytest.mark.slow
-def test_the_table_of_a_gpu_is_printed_on_a_cpu_too(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tools.bench.rates.STREAMED", 2**25)
-    json, png = tmp_path / "bench-gpu.json", tmp_path / "g.png"
-    few = ("--device", "cpu", "--workflow", "multi-qa", "--scale", "0.05", "--context", "32", "--repeats", "1")
-    assert run("gpu", *few, "--json", str(json), "--plot", str(png), monkeypatch=monkeypatch, engine=engine) == 0
-    told, found = capsys.readouterr().out, read_result(json)
-    assert "generate_batch/it" in told
-    assert "end to end, the least of all: generate_batch ÷ choreographed:enforce" in told
-    assert (found.bench, found.subjects) == ("gpu", ("a decode step, 1 row", "a decode step, 8 rows", "multi-qa"))
-    ours, alone = (found.values("a decode step, 1 row", arm, "seconds")[0] for arm in ("agentcho", "weights alone"))
-    assert found.targets[0].reached.middle == pytest.approx(ours / alone)
-    rate = found.values("a decode step, 1 row", "weights alone", "bytes")[0]
-    assert alone * rate == pytest.approx(streamed(engine.network))
-    assert "| multi-qa | choreographed:audit |" in page(tmp_path)
-    assert png.is_file()
-
-
-@pytest.mark.slow
 def test_societies_grow_in_a_store_of_the_size_that_is_asked_for(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,7 +208,6 @@ TOLD = {
     "stall": ("--tokens", "512", *FEW),
     "stream": ("--tokens", "40", "--pieces", "3", *FEW),
     "roofline": ("--context", "40", *FEW),
-    "gpu": ("--device", "cpu", "--workflow", "multi-qa", "--scale", "0.03", "--context", "32", *FEW),
 }
 
 
@@ -267,14 +245,6 @@ def test_sentences_of_figures_are_what_their_results_give(page: str, words: str)
     text = (docs / "how-to" / f"{page}.md").read_text()
     assert words in " ".join(text.split())
     assert with_sentences(text, docs / "results") == text
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_the_table_of_a_gpu_asks_for_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["tools.bench", "gpu", "--workflow", "multi-qa"])
-    with pytest.raises(SystemExit, match="2"):
-        cli.run(app())
-    assert "no device 'cuda' on this machine; give auto or cpu" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -332,8 +302,10 @@ def test_the_package_says_where_benchmarks_of_its_makers_are(
     monkeypatch.setattr(sys, "argv", ["agentcho", "bench", name, "--repeats", "1"])
     with pytest.raises(SystemExit, match="2"):
         main()
-    assert f"`python -m tools.bench {name}` measures this now" in " ".join(capsys.readouterr().err.split())
-    assert name in {command.callback.__name__ for command in app().registered_commands if command.callback}
+    now = MOVED[name]
+    assert f"`python -m tools.bench {now}` measures this now" in " ".join(capsys.readouterr().err.split())
+    commands = [each.name or each.callback.__name__ for each in app().registered_commands if each.callback]
+    assert now in commands
 
 
 @pytest.mark.slow

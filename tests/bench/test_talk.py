@@ -20,7 +20,7 @@ from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Result
 from agentcho.lab.bench.serving import ARMS, ENFORCE, PEER, PLAIN
 from tools.bench import talk
-from tools.bench.__main__ import app
+from tools.bench.commands import app
 from tools.bench.tables import table
 from tools.bench.talk import SUBJECTS, TALKER, Asked, Server, Talk, code_for, figures, page_code, talks
 from tools.pages.speed import page

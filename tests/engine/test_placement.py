@@ -41,6 +41,7 @@ SHAPE = "shape:qwen3-0.6b"
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(device, "_add_on", lambda where: None)
 
 
 @pytest.fixture
@@ -165,8 +166,81 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
 
 @pytest.mark.usefixtures("two_gpus", "room")
 def test_a_shape_that_does_not_fit_is_refused_before_anything_is_drawn() -> None:
-    with pytest.raises(ModelError, match=r"qwen3-0.6b has 2.4 GB of weights, and needs 1.1 GB.*cuda.*3.2 GB"):
+    told = r"qwen3-0.6b has 2.4 GB of weights, and needs 1.1 GB.*cuda.*3.2 GB of 85.9 GB, and the rest is in use; give"
+    with pytest.raises(ModelError, match=told):
         Engine.load(SHAPE, device="cuda", dtype="float32")
+
+
+UNUSABLE = [
+    (
+        "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCompile with `TORCH_USE_CUDA_DSA`",
+        "another process has it for itself alone; wait until that ends, .* give another GPU, as cuda:1",
+    ),
+    (
+        "CUDA error: no kernel image is available for execution on the device\nmore",
+        r"this torch has no kernels for it \(it is of sm_120; torch has sm_80, sm_90\); install a torch",
+    ),
+    (
+        "CUDA out of memory. Tried to allocate 2.00 MiB.",
+        "its memory is full; end the processes that `nvidia-smi` lists",
+    ),
+    (
+        "CUDA driver error: unknown error",
+        r"its driver fails \(CUDA driver error: unknown error\); see what `nvidia-smi` says",
+    ),
+    ("CUDA error: an illegal memory access was encountered\nx", r"its driver fails \(CUDA error: an illegal memory"),
+]
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(("said", "told"), UNUSABLE, ids=["busy", "unknown kind", "full", "driver", "broken"])
+def test_a_gpu_that_fails_at_something_trivial_is_refused_in_one_line_before_anything_is_read(
+    said: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(where: torch.device) -> None:
+        raise RuntimeError(said)
+
+    llama_family().save(tmp_path)
+    monkeypatch.setattr(device, "_add_on", fails)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda where: (12, 0))
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80", "sm_90"])
+    monkeypatch.setattr(models, "_loader", lambda: pytest.fail("read"))
+    for name in ("cuda", "auto"):
+        with pytest.raises(ModelError, match=f"device 'cuda' cannot be used: {told}") as refused:
+            Engine.load(tmp_path, device=name)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("built", "said", "told"),
+    [
+        (None, "", "this torch is built without CUDA; install one that is built for it, or give auto or cpu"),
+        (
+            "13.0",
+            "The NVIDIA driver on your system is too old (found version 11040). Please update it at http://x",
+            r"The NVIDIA driver on your system is too old \(found version 11040\); see what `nvidia-smi`",
+        ),
+        ("13.0", "", "its driver shows none .CUDA_VISIBLE_DEVICES may hide them.; give auto or cpu"),
+    ],
+)
+def test_where_there_is_no_gpu_it_is_said_why(
+    built: str | None, said: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin() -> None:
+        if said:
+            raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", begin)
+    monkeypatch.setattr(torch.version, "cuda", built)
+    with pytest.raises(ModelError, match=f"no device 'cuda' on this machine: {told}"):
+        device_of("cuda")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_gpu_that_is_not_among_those_that_there_are_is_refused_with_their_names() -> None:
+    with pytest.raises(ModelError, match="no device 'cuda:2' on this machine: it has 2 GPUs; give cuda:0 to cuda:1"):
+        device_of("cuda:2")
 
 
 @pytest.mark.usefixtures("room")

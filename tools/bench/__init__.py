@@ -2,3 +2,5 @@
 
 PROGRAM = "python -m tools.bench"
 """The command line."""
+GPU_DAY = "gpu-day"
+"""The command that measures a GPU."""

@@ -41,14 +41,14 @@ class Work(NamedTuple):
 
 
 @torch.inference_mode()
-def rates(network: nn.Module, rows: int = 512) -> Rates:
+def rates(network: nn.Module, rows: int = 512, size: int | None = None) -> Rates:
     """Both rates, in the network's dtype on its device, the better of three tries each. Bytes: one row through many
-    matrices, of 256 MiB together. Operations: `rows` rows through matrices of 1024 by 4096. On a CPU the matrices are
-    packed, as a network's are. On a GPU, where launching would take as long as computing: eight times the bytes, the
-    matrices and the tries, and a copy where that is faster."""
+    matrices, of `size` bytes together (default: 256 MiB). Operations: `rows` rows through matrices of 1024 by 4096. On
+    a CPU the matrices are packed, as a network's are. On a GPU, where launching would take as long as computing: eight
+    times the bytes, the matrices and the tries, and a copy where that is faster."""
     first = next(network.parameters())
     wide, times = (8 * WIDE, 4) if first.device.type == "cuda" else (WIDE, 1)
-    count = STREAMED * wide // WIDE // (4 * wide * wide * first.element_size())
+    count = max(2, (size or STREAMED) * wide // WIDE // (4 * wide * wide * first.element_size()))
     matrices = [_matrix(first, wide) for _ in range(count)]
     pack_linears(nn.ModuleList(matrices))
     row, many = first.new_full((1, wide), 0.01), first.new_full((rows, wide), 0.01)
@@ -65,8 +65,8 @@ def rates(network: nn.Module, rows: int = 512) -> Rates:
         for _ in range(times):
             matrices[0].weight.copy_(matrices[1].weight)
 
-    size = sum(matrix.weight.nbytes for matrix in matrices)
-    bytes = times * size / _best(stream, first.device)
+    read = sum(matrix.weight.nbytes for matrix in matrices)
+    bytes = times * read / _best(stream, first.device)
     if first.device.type == "cuda":  # each byte is read and written
         bytes = max(bytes, 2 * times * matrices[0].weight.nbytes / _best(copy, first.device))
     done = times * len(matrices[:8]) * 2 * rows * matrices[0].weight.numel()

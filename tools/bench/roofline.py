@@ -36,7 +36,7 @@ def roofline(engine: Any, context: int, repeats: int, seed: int, tell: ProgressC
     from tools.bench.rates import rates, work
 
     told = tokens_of(engine, context, seed)
-    rows = {kind: OurRows(engine, told, kind, (repeats + 1) * STEPS) for kind in KINDS}
+    rows = {kind: OurRows(engine.adapted(None), told, kind, (repeats + 1) * STEPS) for kind in KINDS}
     seen = len(rows[KINDS[0]].context)
     kinds = [Forward(f"decode, {kind.name}", 1, kind, seen) for kind in KINDS]
     kinds += [Forward(f"prefill, {count} tokens", count, Kind(1), 0) for count in PREFILLS]

@@ -49,8 +49,8 @@ def step(engine: Any, context: int, repeats: int, seed: int, tell: ProgressCallb
 
     told = tokens_of(engine, context, seed)
     steps = (repeats + 1) * STEPS
-    ours = {kind: OurRows(engine, told, kind, steps) for kind in KINDS}
-    exact = {kind: OurRows(engine, told, kind, steps, deterministic=True) for kind in KINDS}
+    ours = {kind: OurRows(engine.adapted(None), told, kind, steps) for kind in KINDS}
+    exact = {kind: OurRows(engine.adapted(None), told, kind, steps, deterministic=True) for kind in KINDS}
     with stock_attention(engine.network):
         stock = {kind: StockRows(engine.network, ours[kind].context, kind.rows) for kind in KINDS if not kind.apart}
 
@@ -96,20 +96,30 @@ def tokens_of(engine: Any, count: int, seed: int) -> tuple[int, ...]:
 
 
 class OurRows:
-    """Rows that decode forced words over messages of known tokens, on an engine of their own. `context` are the token
-    ids that the first row attends to, its own first ids included. At most `steps` steps."""
+    """Rows that decode forced words over messages of known tokens, alone on an engine. `context` are the token ids that
+    the first row attends to, its own first ids included. At most `steps` steps. As a context manager it leaves the
+    engine as it was."""
 
     def __init__(self, engine: Any, told: tuple[int, ...], kind: Kind, steps: int, deterministic: bool = False) -> None:
-        self._engine, self._deterministic = engine.adapted(None), deterministic
+        self._engine, self._deterministic = engine, deterministic
         messages = [Prefill("", tokens=told[k:] + told[:k]) for k in range(kind.rows if kind.apart else 1)]
-        read = self._engine.prefill(messages)
+        self._read = read = self._engine.prefill(messages)
         forced = tuple(told[place % len(told)] for place in range(steps + 2))
-        self._engine.submit([Decode(parents=[read[k % len(read)]], forced=forced) for k in range(kind.rows)])
+        self._calls = self._engine.submit(
+            [Decode(parents=[read[k % len(read)]], forced=forced) for k in range(kind.rows)]
+        )
         self._engine.step(deterministic)
         framing = self._engine.framing
         start = framing.begin
         words = self._engine.message(read[0]).tokens
         self.context: tuple[int, ...] = (*start, *words, *framing.opening("assistant", None))
+
+    def __enter__(self) -> OurRows:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._engine.cancel(self._calls)
+        self._engine.release(self._read)
 
     def step(self) -> float:
         """Seconds of one step of the engine."""

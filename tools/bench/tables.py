@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcho.display.text_table import TextTable, plain
-from agentcho.lab.bench.arms import BASELINE, CONTINUOUS
 from agentcho.lab.bench.result import Figures, Result
 from agentcho.lab.bench.serving import PEER
 from agentcho.lab.display import bench
@@ -20,23 +19,9 @@ TALK = ("talk", "a token said", f"{PEER} ÷ it", "said", "prompts", "exactly", "
 
 def table(result: Result) -> str:
     """All figures, each measure with its interval, then the targets."""
-    kinds = {"workflows": bench.workflows, "gpu": _gpu, "cost": _cost, "talk": _talk}
+    kinds = {"workflows": bench.workflows, "cost": _cost, "talk": _talk}
     sheets = kinds.get(result.bench, _plain)(result)
     return "\n\n".join(plain(sheet) for sheet in (*sheets, *bench.targets(result)))
-
-
-def _gpu(result: Result) -> Iterator[TextTable]:
-    flows, rest = result.halves
-    rows = tuple(
-        ("" if place else subject, *beside(flows, subject, arm))
-        for subject in flows.subjects
-        for place, arm in enumerate(flows.arms)
-    )
-    where = result.machine.get("gpu", result.device)
-    ratios = ("baseline/it", f"{CONTINUOUS}/it")
-    heads = ("", "", "first token", *ratios, "end to end", *ratios, "tokens")
-    yield TextTable(f"{result.model}, {result.numbers}, {where}", heads, rows, words=2)
-    yield from _plain(rest)
 
 
 def _cost(result: Result) -> Iterator[TextTable]:
@@ -61,15 +46,6 @@ def talk_row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
     said, prompt, fed = (bench.middle(result, subject, arm, what, shown=".0f") for what in ("said", "prompt", "fed"))
     exact, reused = (bench.middle(result, subject, arm, what, shown=".0%") for what in ("exact", "reused"))
     return (arm, *times, said, prompt, exact, reused, fed)
-
-
-def beside(result: Result, subject: str, arm: str) -> tuple[str, ...]:
-    """One arm: seconds to a first token and to the end, each beside the baseline's and continuous batching's, and the
-    tokens fed."""
-    if not result.has(subject, arm):
-        return (arm, result.why_not(subject, arm), *[""] * 6)
-    both = (bench.against(result, subject, arm, what, BASELINE, CONTINUOUS) for what in ("ttft", "seconds"))
-    return (arm, *(word for words in both for word in words), f"{result.spread(subject, arm, 'encoded').middle:.0f}")
 
 
 def _plain(result: Result) -> Iterator[TextTable]:

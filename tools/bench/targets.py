@@ -21,7 +21,6 @@ from tools.bench import society, stream
 from tools.bench.vllm.targets import targets as vllm
 
 STOCK = (GENERATE, CONTINUOUS)
-WEIGHTS = "weights alone"
 FIRST = {"debate": 3.0, "tree-of-thoughts": 3.2, "parallel-debate": 9.0, f"{TRACE}prisoners-dilemma": 1.5}
 """First tokens, baseline over choreographed."""
 SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
@@ -36,14 +35,6 @@ AGENTS = 2.5
 """In time, in the same bytes of keys and values, over the baseline's."""
 FLAT, ROOM = 1.2, 8.0
 """Of ten times as many agents: what a message takes beside one of the few; and all of them, in GB."""
-STREAMED, FASTER = 1.4, 1.0
-"""On a GPU: a decode step over the time to stream its weights, and continuous batching over each way of ours."""
-
-
-def step_of(rows: int) -> str:
-    """The name of a decode step in a result of a GPU."""
-    return f"a decode step, {rows} row{'s' if rows > 1 else ''}"
-
 
 Judged = Mapping[tuple[str, str], Words]
 """What ways of reading make of the baseline's words, by workflow and arm, where a result has random weights."""
@@ -59,7 +50,6 @@ def with_targets(result: Result, elsewhere: Judged = MappingProxyType({})) -> Re
         "growth": _growth,
         "stall": _stall,
         "roofline": _nothing,
-        "gpu": partial(_gpu, elsewhere=elsewhere),
         "cost": _nothing,
         "serve": _nothing,
         "talk": _nothing,
@@ -164,17 +154,6 @@ def _least(result: Result, arm: str, to: str, measured: str, bound: float) -> Ta
     least = min(found, key=lambda subject: found[subject].middle)
     what = f"{_name(measured)}, the least of all: {arm} ÷ {to}"
     return Target(what=what, bound=bound, reached=found[least], note=least)
-
-
-def _gpu(result: Result, elsewhere: Judged) -> Iterator[Target]:
-    if result.has(step_of(1), "agentcho", WEIGHTS):
-        reached = result.ratio([step_of(1)], "agentcho", WEIGHTS, "seconds")
-        yield Target(what=f"{step_of(1)} ÷ streaming the weights", bound=STREAMED, most=True, reached=reached)
-    yield from _first(result, elsewhere)
-    yield from _whole(result, elsewhere)
-    for ours in (AUDIT, ENFORCE, BASELINE):
-        if result.chosen(CONTINUOUS, ours):
-            yield from (_least(result, CONTINUOUS, ours, measured, FASTER) for measured in ("ttft", "seconds"))
 
 
 def _step(result: Result) -> Iterator[Target]:

@@ -66,6 +66,7 @@ MEASURED: Mapping[str, Place] = {
     "proof": Place(("leakage.md",), ("agentcho/provenance", "tests/leaks")),
     "neighbours": Place(("leakage.md", "serve.md"), (*CORE, "tests/leaks/numeric")),
     "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
+    "gpu": Place(("gpu.md",), (*CORE, "tools/bench/gpu_day")),
     "plan": Place(("plan.md",), (*CORE, "agentcho/lab/plan", "tools/bench/plan.py")),
     "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
@@ -80,6 +81,8 @@ MEASURED: Mapping[str, Place] = {
     "understudy": Place(("understudy.md",), ("agentcho/runner/understudy",)),
 }
 """By how the name of a result file begins; the first that fits."""
+AWAITED = frozenset({"gpu"})
+"""Those of which there may be no result yet."""
 README = "../README.md"
 IN_README = frozenset(
     {

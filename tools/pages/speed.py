@@ -22,7 +22,7 @@ from agentcho.lab.plots import plot_result
 from agentcho.lab.stats import Spread
 from agentcho.lab.yardstick import Words
 from tools.bench import PROGRAM, cost, society
-from tools.bench.tables import TALK, beside, shown, talk_row
+from tools.bench.tables import TALK, shown, talk_row
 from tools.bench.targets import Judged, combined, with_targets
 from tools.pages.costs import TABLE, first_screen, gains, least, sentence, slower, timed, wrapped
 from tools.pages.marks import put
@@ -41,7 +41,6 @@ ORDER: tuple[Kind, ...] = (
     "overhead",
     "room",
     "roofline",
-    "gpu",
     "serve",
     "talk",
     "peers",
@@ -170,7 +169,6 @@ def page(results: Path) -> str:
         digits=digits,
         shown=shown,
         ms=_ms,
-        beside=beside,
         served=served,
         society_arm=society.ARM,
         talk_heads=TALK,

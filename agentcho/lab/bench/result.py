@@ -25,7 +25,6 @@ Kind = Literal[
     "growth",
     "stall",
     "roofline",
-    "gpu",
     "cost",
     "serve",
     "talk",
@@ -138,13 +137,6 @@ class Result(QuantizationOptions, Measured):
     def _sums(self, subjects: list[str], arm: str, what: str) -> list[float]:
         columns = (self.values(subject, arm, what) for subject in subjects)
         return [sum(repeat) for repeat in zip(*columns, strict=True)]
-
-    @property
-    def halves(self) -> tuple[Result, Result]:
-        """The result of a GPU split in two: its workflows, and the rest."""
-        flows = tuple(each for each in self.figures if "ttft" in each.values or each.unavailable is not None)
-        rest = tuple(each for each in self.figures if each not in flows)
-        return self.model_copy(update={"figures": flows}), self.model_copy(update={"figures": rest})
 
     def words(self, subject: str, arm: str) -> Words:
         """What an arm makes of the baseline's words, by the divergence alone: nothing is scored here."""

@@ -24,8 +24,8 @@ from agentcho.lab.commands import workflows as speed
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
-MOVED = ("cost", "step", "growth", "stall", "overhead", "roofline", "gpu")
-"""Benchmarks that are for a checkout alone."""
+MOVED = {name: name for name in ("cost", "step", "growth", "stall", "overhead", "roofline")} | {"gpu": "gpu-day"}
+"""Benchmarks that are for a checkout alone, and what they are called there."""
 PLAYED = OptionsFrom(
     RunConfig,
     only=("model", "games", "max_tokens", "seed", "adapter", "template_differs"),
@@ -45,7 +45,7 @@ class Benchmarks(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See `click.Group.resolve_command`."""
         if args and args[0] in MOVED:
-            ctx.fail(f"in a checkout of the project `python -m tools.bench {args[0]}` measures this now")
+            ctx.fail(f"in a checkout of the project `python -m tools.bench {MOVED[args[0]]}` measures this now")
         return super().resolve_command(ctx, args)
 
 

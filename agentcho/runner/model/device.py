@@ -60,8 +60,70 @@ def device_of(name: str) -> torch.device:
         what = f"device {name!r} is of a kind that agentcho has never been run on"
         raise ModelError(f"{what}; give auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not (cuda and (device.index or 0) < torch.cuda.device_count()):
-        raise ModelError(f"no device {name!r} on this machine; give auto or cpu")
+        raise ModelError(f"no device {name!r} on this machine: {_why_no_gpu(cuda)}")
     return device
+
+
+def _why_no_gpu(cuda: bool) -> str:
+    """Why there is no such GPU, and what to do."""
+    if cuda:
+        count = torch.cuda.device_count()
+        return (
+            f"it has {count} GPU{'s' if count > 1 else ''}; give cuda:0{f' to cuda:{count - 1}' if count > 1 else ''}"
+        )
+    if torch.version.cuda is None:
+        return "this torch is built without CUDA; install one that is built for it, or give auto or cpu"
+    try:
+        init: Any = torch.cuda.init
+        init()  # says what is wrong with the driver
+    except Exception as error:
+        return f"{_first_sentence(error)}; see what `nvidia-smi` says, or give auto or cpu"
+    return "its driver shows none (CUDA_VISIBLE_DEVICES may hide them); give auto or cpu"
+
+
+def _first_sentence(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].partition(". ")[0].rstrip(".")
+
+
+def check_gpu(device: torch.device) -> None:
+    """Refuse a GPU that cannot be used, by having it add two numbers. `ModelError`: in one line what is so, and what to
+    do. Devices of other kinds are taken."""
+    if device.type != "cuda":
+        return
+    try:
+        _add_on(device)
+    except Exception as error:  # torch has no types of its own for most of them
+        raise ModelError(f"device '{device}' cannot be used: {_why_unusable(device, error)}") from error
+
+
+def _add_on(device: torch.device) -> None:
+    """A trivial kernel, and a wait for what it gives."""
+    torch.ones(1, device=device).add_(1).item()
+
+
+def _why_unusable(device: torch.device, error: Exception) -> str:
+    """What is wrong with a GPU that fails at something trivial, and what to do."""
+    said = str(error)
+    if "no kernel image" in said or "not compatible with the current" in said:
+        return f"this torch has no kernels for it ({_kinds(device)}); install a torch that is built for it, or give cpu"
+    if "busy or unavailable" in said:
+        return (
+            "another process has it for itself alone; wait until that ends, have its compute mode set to default, or "
+            "give another GPU, as cuda:1"
+        )
+    if isinstance(error, torch.OutOfMemoryError) or "out of memory" in said:
+        return "its memory is full; end the processes that `nvidia-smi` lists, or give another GPU, as cuda:1"
+    return f"its driver fails ({_first_sentence(error)}); see what `nvidia-smi` says, start it anew, or give cpu"
+
+
+def _kinds(device: torch.device) -> str:
+    """Of which kind a GPU is, and for which kinds this torch is built."""
+    try:
+        major, minor = torch.cuda.get_device_capability(device)
+    except Exception:
+        return f"it has {', '.join(torch.cuda.get_arch_list())}"
+    return f"it is of sm_{major}{minor}; torch has {', '.join(torch.cuda.get_arch_list())}"
 
 
 def dtype_of(name: str, device: torch.device, random: bool = False, weights: int = 0) -> Any:
@@ -93,9 +155,16 @@ def check_room(name: str, weights: int, device: torch.device) -> None:
     room = free_memory(device)
     if weights + SPARE > room:
         needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
-        raise ModelError(
-            f"{needed}; {device} has room for {room / 1e9:.1f} GB; give a smaller shape, or another device"
-        )
+        there = f"{device} has room for {room / 1e9:.1f} GB{_used(device)}"
+        raise ModelError(f"{needed}; {there}; give a smaller shape, or another device")
+
+
+def _used(device: torch.device) -> str:
+    """How much memory a GPU has, where much of it is in use."""
+    if device.type != "cuda":
+        return ""
+    free, whole = torch.cuda.mem_get_info(device)
+    return f" of {whole / 1e9:.1f} GB, and the rest is in use" if whole - free > SPARE else ""
 
 
 def free_memory(device: torch.device) -> int:

@@ -24,7 +24,7 @@ from agentcho.provenance.message_boundaries import check_markers
 from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.kv.kv_pool import KVFormat, shared_host_tokens, shared_tokens
 from agentcho.runner.kv.kv_quant import check_kv_dtype
-from agentcho.runner.model.device import DevicePlacement, dtype_of
+from agentcho.runner.model.device import DevicePlacement, check_gpu, dtype_of
 from agentcho.runner.model.fingerprints import check_kept
 from agentcho.runner.model.model import Model, ModelSource, end_tokens, find, is_embedded_tokenizer, read_tokenizer
 from agentcho.runner.model.quantized_checkpoint import check_quantised
@@ -192,7 +192,9 @@ def check_model_files(
     source = find(weights.model)
     check_config(source, context)
     check_quantised(source.name, source.config, source.renamed, weights.place.bits, weights.merge)
-    dtype_of(weights.place.dtype, weights.place.where())
+    where = weights.place.where()
+    dtype_of(weights.place.dtype, where)
+    check_gpu(where)
     variables = _variables(weights.variables)
     if markers == "accept" and (differs == "accept" or is_embedded_tokenizer(source)):
         return CheckedModel(source)

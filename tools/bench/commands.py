@@ -1,0 +1,443 @@
+"""The commands of `python -m tools.bench`: which benchmarks run on this machine, and where the figures go.
+
+Does not know: how anything is measured.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, cast, get_type_hints
+
+import typer
+
+from agentcho.config import QuantizationOptions
+from agentcho.display.progress import progress
+from agentcho.lab.bench.result import Figures, Kind, Result
+from agentcho.lab.commands.workflows import (
+    QUANTIZED,
+    UNDERSTUDY,
+    Benchmark,
+    Dtype,
+    Files,
+    Json,
+    Model,
+    Plot,
+    Repeats,
+    Scale,
+    Seed,
+    Shape,
+    named,
+    paper,
+)
+from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.environment import machine_info, source_digests, versions
+from tools.bench import GPU_DAY, PROGRAM
+
+Measure = Callable[[Any, ProgressCallback], list[Figures]]
+"""Measures on an engine, and reports its progress."""
+Context = Annotated[int, typer.Option(help="Tokens that each row has behind it.", min=16)]
+COMMANDS: dict[str, Callable[..., None]] = {}
+
+
+def app() -> typer.Typer:
+    """The command line as an object."""
+    cli = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help="Measure this machine, one thing at a time.",
+    )
+    cli.callback()(lambda: None)
+    for command in (*COMMANDS.values(), *OTHERS):
+        cli.command()(command)
+    passed_on = {"ignore_unknown_options": True, "allow_extra_args": True}
+    cli.command(GPU_DAY, context_settings=passed_on, add_help_option=False)(gpu_day)
+    return cli
+
+
+def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]], Callable[..., Measure]]:
+    """A command with the options of all benchmarks (`usual`: how many repeats; `plot`: whether there is a picture) and
+    those of a function, which is given `repeats` and `seed` too, and returns the function that measures."""
+    before: dict[str, tuple[Any, Any]] = {"model": (Model, UNDERSTUDY), "shape": (Shape, None)}
+    before |= {"dtype": (Dtype, "auto")}
+    quantized = {name: QUANTIZED.option(name) for name in QUANTIZED.fields(())}
+    before |= {name: (option.annotation, option.default) for name, option in quantized.items()}
+    after = {"repeats": (Repeats, usual), "seed": (Seed, 1), "json_": (Json, None)}
+    after |= {"plot": (Plot, None)} if plot else {}
+
+    def made(function: Callable[..., Measure]) -> Callable[..., Measure]:
+        hints, given = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+        own = {name: (hints[name], each.default) for name, each in given.items() if name not in after}
+
+        def command(**words: Any) -> None:
+            model, shape, dtype = (words.pop(name) for name in ("model", "shape", "dtype"))
+            few = QuantizationOptions(**{name: words.pop(name) for name in quantized})
+            json = words.pop("json_")
+            files, repeats, seed = Files(json, words.pop("plot", None)), words["repeats"], words["seed"]
+            measure = function(**words)
+            bench = cast(Kind, function.__name__)
+            asked = Benchmark(
+                bench=bench,
+                model=named(model, shape),
+                dtype=dtype,
+                repeats=repeats,
+                seed=seed,
+                files=files,
+                program=PROGRAM,
+                quantized=few,
+                store_tokens=words.get("store"),
+            )
+            _finish(asked, asked.measured(measure, scale=words.get("scale", 1.0)))
+
+        options = before | own | after
+        kind = inspect.Parameter.KEYWORD_ONLY
+        signed = [inspect.Parameter(name, kind, annotation=a, default=d) for name, (a, d) in options.items()]
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__annotations__ = {name: annotation for name, (annotation, _) in options.items()}
+        vars(command)["__signature__"] = inspect.Signature(signed)
+        COMMANDS[function.__name__] = command
+        return function
+
+    return made
+
+
+def _finish(asked: Benchmark, found: Result) -> None:
+    from tools.bench.tables import table
+    from tools.bench.targets import with_targets
+
+    result = with_targets(found)
+    asked.finish(result, table(result))
+
+
+Played = Annotated[
+    list[str] | None, typer.Option(help="One or more of the paper's; default: three.", show_default=False)
+]
+
+
+@benchmark(5, plot=False)
+def cost(repeats: int, seed: int, workflow: Played = None, scale: Scale = 1.0) -> Measure:
+    """What enforcing costs, and the deterministic profile beside the fast one: four arms in turns, token by token."""
+    from agentcho.lab.bench.measure import workflows
+    from tools.bench.cost import ARMS, PLAYED
+
+    subjects = paper(workflow or PLAYED, seed, scale)
+    return lambda engine, tell: workflows(engine, subjects, ARMS, repeats, True, tell)
+
+
+@benchmark(7)
+def step(repeats: int, seed: int, context: Context = 512) -> Measure:
+    """One decode step with one row and with eight (over one message, and "apart": over one each), against a stock
+    cached forward."""
+    from tools.bench.step import step as measure
+
+    return lambda engine, tell: measure(engine, context, repeats, seed, tell)
+
+
+@benchmark(5)
+def overhead(
+    repeats: int,
+    seed: int,
+    agents: Annotated[int, typer.Option(help="Agents that talk at once on the model.", min=1)] = 64,
+    crowd: Annotated[int, typer.Option(help="Agents that ask a fake engine.", min=1)] = 1000,
+    each: Annotated[int, typer.Option(help="Requests of each of them.", min=1)] = 20,
+) -> Measure:
+    """The choreographer's own cost: its share of wall time, and requests a second on a fake engine."""
+    from tools.bench.overhead import requests, share
+
+    return lambda engine, tell: [
+        *share(engine, agents, repeats, seed, tell),
+        *requests(crowd, each, repeats, tell),
+    ]
+
+
+Sizes = Annotated[
+    list[int] | None, typer.Option(help="Tokens read; default: 1024, doubled up to 8192.", show_default=False)
+]
+
+
+Agents = Annotated[
+    list[int] | None,
+    typer.Option(help="Instead: of societies of so many agents, time and memory a message.", show_default=False, min=1),
+]
+
+
+@benchmark(3)
+def growth(
+    repeats: int,
+    seed: int,
+    size: Sizes = None,
+    agents: Agents = None,
+    rounds: Annotated[int, typer.Option(help="Of these societies.", min=1)] = 20,
+    store: Annotated[
+        int | None,
+        typer.Option(help="Tokens that the store holds; default: 4 GiB of them.", min=1024, show_default=False),
+    ] = None,
+) -> Measure:
+    """How the time to a first token grows with the number of tokens that are read, or that of a message, and its
+    memory, with the number of agents."""
+    if agents:
+        from tools.bench.society import society
+
+        return lambda engine, tell: society(engine, sorted(set(agents)), rounds, repeats, seed, tell)
+    from agentcho.lab.bench.arms import OURS
+    from tools.bench.growth import growth as measure
+    from tools.bench.growth import sizes_of
+
+    return lambda engine, tell: measure(
+        engine, sorted(size or sizes_of(engine.context)), list(OURS), repeats, seed, tell
+    )
+
+
+Budgets = Annotated[
+    list[int] | None,
+    typer.Option(help="Tokens of it in a step; default: those that the engine takes, 8, 32, 64, 128.", min=1),
+]
+
+
+@benchmark(3)
+def stall(
+    repeats: int,
+    seed: int,
+    tokens: Annotated[int, typer.Option(help="Of the prefill.", min=512)] = 4096,
+    budget: Budgets = None,
+) -> Measure:
+    """Times between the tokens of eight speakers, undisturbed and beside a long prefill, and how long that takes, by
+    how much of it goes into a step."""
+    from tools.bench.stall import BUDGETS
+    from tools.bench.stall import stall as measure
+
+    return lambda engine, tell: measure(engine, tokens, budget or BUDGETS, repeats, seed, tell)
+
+
+@benchmark(5)
+def roofline(repeats: int, seed: int, context: Context = 512) -> Measure:
+    """The time of steps, beside the least time that this machine can need for them."""
+    from tools.bench.roofline import roofline as measure
+
+    return lambda engine, tell: measure(engine, context, repeats, seed, tell)
+
+
+@benchmark(3, plot=False)
+def room(
+    repeats: int,
+    seed: int,
+    store: Annotated[int, typer.Option(help="Tokens that the store holds, in every arm.", min=1024)] = 8192,
+    words: Annotated[int, typer.Option(help="Of the document that all agents read.", min=1)] = 100,
+    limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds; default: twice the first token of 16 agents with the baseline.", min=0.0),
+    ] = None,
+) -> Measure:
+    """How many agents have their first tokens in time, in stores of as many bytes."""
+    from agentcho.lab.bench.arms import OURS
+    from tools.bench.room import room as measure
+
+    return lambda engine, tell: measure(engine, list(OURS), words, limit, repeats, seed, tell)
+
+
+@benchmark(9, plot=False)
+def stream(
+    repeats: int,
+    seed: int,
+    tokens: Annotated[int, typer.Option(help="Of the prompt, at least.", min=16)] = 1440,
+    pieces: Annotated[int, typer.Option(help="In which it comes.", min=2)] = 12,
+) -> Measure:
+    """The time to a first token over a prompt that comes in pieces, beside one that comes at once."""
+    from tools.bench.stream import stream as measure
+
+    return lambda engine, tell: measure(engine, tokens, pieces, repeats, seed, tell)
+
+
+def gpu_day(ctx: typer.Context) -> None:
+    """One GPU in ten minutes, into one file; --help says more."""
+    from tools.bench.gpu_day.program import main
+
+    raise typer.Exit(main(ctx.args))
+
+
+PEER_PYTHON = "The Python of an environment with transformers[serving]; default: the command `transformers`, if any."
+CLIENTS_PYTHON = "The Python of an environment with AutoGen; default: the one that `make clients` makes."
+
+
+def talk(
+    model: Model = UNDERSTUDY,
+    dtype: Annotated[str, typer.Option(help="The same for all servers.")] = "float32",
+    peer_python: Annotated[Path | None, typer.Option(help=PEER_PYTHON, show_default=False)] = None,
+    clients_python: Annotated[Path | None, typer.Option(help=CLIENTS_PYTHON, show_default=False)] = None,
+    repeats: Repeats = 9,
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """The talk of three agents in AutoGen, by the address of `transformers serve` and by those of `agentcho serve`."""
+    from agentcho.lab.bench.servers import version_of
+    from tools.bench import talk as talking
+
+    clients = clients_python or talking.CLIENTS
+    asked = Benchmark("talk", model, dtype, repeats, seed, Files(json_), program=PROGRAM)
+    with progress("bench talk", sys.stderr) as told:
+        measured = talking.Asked(model, dtype, repeats, seed, peer_python, clients)
+        found = talking.talks(measured, told.tell)
+    there = {"peer": version_of(peer_python), "client": talking.version_of(clients)}
+    _finish(asked, asked.result({"model": model, "dtype": dtype, "device": "cpu"}, there, found))
+
+
+def cluster(
+    games: Annotated[int, typer.Option(help="Of the understudy, by two workers and by two processes.", min=4)] = 40,
+    short: Annotated[int, typer.Option(help="Short games of the fake engine.", min=100)] = 10_000,
+    repeats: Repeats = 3,
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """Two workers of a Ray cluster beside two plain processes, and what the driver takes of many short games."""
+    from tools.bench.cluster import overhead, pace
+
+    with progress("bench cluster", sys.stderr) as told:
+        found, taken = pace(games, repeats, seed, told.tell), overhead(short, seed, told.tell)
+    measured = {"pace": found._asdict() | {"ratio": found.ratio}, "driver": taken._asdict() | {"share": taken.share}}
+    typer.echo(f"two workers reach {found.ratio:.2f} of what two plain processes reach, at {games} games")
+    typer.echo(f"the driver took {taken.share:.1%} of its workers' processor time at {short} short games,")
+    typer.echo(f"and {taken.early:.0f} MiB of memory after a tenth of them, {taken.late:.0f} MiB at the end")
+    if json_ is not None:
+        json_.write_text(json.dumps(machine_info() | versions() | source_digests() | measured, indent=1) + "\n")
+
+
+def agentdojo(
+    benchmark: Annotated[
+        list[str] | None, typer.Option(help="Versions of its tasks; default: two.", show_default=False)
+    ] = None,
+    json_: Json = None,
+) -> None:
+    """AgentDojo's tasks and attacks without a model: what is kept of the first, and what gets through of the others."""
+    from tools.bench.dojo import installed
+
+    installed()
+    from tools.bench.dojo.cases import VERSIONS
+    from tools.bench.dojo.measure import measure
+
+    versions_asked = benchmark or list(VERSIONS)
+    command = " ".join([PROGRAM, "agentdojo", *(f"--benchmark {each}" for each in benchmark or ())])
+    with warnings.catch_warnings(), progress("bench agentdojo", sys.stderr) as told:
+        warnings.simplefilter("ignore")
+        found = measure(versions_asked, command, told.tell)
+    for version in found.benchmarks:
+        tasks, attacks = sum(version.tasks.values()), sum(version.attacks.values())
+        for arm in version.arms:
+            kept, through = sum(arm.kept.values()), sum(arm.through.values())
+            typer.echo(f"{version.version}, {arm.arm}: {kept} of {tasks} tasks, {through} of {attacks} attacks through")
+    if json_ is not None:
+        json_.write_text(found.model_dump_json(indent=1) + "\n")
+
+
+def kv(
+    scenario: Annotated[str, typer.Argument(help="Whose games are played and forced.")] = "prisoners-dilemma",
+    games: Annotated[int, typer.Option(help="How many.", min=1)] = 200,
+    model: Model = UNDERSTUDY,
+    dtype: Annotated[str, typer.Option(help="Of the model, and of what is compared with 8 bits.")] = "float32",
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """What keys and values in 8 bits change: nats a token over forced words, and scores; beside 2 bits, which must
+    show."""
+    from tools.bench import kv as measuring
+
+    asked = measuring.Asked(scenario, games, seed, model, dtype)
+    with progress("bench kv", sys.stderr) as told:
+        found = measuring.measure(asked, told.tell)
+    typer.echo("\n".join(found.lines()))
+    if json_ is not None:
+        how = {"command": f"{PROGRAM} kv {scenario} --games {games} --seed {seed}", "asked": asked._asdict()}
+        json_.write_text(
+            json.dumps(how | machine_info() | versions() | source_digests() | dict(measuring.to_json(found)), indent=1)
+            + "\n"
+        )
+
+
+def agentleak(
+    file: Annotated[Path, typer.Argument(help="AgentLeak's recorded workflows, as a file of traces.")],
+    games: Annotated[int | None, typer.Option("-n", help="The first so many; default: all.", min=2)] = None,
+    model: Model = UNDERSTUDY,
+    repeats: Annotated[int, typer.Option(help="How often first tokens are timed.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Of which workflow's vault takes whose place.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is kept in FILE.part.")] = False,
+    json_: Json = None,
+) -> None:
+    """Recorded office workflows: audit verdicts, bits after a vault is swapped, next tokens, first tokens."""
+    from tools.bench import agentleak as offices
+
+    asked = offices.Asked(file, games, model, repeats, seed)
+    with progress("bench agentleak", sys.stderr) as told:
+        kept = offices.begin(asked, json_, resume)
+        found = offices.measured(asked, kept, f"{PROGRAM} agentleak", told.tell)
+    typer.echo("\n".join(offices.lines(found)))
+    if json_ is not None:
+        json_.write_text(found.model_dump_json(indent=1) + "\n")
+        kept.done()
+
+
+def threads(
+    scenario: Annotated[str, typer.Argument(help="What is played.")] = "prisoners-dilemma",
+    model: Model = UNDERSTUDY,
+    max_tokens: Annotated[int, typer.Option(help="Sampled tokens a message at most.", min=16)] = 60,
+    busy: Annotated[
+        int | None, typer.Option(help="Cores that others keep busy; default: all.", min=0, show_default=False)
+    ] = None,
+    repeats: Repeats = 5,
+    json_: Json = None,
+) -> None:
+    """A whole `agentcho run` while all cores are busy with something else: on the compute threads that agentcho
+    chooses, on one and on all, in turns."""
+    from tools.bench import threads as measuring
+
+    cores, arms = busy if busy is not None else os.cpu_count() or 1, measuring.of_machine()
+    with progress("bench threads", sys.stderr) as told:
+        found = measuring.measure(arms, measuring.playing(scenario, model, max_tokens), repeats, cores, told.tell)
+    typer.echo("\n".join(found.lines()))
+    if json_ is not None:
+        how = {"command": f"{PROGRAM} threads {scenario} --model {model} --repeats {repeats}", "busy": cores}
+        seconds = {"arms": arms, "seconds": found.seconds}
+        json_.write_text(json.dumps(how | machine_info() | versions() | source_digests() | seconds, indent=1) + "\n")
+
+
+def vllm(
+    model: Model = "smollm2",
+    dtype: Dtype = "float32",
+    workflow: Played = None,
+    traces: Annotated[
+        list[Path] | None, typer.Option(help="Files of recorded workflows, beside the paper's.", show_default=False)
+    ] = None,
+    games: Annotated[int, typer.Option("-n", help="So many of each file.", min=1)] = 1,
+    scale: Scale = 0.3,
+    repeats: Repeats = 3,
+    seed: Seed = 1,
+    json_: Json = None,
+) -> None:
+    """Engine vllm, enforcing or auditing, beside plain vLLM with its prefix cache, agentcho's own engine and stock
+    `generate`, all on the same weights and forced words. Runs in an environment with vLLM."""
+    from itertools import islice
+
+    from agentcho.integrations.vllm.versions import installed
+    from agentcho.lab.bench.plans import traced
+    from agentcho.records.trace import read_traces
+    from tools.bench.vllm.arms import engines
+    from tools.bench.vllm.measure import compare
+
+    recorded = (each for file in traces or () for each in islice(read_traces(file), games))
+    played = paper(workflow or ["prisoners-dilemma", "tree-of-thoughts", "parallel-debate"], seed, scale)
+    subjects = [*played, *traced(recorded, scale)]
+    asked = Benchmark("vllm", model, dtype, repeats, seed, Files(json_), program=PROGRAM)
+    with progress("bench vllm", sys.stderr) as told, engines(model, dtype, context=4096) as on:
+        found = compare(on, subjects, repeats, seed, told.tell)
+        where = {key: on.own.fingerprint[key] for key in ("model", "dtype", "device")}
+        there = {"vllm": installed()}
+    _finish(asked, asked.result(where, there, found, scale=scale))
+
+
+OTHERS: tuple[Callable[..., None], ...] = (talk, cluster, agentdojo, agentleak, kv, threads, vllm)
+"""Commands that do not measure one engine."""

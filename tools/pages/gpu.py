@@ -1,0 +1,200 @@
+"""The page on GPUs, from the result file of `python -m tools.bench gpu-day`, if there is one:
+`python -m tools.pages gpu docs/results docs/gpu.md`.
+
+Does not know: how anything is measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from tools.pages.render import render, write
+
+RESULT = "gpu.json"
+STREAMED, FIRST_TOKEN, KERNELS, LAUNCHES = 1.5, 0.015, 700, 400
+"""A step over streaming the weights; seconds of a first token over 8k; kernels of a step; those of a first token."""
+REPLAYED = ((1, 0.95), (16, 0.90), (64, 0.90))
+"""The least share of a crowd's steps that are replayed, by its agents."""
+Found = Mapping[str, Any]
+
+
+class Goal(NamedTuple):
+    """A target: what it is of, what is to be reached, what was, and whether that is enough."""
+
+    what: str
+    bound: str
+    reached: str
+    met: bool
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Its row in a table."""
+        return self.what, self.bound, self.reached, "met" if self.met else "missed"
+
+
+def page(results: Path) -> str:
+    """The whole page."""
+    file = results / RESULT
+    return page_of(json.loads(file.read_bytes()) if file.is_file() else None)
+
+
+def page_of(result: Found | None) -> str:
+    """The page of a result; of one that was found on no GPU it says no more than that nothing was."""
+    parts = {} if result is None else {part["name"]: part for part in result["parts"]}
+    gpu = parts.get("machine", {}).get("found", {}).get("gpu")
+    if result is None or gpu is None:
+        return render("gpu", gpu=None, proofs=_table(("what", "how"), PROOFS))
+    found = {name: part["found"] for name, part in parts.items()}
+    return render(
+        "gpu",
+        gpu=f"{gpu['name']}, {gpu['total_memory'] / 1e9:.0f} GB",
+        command=result["command"],
+        machine=result["machine"],
+        packages=found["machine"]["packages"],
+        load=found.get("load", {}),
+        ended=result["ended"] or "killed",
+        goals=_table(("target", "", "reached", ""), (goal.row for goal in goals(found))),
+        parts=_table(("part", "", "seconds", "GB at most", ""), map(_part, parts.values())),
+        steps=_table(STEP_HEADS, _steps(found.get("steps", {}), found.get("peers", {}))),
+        first=_table(("", "ms", "the second token, ms"), _first(found.get("first tokens", {}))),
+        profile=_table(("a step of", "kernels", "ms", "device busy, ms", "gaps, ms"), _profile(found)),
+        kernel=_table(("", "GB/s"), _kernel(found.get("kernel", {}))),
+        crowd=_table(("", "steps", "rows a step", "tokens/s", "replayed", "pools grew"), _crowd(found)),
+        workflows=_table(
+            ("", "first token, ms", "end to end, s", "forwards", "replayed"), _flows(found.get("workflows", {}))
+        ),
+        doctor=found.get("doctor", {}).get("rows", []),
+        waits=_table(("Python waits at", "times"), _waits(found.get("synchronisation", {}))),
+        failures=[part for part in parts.values() if part["state"] == "failed"],
+        proofs=_table(("what", "how"), PROOFS),
+    )
+
+
+PROOFS = (
+    (
+        "the engine's tests run unchanged on a GPU",
+        "no test names its device, and on a GPU that is pretended operations over tensors of two devices fail "
+        "(`tests/engine/test_device.py`)",
+    ),
+    ("two GPUs with a model spread over them", "pretended likewise (`tests/engine/test_spread.py`)"),
+    ("the kernel gives what dense attention gives", "Triton's interpreter (`tests/engine/test_paged.py`)"),
+    (
+        "this program, killed at any moment, leaves what was measured",
+        "real processes on `--device cpu` (`tests/bench/test_gpu_day.py`)",
+    ),
+    (
+        "a GPU that is busy, full, of an unknown kind or without a driver is refused in one line",
+        "faked errors of torch (`tests/engine/test_placement.py`)",
+    ),
+)
+"""What is shown without a GPU, and how."""
+STEP_HEADS = ("", "least, ms", "replayed, ms", "of steps", "eager, ms", "generate, ms", "continuous batching, ms")
+
+
+def goals(found: Mapping[str, Found]) -> Iterator[Goal]:
+    """The targets that there are figures for."""
+    step = found.get("steps", {}).get("1 row over 512", {})
+    if "replayed" in step and (alone := found.get("rates", {}).get("streaming them")):
+        ratio = median(step["replayed"]) / alone
+        yield Goal(
+            "a step of 1 row over 512 ÷ streaming the weights", f"≤ {STREAMED}", f"{ratio:.2f}", ratio <= STREAMED
+        )
+    if tails := [each["seconds"] for name, each in found.get("first tokens", {}).items() if name != "afresh"]:
+        what = f"first token over 8k that is there, the worst of {len(tails)} new lengths"
+        yield Goal(what, f"≤ {1000 * FIRST_TOKEN:g} ms", f"{1000 * max(tails):.1f} ms", max(tails) <= FIRST_TOKEN)
+    traced = found.get("profile", {})
+    for what, name, most in (
+        ("kernels of a decode step of 1 row", "1 row, eager", KERNELS),
+        ("launches of a first token, 64 tokens over 8k", "first token", LAUNCHES),
+    ):
+        if name in traced:
+            count = traced[name]["kernels"]
+            yield Goal(what, f"≤ {most}", f"{count:.0f}", count <= most)
+    for agents, least in REPLAYED:
+        for name in (_agents(agents), f"{_agents(agents)}, shadows"):
+            if (each := found.get("crowd", {}).get(name)) is not None:
+                share = each["replays"] / each["steps"]
+                yield Goal(f"steps replayed, {name}", f"≥ {least:.0%}", f"{share:.0%}", share >= least)
+    for name in ("kernel tests", "engine tests"):
+        if counts := found.get(name, {}).get("counts"):
+            wrong = sum(counts.get(each, 0) for each in ("failed", "error", "errors"))
+            told = f"{wrong} of {wrong + counts.get('passed', 0)} fail"
+            yield Goal(name, "none fail", told, wrong == 0)
+
+
+def _agents(count: int) -> str:
+    return f"{count} agent{'s' if count > 1 else ''}"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---" for _ in heads], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.2f}"
+
+
+def _part(part: Found) -> tuple[str, ...]:
+    peak = f"{part['peak'] / 1e9:.1f}" if "peak" in part else ""
+    why = str(part.get("why", "")).replace("|", "\\|").partition(" Carry the wheels")[0]
+    return part["name"], part["title"], str(part.get("seconds", "")), peak, f"{part['state']}{why and f': {why}'}"
+
+
+def _steps(found: Found, peers: Found) -> Iterator[tuple[str, ...]]:
+    for name, each in found.items():
+        if "why" in each:
+            yield name, each["why"], *[""] * 5
+            continue
+        beside = (peers.get(f"{name}, {arm}", {}) for arm in ("generate", "continuous"))
+        others = (_ms(one["seconds"]) if "seconds" in one else one.get("why", "") for one in beside)
+        replayed, eager = (_ms(median(each[how])) for how in ("replayed", "eager"))
+        yield name, _ms(each["least"]), replayed, f"{each['replays']} of {each['steps']}", eager, *others
+
+
+def _first(found: Found) -> Iterator[tuple[str, ...]]:
+    for name, each in found.items():
+        yield name, _ms(each["seconds"]), _ms(each["second"]) if "second" in each else ""
+
+
+def _profile(found: Mapping[str, Found]) -> Iterator[tuple[str, ...]]:
+    for name, each in found.get("profile", {}).items():
+        yield name, f"{each['kernels']:.0f}", *(_ms(each[what]) for what in ("seconds", "busy", "gaps"))
+
+
+def _kernel(found: Found) -> Iterator[tuple[str, ...]]:
+    for name, each in found.items():
+        if isinstance(each, dict) and "bytes a second" in each:
+            yield name, f"{each['bytes a second'] / 1e9:.0f}"
+
+
+def _crowd(found: Mapping[str, Found]) -> Iterator[tuple[str, ...]]:
+    for name, each in found.get("crowd", {}).items():
+        share = f"{each['replays'] / each['steps']:.0%}"
+        rows, rate = f"{each['rows a step']:.1f}", f"{each['tokens a second']:.0f}"
+        yield name, str(each["steps"]), rows, rate, share, str(each["growths"])
+
+
+def _flows(found: Found) -> Iterator[tuple[str, ...]]:
+    for name, each in found.items():
+        replays = f"{each['replays'] / each['forwards']:.0%}" if each.get("forwards") else ""
+        yield name, _ms(each["ttft"]), f"{each['seconds']:.2f}", f"{each.get('forwards', 0):.0f}", replays
+
+
+def _waits(found: Found) -> Iterator[tuple[str, ...]]:
+    for what, each in found.items():
+        for where, times in each["waits"].items():
+            yield f"{what}: {where}", str(times)
+
+
+def main() -> None:
+    """Write the page."""
+    write(page, "GPUs")
+
+
+if __name__ == "__main__":
+    main()
