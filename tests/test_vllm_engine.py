@@ -21,6 +21,7 @@ from agentcho.integrations.vllm.core import VllmCore
 from agentcho.integrations.vllm.jobs import PAUSE, Job, Jobs
 from agentcho.integrations.vllm.kv_layout import BlockLayout
 from agentcho.integrations.vllm.runner import VllmRunner
+from agentcho.integrations.vllm.scheduler import BLOCK as BLOCK_OF_SHADOWS
 from agentcho.protocol.call import Repair, Shadow
 from agentcho.runner.kv.kv_pool import LayerShape, PagePool
 from agentcho.runner.kv.rope import Rotation
@@ -55,7 +56,7 @@ def empty() -> Tensor:
 class Client:
     """Computes what `Packed` keeps, and says after each token the next one. `steps`: how many it has done."""
 
-    longest, vocabulary = 1000, len(TOKENIZER)
+    longest, vocabulary, usage = 1000, len(TOKENIZER), 0.0
 
     def __init__(self, jobs: Jobs, layout: BlockLayout) -> None:
         self.jobs, self.layout = jobs, layout
@@ -102,6 +103,7 @@ class Client:
             job.blocks += [self.free.pop(0) for _ in range(-(-len(tokens) // BLOCK) - len(job.blocks))]
             if not self.computed[name]:
                 job.written.clear()
+                job.begun += 1
                 if not self.jobs.load(job):
                     stopped[f"{name}-inner"] = False
                     continue
@@ -250,6 +252,68 @@ def test_a_shadow_is_encoded_when_it_is_read(engine: VllmCore) -> None:
     assert engine.message(shadow).tokens == engine.message(said).tokens
     assert engine.receipt(shadow).context == ()
     assert engine.message(read).text == "heard"
+
+
+LONG = "a message that is so long that a shadow begins while it is being said " * 2
+
+
+def shadowed(engine: VllmCore) -> tuple[int, int]:
+    """A long message over a context, and its shadow over another one; neither has begun."""
+    a, b = engine.prefill([Prefill("for one alone"), Prefill("for all")])
+    leader = Decode(parents=[a], forced=forced(engine, LONG))
+    said, shadow = engine.submit([leader, Shadow(leader, parents=[b])])
+    return said, shadow
+
+
+def check_shadow(engine: VllmCore, said: int, shadow: int) -> None:
+    """It is whole, and can be read."""
+    assert engine._encodings[shadow].entry.ready
+    assert engine.message(shadow).tokens == engine.message(said).tokens
+    [read] = engine.decode([Decode(parents=[shadow, said], forced=forced(engine, "heard"))])
+    assert engine.message(read).text == "heard"
+    engine.check_integrity()
+
+
+def test_a_long_message_has_its_shadow_encoded_in_blocks_while_it_is_said(engine: VllmCore) -> None:
+    client = client_of(engine)
+    said, shadow = shadowed(engine)
+    assert finish(engine) == []
+    blocks = [count for count in client.together if count >= BLOCK_OF_SHADOWS]
+    length = len(engine.message(said).tokens)
+    assert len(blocks) == length // BLOCK_OF_SHADOWS - 1, "the first block is the prompt of its request"
+    check_shadow(engine, said, shadow)
+
+
+@pytest.mark.parametrize("how", ["tight", "preempted", "never roomy"])
+def test_a_shadow_gives_way_where_those_who_speak_need_room(engine: VllmCore, how: str) -> None:
+    client = client_of(engine)
+    client.usage = 0.6 if how == "never roomy" else 0.0
+    said, shadow = shadowed(engine)
+    for _ in range(60):
+        engine.step()
+    assert len(client.live) == (1 if how == "never roomy" else 2)
+    if how == "tight":
+        client.usage = 0.95
+    if how == "preempted":
+        client.preempt(next(iter(client.live.values())))
+        engine.step()
+    engine.step()
+    assert len(client.live) == 1
+    assert finish(engine) == []
+    if how == "never roomy":
+        engine.decode([Decode(parents=[shadow], forced=(5,))])
+    check_shadow(engine, said, shadow)
+
+
+@pytest.mark.parametrize("steps", [40, 50, 80])
+def test_a_shadow_ends_with_a_leader_that_is_cancelled(engine: VllmCore, steps: int) -> None:
+    said, _ = shadowed(engine)
+    for _ in range(steps):
+        engine.step()
+    engine.cancel([said])
+    assert engine.idle
+    assert not client_of(engine).live
+    engine.check_integrity()
 
 
 class Refuses:

@@ -57,6 +57,12 @@ def test_what_was_dropped_is_made_again() -> None:
     assert found["worst"] <= CLOSE
 
 
+def test_shadows_that_are_encoded_while_their_leaders_speak_have_them_too() -> None:
+    found = oracle("shadows")
+    assert found["worst"] <= CLOSE
+    assert max(found["blocks"]) >= 32, "no shadow was encoded in blocks"
+
+
 def test_under_enforce_a_swapped_secret_changes_nothing_that_readers_see() -> None:
     found = oracle("swapped")
     assert found["enforce"] <= 1e-5

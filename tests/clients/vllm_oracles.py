@@ -147,6 +147,41 @@ def whole_prompts() -> dict[str, Any]:
         return {"worst": apart(crowd(own), crowd(other))}
 
 
+def shadows() -> dict[str, Any]:
+    """A reader of a long message's shadow, which was encoded while the message was said; at once, and in a cache where
+    it has to give way."""
+    with saved("llama") as folder:
+        own, other = engines(folder, context=768, num_gpu_blocks_override=14, max_num_seqs=8)
+        found = {}
+        for name, leaders in (("roomy", 1), ("tight", 6)):
+            found[name] = apart(_over_shadows(own, leaders), _over_shadows(other, leaders))
+        return {"worst": max(found.values()), **found, "blocks": EXTENDED}
+
+
+EXTENDED: list[int] = []
+
+
+def _over_shadows(engine: EngineCore, leaders: int) -> list[torch.Tensor]:
+    a, b = engine.prefill([Prefill(WORDS), Prefill(f"{WORDS}, and that is all")])
+    if isinstance(engine, VllmEngine):
+        extend = engine._runner._client.extend
+
+        def counted(job: Any) -> None:
+            EXTENDED.append(len(job.more))
+            extend(job)
+
+        engine._runner._client.extend = counted  # type: ignore[method-assign]
+    calls: list[Any] = []
+    for number in range(leaders):
+        leader = Decode(parents=[a], forced=forced(engine, f"{number} {WORDS} " * 6))
+        calls += [leader, Shadow(leader, parents=[b])]
+    ids = engine.submit(calls)
+    while not engine.idle:
+        engine.step()
+    read = [Decode(parents=[b, id], forced=forced(engine, "yes it is"), logits=True) for id in ids[1::2]]
+    return [rows(engine, id) for id in engine.decode(read)]
+
+
 def swapped() -> dict[str, Any]:
     """Readers' log-probabilities where a secret is another one of equal length: under enforce, and under audit."""
     with saved("llama") as folder:
@@ -320,6 +355,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: lambda name=name: family(name) for name in FAMILIES},  # type: ignore[misc]
     "tight": tight,
     "whole-prompts": whole_prompts,
+    "shadows": shadows,
     "swapped": swapped,
     "evicted": evicted,
     "ended": ended,

@@ -88,6 +88,11 @@ class Client:
         """The number of token ids."""
         return int(self._vllm.vllm_config.model_config.get_vocab_size())
 
+    @property
+    def usage(self) -> float:
+        """The share of its cache that requests have."""
+        return float(self._vllm.engine_core.engine_core.scheduler.get_kv_cache_usage())
+
     def add(self, job: Job) -> str:
         """Begin a request; returns the name that vLLM gives it."""
         request = self._request(job, job.name, job.prompt)

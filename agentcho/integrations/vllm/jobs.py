@@ -29,6 +29,7 @@ class Job:
         own: The first own tokens, in the prompt of the request.
         known: Own tokens that are fed next, before another is asked for.
         more: Those that vLLM is given together, once it has paused; `paused`: whether it was told to pause for them.
+        follows: Whether more tokens will come, so that it pauses where none is known.
         grown: How many tokens came behind its prompt.
         asks: Asked right before the encodings are read, in the worker; raises where they must not be.
         needs_token: Whether all of its tokens are computed in the step that runs, so that it asks for another.
@@ -47,6 +48,7 @@ class Job:
     known: deque[int] = field(default_factory=deque)
     more: Ids = ()
     paused: bool = False
+    follows: bool = False
     grown: int = 0
     needs_token: bool = False
     done: bool = False
@@ -88,9 +90,8 @@ class Job:
         if len(self.known) == 1 and self.known[0] != pause:
             self.grown += 1
             return self.known.popleft()
-        self.done = not self.known
+        self.done = not self.known and not self.follows
         self.more, self.paused = tuple(self.known), True
-        self.grown += len(self.more)
         self.known.clear()
         return pause
 

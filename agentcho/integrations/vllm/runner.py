@@ -46,6 +46,8 @@ class ClientPort(Protocol):
     def longest(self) -> int: ...
     @property
     def vocabulary(self) -> int: ...
+    @property
+    def usage(self) -> float: ...
     def add(self, job: Job) -> str: ...
     def step(self) -> dict[str, bool]: ...
     def extend(self, job: Job) -> None: ...
@@ -94,6 +96,11 @@ class VllmRunner:
         self._banned[template.unsayable(self.vocabulary, len(tokenizer))] = True
         self._names, self._workspace = count(), Workspace()
         jobs.load_kv = self._load_kv
+
+    @property
+    def usage(self) -> float:
+        """The share of vLLM's cache that requests have."""
+        return self._client.usage
 
     @property
     def device(self) -> torch.device:
@@ -150,8 +157,15 @@ class VllmRunner:
         if not (paused and job.paused) or job.error is not None:
             job.error = job.error or CallFailed("vLLM ended its request")
             return
+        if job.more:
+            self.go_on(job, job.more)
+
+    def go_on(self, job: Job, tokens: Sequence[int]) -> None:
+        """Give a request that has paused its next tokens. `EngineFailed`: vLLM failed."""
+        job.more, job.paused = tuple(tokens), False
         self._client.extend(job)
-        job.more, job.paused = (), False
+        job.grown += len(job.more)
+        job.more = ()
 
     def end(self, job: Job) -> None:
         """Give a request up, if vLLM has it."""

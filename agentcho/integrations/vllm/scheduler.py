@@ -1,13 +1,14 @@
 """Decides which calls vLLM is given, and turns its steps into tokens, finished encodings and failures.
 
 vLLM decides what runs in a step. A decode is one of its requests from its first token to its last: whenever it asks for
-a token, the engine draws it from the row of logits, as it does for its own forwards. Shadows are encoded when somebody
-first reads them, all tokens at once. Does not know: how a step computes.
+a token, the engine draws it from the row of logits, as it does for its own forwards. A shadow is a request that is
+given the tokens of its leader in blocks, while they are said; that of a short message is encoded when somebody first
+reads it. Does not know: how a step computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Listed
 from typing import Any
 
@@ -15,12 +16,17 @@ from agentcho.engine.forward_plan import ForwardPlan, LogprobRequest
 from agentcho.engine.logprobs import weigh
 from agentcho.engine.queue import QueuedCall
 from agentcho.engine.scheduler import Scheduler
-from agentcho.engine.sequence import Sequence, Status
+from agentcho.engine.sequence import STRIDE, Sequence, Status
 from agentcho.engine.speaking import Asking, Speaker
 from agentcho.errors import EngineFailed
 from agentcho.integrations.vllm.jobs import PAUSE, Job
 from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken, StepResult
+
+BLOCK = 2 * STRIDE
+"""So many tokens of its leader a shadow is given at a time."""
+ROOMY, TIGHT = 0.5, 0.9
+"""Shares of vLLM's cache: shadows begin below the first, and above the second they give their blocks back."""
 
 
 class VllmScheduler(Scheduler):
@@ -59,6 +65,7 @@ class VllmScheduler(Scheduler):
     def step(self) -> StepResult:
         """Give vLLM what can begin, let it do a step, and collect what came of it."""
         self._let_all_in()
+        self._follow_leaders()
         if any(job.sent for job in self._jobs):
             self._runner.advance()
         for job, call in list(self._jobs.items()):
@@ -86,7 +93,7 @@ class VllmScheduler(Scheduler):
         gone, crowded = set[EncodingId](), False
         for waiting in self.deferred.before(self._waiting.line(), gone):
             call = waiting.call
-            if call.leader is not None:
+            if call.leader is not None and not self._may_follow(call):
                 if call.speech.stopped is not None and call.leader.status is Status.FINISHED:
                     gone |= {call.id} if self._put_off(call) else set()
             elif not call.attendable:
@@ -111,6 +118,54 @@ class VllmScheduler(Scheduler):
             return True
         self._ended.append(self.deferred.add(shadow))
         return True
+
+    def _may_follow(self, shadow: Sequence) -> bool:
+        """Whether a shadow begins while its leader speaks; it is given all that was said so far."""
+        if shadow.speech.stopped is not None or shadow.lacking < BLOCK or not shadow.attendable:
+            return False
+        if self._runner.usage > ROOMY or self._tight:
+            return False
+        shadow.portion = shadow.lacking
+        return True
+
+    @property
+    def _tight(self) -> bool:
+        """Whether vLLM has taken blocks away from a decode, or soon will."""
+        return self._runner.usage > TIGHT or any(job.begun > 1 for job in self._jobs)
+
+    def _follow_leaders(self) -> None:
+        """Give running shadows what their leaders have said since, a block or more, and in the end the rest."""
+        following = [call for call in self._running if call.leader is not None]
+        if following and self._tight:
+            for call in following:
+                self._stand_back(call)
+        for call in following:
+            job, ended = call.slot, call.speech.stopped is not None
+            assert isinstance(job, Job)
+            if job.sent and job.paused and (ended or call.lacking >= BLOCK):
+                job.follows, job.done = not ended, not call.lacking
+                self._follow(call, job, self._runner.go_on)
+            elif not job.sent and ended:
+                self._follow(call, job, self._begin_again)
+
+    def _follow(self, shadow: Sequence, job: Job, give: Callable[[Job, Listed[int]], None]) -> None:
+        if shadow.lacking:
+            shadow.portion = shadow.lacking
+            feed, shadow.portion = shadow.feed, 0
+            self._feeds(shadow, feed)
+            give(job, feed)
+
+    def _stand_back(self, shadow: Sequence) -> None:
+        """Let a shadow give its blocks back to those who speak; it is encoded when its leader has ended."""
+        if isinstance(shadow.slot, Job) and shadow.slot.sent:
+            self._slots.close(shadow.slot)
+            shadow.slot, shadow.fed = self._slots.take(shadow.context, 0, False, True), 0
+            shadow.feeds.clear()
+
+    def _begin_again(self, job: Job, tokens: Listed[int]) -> None:
+        job.own, shadow = tuple(tokens), next(call for call in self._running if call.slot is job)
+        job.asks = shadow.ask
+        self._send(job, shadow)
 
     def _give(self, waiting: QueuedCall) -> bool:
         """Begin a call; whether it has left the waiting line."""
@@ -138,8 +193,9 @@ class VllmScheduler(Scheduler):
         call.before = slot.before
         call.status = Status.RUNNING
         self._running.append(call)
-        slot.own, slot.asks = call.feed, call.ask
+        slot.own, slot.asks, slot.follows = call.feed, call.ask, call.leader is not None
         self._feeds(call, call.feed)
+        call.portion = 0
         self._send(slot, call)
 
     def _begin_known(self, call: Sequence) -> None:
@@ -168,7 +224,7 @@ class VllmScheduler(Scheduler):
         asking, plan = list[Asking](), ForwardPlan(exact=False)
         for job, logits in waiting:
             call = self._jobs.get(job)
-            if call is None or call.entry is not None or job.known:
+            if call is None or call.entry is not None or call.leader is not None or job.known:
                 continue
             speech = call.speech
             if speech.stopped is None and job.error is None:
