@@ -146,7 +146,10 @@ _ALL = (
             "leakage=enforce ran in the fast profile: rounding depends on what shares a forward, so log-probabilities "
             "can tell how long hidden messages are, and words change at near ties"
         ),
-        advice="Run with --deterministic to make the claim hold for every bit; else show log-probabilities to nobody.",
+        advice=(
+            "Run with --deterministic to make the claim hold for every bit (engine vllm has no such profile); else "
+            "show log-probabilities to nobody."
+        ),
     ),
     Rule(
         code="AC006",

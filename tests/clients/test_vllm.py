@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentcho.records.record import find
+
 from .environment import ROOT, python_of
+from .served import running
 
 pytestmark = pytest.mark.clients
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
@@ -124,3 +129,32 @@ def test_the_doctor_says_what_vllm_computes_it_with(tmp_path: Any) -> None:
     refused = ran("-m", "agentcho", "doctor", "smollm2", "--engine", "vllm", "--weights", "int8", cwd=tmp_path)
     assert refused.returncode == 2
     assert "weights cannot be used with engine vllm" in refused.stderr
+
+
+THREE = Path(__file__).parent / "scripts" / "three.py"
+
+
+@pytest.mark.slow
+def test_a_killed_game_of_three_kinds_of_models_goes_on_and_is_audited(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        (tmp_path / "models.toml").write_text(
+            '[other]\nmodel = "smollm2"\nengine = "vllm"\ndtype = "float32"\n'
+            f'[far]\nmodel = "openai:understudy"\nbase_url = "{server.root}/v1"\nserver = "agentcho"\n'
+            'key_file = "key"\n'
+        )
+        (tmp_path / "key").write_text(server.key)
+        (tmp_path / "key").chmod(0o600)
+        (tmp_path / "bad").touch()
+        words = ("-m", "agentcho", "run", str(THREE), "--models", "models.toml", "--seed", "1")
+        assert ran(*words, cwd=tmp_path).returncode == -signal.SIGKILL
+        said = find("last", tmp_path / "runs").games()[0]
+        (tmp_path / "bad").unlink()
+        on = ran("-m", "agentcho", "run", "--resume", "last", cwd=tmp_path)
+        assert on.returncode == 0, on.stderr[-3000:]
+        audited = ran("-m", "agentcho", "audit", "last", cwd=tmp_path)
+        assert audited.stdout.startswith("TEXTS CLEAN: views held; what that server's caches keep was not seen")
+    after = find("last", tmp_path / "runs").games()[0]
+    spoken = [entry.message.text for entry in after if entry.message.kind == "decode"]
+    before = [entry.message.text for entry in said if entry.message.kind == "decode"]
+    assert len(before) == 3, "one round was over"
+    assert (spoken[:3], len(spoken)) == (before, 6)

@@ -6,7 +6,9 @@ know: what is computed with it.
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 
 from agentcho.integrations.vllm.versions import installed
 
@@ -17,6 +19,9 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+
+logging.getLogger("vllm").setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
 
 from vllm import EngineArgs, SamplingParams  # noqa: E402
 from vllm.config import KVTransferConfig  # noqa: E402

@@ -35,6 +35,7 @@ class Client:
             "model": path,
             "trust_remote_code": False,
             "load_format": "safetensors",
+            "use_tqdm_on_load": False,
             "enable_prefix_caching": False,
             "async_scheduling": False,
             "disable_log_stats": True,
