@@ -44,6 +44,12 @@ def test_reordered_overlapping_and_gapped_reads_have_the_log_probabilities_of_ou
     assert oracle(family)["worst"] <= CLOSE
 
 
+@pytest.mark.slow
+def test_in_bfloat16_it_is_no_farther_from_the_truth_than_our_engine() -> None:
+    found = oracle("bfloat16")
+    assert 0 < found["vllm"] <= 2 * found["own"]
+
+
 def test_preempted_decodes_and_prompts_in_parts_have_them_too() -> None:
     found = oracle("tight")
     assert found["worst"] <= CLOSE

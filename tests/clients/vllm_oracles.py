@@ -59,12 +59,12 @@ def saved(family: str) -> Iterator[Path]:
 
 
 def engines(folder: Path | str, **options: Any) -> tuple[Engine, VllmEngine]:
-    """The same model in both engines, in float32."""
+    """The same model in both engines, in float32; `dtype`: that of engine vllm, where it is another."""
     room = {name: options.pop(name) for name in ("store_tokens", "host_tokens") if name in options}
     own = Engine.load(folder, device="cpu", dtype="float32", threads=1, template_differs="accept")
-    context = options.pop("context", 1024)
+    context, dtype = options.pop("context", 1024), options.pop("dtype", "float32")
     other = VllmEngine.load(
-        folder, "float32", EngineSizes(context=context, **room), differs="accept", options=EAGER | options
+        folder, dtype, EngineSizes(context=context, **room), differs="accept", options=EAGER | options
     )
     return own, other
 
@@ -112,6 +112,15 @@ def family(name: str) -> dict[str, Any]:
     with saved(name) as folder:
         own, other = engines(folder)
         return {"worst": apart(shapes(own), shapes(other))}
+
+
+def bfloat16() -> dict[str, Any]:
+    """How far each engine is in bfloat16 from our own in float32."""
+    with saved("llama") as folder:
+        exact, other = engines(folder, dtype="bfloat16")
+        own = Engine.load(folder, device="cpu", dtype="bfloat16", threads=1, template_differs="accept")
+        wanted = shapes(exact)
+        return {"own": apart(wanted, shapes(own)), "vllm": apart(wanted, shapes(other))}
 
 
 def tight() -> dict[str, Any]:
@@ -353,6 +362,7 @@ GAMES = 20
 
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: lambda name=name: family(name) for name in FAMILIES},  # type: ignore[misc]
+    "bfloat16": bfloat16,
     "tight": tight,
     "whole-prompts": whole_prompts,
     "shadows": shadows,
