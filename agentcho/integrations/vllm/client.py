@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import ValidationError
 from torch import Tensor
 
 from agentcho.errors import ModelError
@@ -55,8 +56,7 @@ class Client:
             del ENGINES[engine]
             if not isinstance(error, (ValueError, RuntimeError, TypeError, NotImplementedError)):
                 raise
-            told = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ModelError(f"vLLM {FOUND} could not load {model}: {told}") from error
+            raise ModelError(f"vLLM {FOUND} could not load {model}: {_told(error)}") from error
 
     @property
     def network(self) -> Any:
@@ -136,3 +136,10 @@ class Client:
         """Let go of vLLM's worker and its memory."""
         self._vllm.engine_core.shutdown()
         ENGINES.pop(self._name, None)
+
+
+def _told(error: Exception) -> str:
+    """What an error of vLLM says, in one line."""
+    if isinstance(error, ValidationError):
+        return "; ".join(": ".join([*map(str, each["loc"]), each["msg"]]) for each in error.errors())
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
