@@ -32,7 +32,6 @@ OF_ONE_KIND = {
     "engine/test_memory.py": "pools of a processor do not move",
     "engine/test_octets.py": "sums of bytes, without a tensor",
     "engine/test_packing.py": "matrices in the order of a processor",
-    "engine/test_paged.py": "kernels compiled for GPUs that are not there",
     "engine/test_placement.py": "which device is chosen, and where weights go",
     "engine/test_sharing.py": "an attention that only processors have",
     "engine/test_spread.py": "a model on two GPUs that are not there",

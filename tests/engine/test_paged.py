@@ -4,9 +4,6 @@ or capped. Triton's interpreter runs the kernel; with AGENTCHO_TEST_DEVICE=cuda 
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -281,36 +278,3 @@ def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) 
             case.found()
     assert not TRIAL.refused.get(PLACE)
     torch.testing.assert_close(case.found(), attend_copied(*case), rtol=1e-4, atol=1e-5)
-
-
-COMPILE = """
-import torch, triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from agentcho.runner.attention import triton_paged
-from agentcho.runner.attention.base import Locality
-from agentcho.runner.attention.triton_kernel import weigh
-from agentcho.runner.kv.rope import Rotation
-angles = torch.tensor([1e4 ** (-i / 64) for i in range(64)], dtype=torch.float64)
-pointers = ("asked", "keys", "values", "table", "counts", "rows", "at", "turns", "out", "sums")
-assert tuple(weigh.arg_names) == (*pointers, "width", "parts", "first", "scale", "cap", "form")
-cases = (torch.bfloat16, "half", "full", None, 80), (torch.float32, "interleaved", "sliding", 2.0, 90)
-for dtype, form, window, cap, target in cases:
-    for own in (False, True):
-        locality = Locality(window, 4096 if window != "full" else 0)
-        turned = Rotation(form, angles if form == "half" else angles[:32])
-        kind = triton_paged.PagedKind(torch.device("cuda"), dtype, 8, 4, 128, 128, turned, locality, 0.1, cap)
-        number, whole = ("*bf16" if dtype == torch.bfloat16 else "*fp32"), "*i64" if own else "*i32"
-        types = [number] * 3 + [whole] * 2 + ["*i64"] * 3 + ["*fp32"] * 2 + ["i32"] * 3 + ["fp32"] * 2 + ["constexpr"]
-        source = ASTSource(weigh, dict(zip(weigh.arg_names, types)), {"form": kind.form(own)})
-        assert "cubin" in triton.compile(source, target=GPUTarget("cuda", target, 32)).asm
-print("compiled")
-"""
-
-
-@pytest.mark.slow
-def test_it_can_be_compiled_for_gpus_that_are_not_here(tmp_path: Any) -> None:
-    """Whether it runs there is not known by that."""
-    own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", COMPILE], env=os.environ | own, capture_output=True, text=True)
-    assert done.stdout == "compiled\n", done.stderr

@@ -81,7 +81,20 @@ PROOFS = (
         "(`tests/engine/test_device.py`)",
     ),
     ("two GPUs with a model spread over them", "pretended likewise (`tests/engine/test_spread.py`)"),
-    ("the kernel gives what dense attention gives", "Triton's interpreter (`tests/engine/test_paged.py`)"),
+    (
+        "the kernel gives what dense attention gives",
+        "Triton's interpreter (`tests/engine/test_paged.py`), at the sizes of real models too (`tests/gpu`)",
+    ),
+    (
+        "the whole engine at the shape of Llama-3.1-8B: no operation over tensors of two devices, none for which "
+        "Python has to wait for the device, no transfer inside of a decode step's forward",
+        "fake tensors on `cuda:0` (`tests/gpu/fake.py`); every launch of Triton is counted and not run",
+    ),
+    (
+        "kernels of a decode step, launches of a first token, registers and loops of the kernel for sm_80 and sm_90",
+        "counted over fake tensors and in what Triton compiles; they may only go down (`tests/gpu/limits.json`), and "
+        "`python -m tests.gpu` prints them",
+    ),
     (
         "this program, killed at any moment, leaves what was measured",
         "real processes on `--device cpu` (`tests/bench/test_gpu_day.py`)",

@@ -68,20 +68,21 @@ class Continuous:
         self._network = network
         self._stop = stop
         self._stepwise = stepwise
-        self._room = ContinuousBatchingConfig(
-            num_blocks=ceil(tokens / PAGE) + 64,
-            page_size=PAGE,
-            max_batch_tokens=PACKED,
-            allow_block_sharing=True,
-            max_requests_per_batch=calls,
-        )
+        self._room: dict[str, Any] = {
+            "num_blocks": ceil(tokens / PAGE) + 64,
+            "page_size": PAGE,
+            "max_batch_tokens": PACKED,
+            "allow_block_sharing": True,
+            "max_requests_per_batch": calls,
+        }
         self._forcing = _Forcing(stop)
         self._first, self._calls = dict[str, float](), dict[str, Forced]()
         self.encoded = 0
 
     def __enter__(self) -> Continuous:
         try:
-            self._manager = self._network.init_continuous_batching(greedy(1, stop=-1), self._room)
+            room = ContinuousBatchingConfig(**self._room)  # of 5.17 it takes others
+            self._manager = self._network.init_continuous_batching(greedy(1, stop=-1), room)
             processors = self._manager.logit_processor  # there is no public way to add a processor
             processors.logits_processor.append(self._forcing)
             processors.tensors_required += 1

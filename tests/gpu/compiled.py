@@ -1,0 +1,144 @@
+"""The paged kernel compiled for GPUs that are not here, as the JIT compiles it: its registers, its stack, and the
+instructions of its longest loop. `python -m tests.gpu.compiled` prints them.
+
+It runs in a process of its own, whose Triton compiles: `TRITON_INTERPRET=0`. Triton brings what reads machine code.
+Does not know: whether a kernel runs, or how fast.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from agentcho.runner.attention import triton_paged
+from agentcho.runner.attention.base import Locality
+from agentcho.runner.kv.rope import Rotation
+
+POINTERS = ("asked", "keys", "values", "table", "counts", "rows", "at", "turns", "out", "sums")
+NUMBERS = {torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float32: "*fp32"}
+TARGETS = (80, 90)
+
+
+class Case(NamedTuple):
+    """What a kernel is compiled for: the numbers, heads that share a key, dimensions, and how keys turn."""
+
+    dtype: torch.dtype
+    groups: int
+    dim: int
+    rotation: Rotation
+    locality: Locality = Locality()
+    cap: float | None = None
+
+
+class Use(NamedTuple):
+    """What one compiled kernel takes."""
+
+    registers: int
+    stack: int
+    loop: int
+
+
+def cases() -> dict[str, Case]:
+    """Those of Llama-3.1-8B, and one with all that a kernel can have beside."""
+    angles = torch.tensor([5e5 ** (-pair / 64) for pair in range(64)], dtype=torch.float64)
+    odd = Rotation("interleaved", angles[:32])
+    return {
+        "llama-3.1-8b": Case(torch.bfloat16, 4, 128, Rotation("half", angles)),
+        "interleaved, sliding, capped": Case(torch.float32, 4, 128, odd, Locality("sliding", 4096), 2.0),
+    }
+
+
+def why_not() -> str | None:
+    """What is missing here; None: nothing."""
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    missing = [name for name in ("cuobjdump", "nvdisasm") if not _tool(name).exists()]
+    return f"Triton has no {missing[0]} here" if missing else None
+
+
+def _tool(name: str) -> Path:
+    import triton
+
+    return Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
+
+
+def compiled(case: Case, own: bool, target: int) -> Use:
+    """Compile one: over pools, or over rows' `own` tokens."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from agentcho.runner.attention.triton_kernel import weigh
+
+    made: Any = triton_paged.PagedKind
+    cuda = torch.device("cuda")
+    kind = made(cuda, case.dtype, 8, case.groups, case.dim, case.dim, case.rotation, case.locality, 0.1, case.cap)
+    assert tuple(weigh.arg_names) == (*POINTERS, "width", "parts", "first", "scale", "cap", "form")
+    number, whole = NUMBERS[case.dtype], "*i64" if own else "*i32"
+    types = [number] * 3 + [whole] * 2 + ["*i64"] * 3 + ["*fp32"] * 2 + ["i32"] * 3 + ["fp32"] * 2 + ["constexpr"]
+    signature = dict(zip(weigh.arg_names, types, strict=True))
+    aligned = [place for place, name in enumerate(weigh.arg_names) if signature[name].startswith("*")]
+    attributes = {(place,): [["tt.divisibility", 16]] for place in (*aligned, list(weigh.arg_names).index("width"))}
+    source = ASTSource(weigh, signature, {"form": kind.form(own)}, attributes)
+    built = triton.compile(source, target=GPUTarget("cuda", target, 32))
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(built.asm["cubin"])
+        file.flush()
+        usage = _run("cuobjdump", "-res-usage", file.name)
+        listing = _run("nvdisasm", "-c", file.name)
+    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
+    assert found is not None, usage
+    return Use(int(found[1]), int(found[2]), longest_loop(listing))
+
+
+def _run(tool: str, *words: str) -> str:
+    return subprocess.run([str(_tool(tool)), *words], capture_output=True, text=True, check=True).stdout
+
+
+def longest_loop(listing: str) -> int:
+    """The instructions of the longest loop of a disassembly: between a label, and the last jump back to it."""
+    labels, count, longest = dict[str, int](), 0, 0
+    for line in listing.splitlines():
+        if label := re.match(r"(\.L_x_\d+):", line):
+            labels[label[1]] = count
+        elif re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+\S", line):
+            count += 1
+            if (jump := re.search(r"\bBRA.*`\((\.L_x_\d+)\)", line)) and jump[1] in labels:
+                longest = max(longest, count - labels[jump[1]])
+    return longest
+
+
+def measured() -> dict[str, Use]:
+    """Of every case, over pools and over own tokens, for each kind of GPU."""
+    return {
+        f"{name}, {'own' if own else 'stored'}, sm_{target}": compiled(case, own, target)
+        for name, case in cases().items()
+        for own in (False, True)
+        for target in TARGETS
+    }
+
+
+def main() -> None:
+    """Print what was found; with `--json` for another process."""
+    assert os.environ.get("TRITON_INTERPRET") == "0", "give TRITON_INTERPRET=0"
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ.setdefault("TRITON_CACHE_DIR", cache)
+        found = measured()
+    if sys.argv[1:] == ["--json"]:
+        print(json.dumps({name: use._asdict() for name, use in found.items()}))
+        return
+    for name, use in found.items():
+        print(f"{name}: {use.registers} registers, stack {use.stack}, a loop of {use.loop} instructions")
+
+
+if __name__ == "__main__":
+    main()

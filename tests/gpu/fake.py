@@ -1,0 +1,295 @@
+"""The whole engine at the shape of Llama-3.1-8B over fake tensors on `cuda:0`: shapes and devices are real, numbers are
+not. `python -m tests.gpu.fake` prints how many kernels each kind of step launches.
+
+An operation over tensors of two devices fails, and so does one that must know numbers of the device, in which Python
+would wait for it. Every launch of a Triton kernel is counted and not run. It runs in a process of its own, whose Triton
+compiles: `TRITON_INTERPRET=0`. Does not know: what a kernel computes, or how long it takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AttentionInterface
+
+from agentcho import Decode, Engine, Prefill
+from agentcho.engine.template import derive
+from agentcho.runner.attention import triton_paged
+from agentcho.runner.attention.base import Locality
+from agentcho.runner.kv import page_tables
+from agentcho.runner.kv.kv_pool import LayerShape
+from agentcho.runner.kv.rope import Rotation
+from agentcho.runner.model import model as models
+from agentcho.runner.model.model import ATTENTION, Model, find
+from agentcho.runner.reuse_check import LayerProof
+
+CUDA = torch.device("cuda", 0)
+SHAPE, STORE = "shape:llama-3.1-8b", 1 << 17
+HEADS, DIM = 8, 128
+COMPOSED = {"logsumexp": 9, "scaled_dot_product_attention": 4, "repeat": 2}
+"""Operations that launch several kernels, and how many at least."""
+NO_KERNEL = {"empty", "new_empty", "empty_strided", "empty_like", "new_empty_strided", "detach", "lift_fresh"}
+COPIES = {"to", "_to_copy", "copy_", "cpu", "_copy_from"}
+
+
+def why_not() -> str | None:
+    """What is missing here; None: nothing."""
+    if shutil.which("g++") is None:
+        return "there is no g++, which compiles the guard of a device that is not there"
+    return None if find_spec("triton") else "Triton is not installed"
+
+
+def register_guard() -> None:
+    """Let torch index fake tensors of a GPU. Once a process."""
+    torch_itself = Path(torch.__file__).parent
+    libraries = [f"-L{torch_itself / 'lib'}", "-lc10", f"-Wl,-rpath,{torch_itself / 'lib'}"]
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder) / "guard.so"
+        words = ["g++", "-shared", "-fPIC", "-std=c++20", "-O1", f"-I{torch_itself / 'include'}"]
+        words += [str(Path(__file__).with_name("guard.cpp")), *libraries]
+        subprocess.run([*words, "-o", str(built)], check=True)
+        ctypes.CDLL(str(built))
+
+
+class Counted(NamedTuple):
+    """What one step did: kernels at least, those of Triton among them, launches of no device, and bytes that went
+    between devices, one number a transfer, by "h2d" and "d2h". `inside`: transfers within a forward."""
+
+    kernels: int
+    triton: int
+    transfers: dict[str, list[int]]
+    inside: list[str]
+
+
+class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the kernels of operations on the device, and transfers."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ops, self.triton, self.transfers = Counter[str](), 0, dict[str, list[int]]()
+        self.inside, self.forwards = list[str](), 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func.overloadpacket).removeprefix("aten.")
+        if name.startswith("prim"):
+            return func(*args, **kwargs)
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        out = func(*args, **kwargs)
+        outs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        kinds = {tensor.device.type for tensor in (*given, *outs)}
+        known = {tensor.untyped_storage()._cdata for tensor in given}
+        fresh = any(tensor.untyped_storage()._cdata not in known for tensor in outs)
+        if (not fresh and not func._schema.is_mutable) or name in NO_KERNEL or kinds <= {"cpu"}:
+            return out
+        if len(kinds) > 1 and name in COPIES:
+            direction = "h2d" if outs and outs[0].device.type == "cuda" else "d2h"
+            self.transfers.setdefault(direction, []).append(max(tensor.nbytes for tensor in given))
+            if self.forwards:
+                self.inside.append(f"{direction} {name} {[tuple(tensor.shape) for tensor in given]}")
+            return out
+        self.ops[name] += COMPOSED.get(name, 1)
+        return out
+
+    @property
+    def found(self) -> Counted:
+        """What was counted."""
+        return Counted(sum(self.ops.values()) + self.triton, self.triton, self.transfers, self.inside)
+
+
+class Stage:
+    """The engine, and what counts its steps."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._counting: Counting | None = None
+        model, real = engine._model, engine._model.forward
+
+        def forward(*given: Any, **more: Any) -> Tensor:
+            if (counting := self._counting) is not None:
+                counting.forwards += 1
+            try:
+                return real(*given, **more)
+            finally:
+                if counting is not None:
+                    counting.forwards -= 1
+
+        model.forward = forward  # type: ignore[method-assign]
+
+    def launched(self, *given: Any, **more: Any) -> None:
+        """In place of running a Triton kernel: all its tensors are on the device."""
+        tensors = [each for each in (*given, *more.values()) if isinstance(each, Tensor)]
+        assert {tensor.device for tensor in tensors} == {CUDA}, [(tensor.shape, tensor.device) for tensor in tensors]
+        if self._counting is not None:
+            self._counting.triton += 1
+
+    @contextmanager
+    def counting(self) -> Iterator[Counting]:
+        """A context in which operations are counted."""
+        with Counting() as counting:
+            self._counting = counting
+            try:
+                yield counting
+            finally:
+                self._counting = None
+
+    def step(self) -> Counted:
+        """One step of the engine."""
+        with self.counting() as counting:
+            self.engine.step()
+        return counting.found
+
+    def messages(self, tokens: int, count: int) -> list[int]:
+        """So many messages, of so many tokens together."""
+        each = tokens // count
+        told = [tuple(40 + (number + place) % 50 for place in range(each)) for number in range(count)]
+        return list(self.engine.prefill([Prefill("", tokens=words) for words in told]))
+
+    def begin(self, parents: list[int], rows: int, said: int = 12) -> None:
+        """So many rows over these messages, which all say words that are given."""
+        self.engine.submit([Decode(parents=parents, forced=(60,) * said) for _ in range(rows)])
+
+    def end(self) -> None:
+        """End all rows."""
+        self.engine.cancel([call.id for call in self.engine.debug.calls])
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    """An engine at the shape of Llama-3.1-8B, on a GPU that is not there. Without CUDA graphs: what a graph would
+    capture is counted."""
+    register_guard()
+    frequencies = torch.tensor([5e5 ** (-pair / 64) for pair in range(64)], dtype=torch.float64)
+    with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
+        patch.setattr(torch.cuda, "synchronize", lambda *_: None)
+        patch.setattr(torch.cuda, "empty_cache", lambda: None)
+        patch.setattr(torch.cuda, "mem_get_info", lambda *_: (60 << 30, 80 << 30))
+        patch.setattr(triton_paged.TRIAL, "works", lambda kind: True)
+        phases = torch.zeros(DIM // 2, dtype=torch.long, device=CUDA)
+        patch.setattr(triton_paged, "_phases", lambda *_: phases, raising=False)
+        _known_sizes(patch)
+        engine = _made(Rotation("half", frequencies))
+        engine._runner.graphs = None
+        made = Stage(engine)
+        from triton.runtime.jit import JITFunction
+
+        patch.setattr(torch.cuda, "device", lambda device: _nothing())
+        patch.setattr(JITFunction, "run", lambda kernel, *given, grid, warmup, **more: made.launched(*given, **more))
+        yield made
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _known_sizes(patch: pytest.MonkeyPatch) -> None:
+    """Tables are filled on the processor by sizes that fake tensors do not have: they are told."""
+    repeated, write, size = Tensor.repeat_interleave, page_tables.Tables.write, [0]
+
+    def repeat(tensor: Tensor, repeats: Any, *given: Any, **more: Any) -> Tensor:
+        if isinstance(repeats, Tensor):
+            more.setdefault("output_size", size[0])
+        return repeated(tensor, repeats, *given, **more)
+
+    def told(tables: page_tables.Tables, row: int, pieces: Any) -> None:
+        size[0] = sum(piece.entry.length for piece in pieces)
+        write(tables, row, pieces)
+
+    patch.setattr(Tensor, "repeat_interleave", repeat)
+    patch.setattr(page_tables.Tables, "write", told)
+
+
+def _made(rotation: Rotation) -> Engine:
+    source = find(SHAPE)
+    AttentionInterface.register(ATTENTION, models._answer)
+    tokenizer = models.read_tokenizer(source)
+    framing = derive(tokenizer, source.name)
+    network: Any = models._made(source, torch.bfloat16, torch.device("meta"))
+    for module in network.modules():
+        for name, weight in list(module._parameters.items()):
+            if weight is not None:
+                there = torch.empty(weight.shape, dtype=weight.dtype, device=CUDA)
+                module._parameters[name] = torch.nn.Parameter(there, requires_grad=False)
+        for name, buffer in list(module._buffers.items()):
+            if buffer is not None:
+                module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=CUDA)
+    shape = LayerShape(HEADS, DIM, DIM, CUDA)
+    layers = range(source.config.num_hidden_layers)
+    proofs = [LayerProof(layer, rotation, Locality(), shape, 0, 0, 0, plain=True) for layer in layers]
+    return Engine(Model(source, network.eval(), tokenizer), framing, proofs, STORE, 0, STORE)
+
+
+def live() -> int:
+    """Bytes on the device: of every storage that a tensor has."""
+    tensors = (each for each in gc.get_objects() if type(each) in (FakeTensor, torch.nn.Parameter))
+    there = {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in tensors if each.is_cuda}
+    return sum(there.values())
+
+
+def measured() -> dict[str, dict[str, Any]]:
+    """Every kind of step that is counted, by name, and the bytes that all of it takes."""
+    found, taken = dict[str, Counted](), dict[str, int]()
+    with stage() as on:
+        assert on.engine.debug.slots.in_place
+        taken["weights and an empty store"] = live()
+        lengths = [on.messages(tokens, 1) for tokens in (100, 600, 3000, 9000)]
+        on.engine.submit([Decode(parents=told, forced=(60,) * 90) for told in lengths])
+        on.step()
+        on.step()
+        found["a decode step of 4 rows over contexts of other lengths each"] = on.step()
+        on.end()
+        told = on.messages(8192, 8)
+        with on.counting() as counting:
+            on.engine.prefill([Prefill("", tokens=(50,) * 60, parents=told)])
+        found["a tail of 64 tokens over 8k"] = counting.found
+        for rows in (1, 8):
+            name = f"{rows} row{'s' * (rows > 1)} over 8k"
+            on.begin(told, rows)
+            found[f"first tokens of {name}"] = on.step()
+            on.step()
+            found[f"a decode step of {name}"] = on.step()
+            on.end()
+        taken["all of it"] = live()
+        assert not triton_paged.TRIAL.refused, triton_paged.TRIAL.refused
+    return {name: each._asdict() for name, each in found.items()} | {
+        name: {"bytes": number} for name, number in taken.items()
+    }
+
+
+def main() -> None:
+    """Print what was counted; with `--json` for another process."""
+    assert os.environ.get("TRITON_INTERPRET") == "0", "give TRITON_INTERPRET=0"
+    found = measured()
+    if sys.argv[1:] == ["--json"]:
+        print(json.dumps(found))
+        return
+    for name, each in found.items():
+        if "bytes" in each:
+            print(f"{name}: {each['bytes'] / 1e9:.2f} GB")
+            continue
+        moved = {way: f"{len(sizes)} of {sum(sizes):,} bytes" for way, sizes in each["transfers"].items()}
+        print(f"{name}: {each['kernels']} kernels at least, {each['triton']} of Triton; transfers {moved}")
+
+
+if __name__ == "__main__":
+    main()
