@@ -193,7 +193,8 @@ class VllmScheduler(Scheduler):
         call.before = slot.before
         call.status = Status.RUNNING
         self._running.append(call)
-        slot.own, slot.asks, slot.follows = call.feed, call.ask, call.leader is not None
+        slot.own, slot.asks = call.feed, call.ask
+        slot.follows = call.leader is not None
         self._feeds(call, call.feed)
         call.portion = 0
         self._send(slot, call)
