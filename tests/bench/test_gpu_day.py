@@ -212,6 +212,38 @@ def wait_for(so: Any, seconds: float = 90.0) -> None:
         time.sleep(0.05)
 
 
+OLDEST = os.environ.get("AGENTCHO_TEST_OLDEST", "")
+"""A folder with the oldest transformers that pyproject.toml takes."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OLDEST, reason="AGENTCHO_TEST_OLDEST names no folder; `make test-slow` brings one")
+def test_the_whole_program_runs_under_the_oldest_transformers(tmp_path: Path) -> None:
+    """Its continuous batching takes other options: that is said, and all else is measured."""
+    file = tmp_path / "gpu.json"
+    words = [
+        sys.executable,
+        "-m",
+        "tools.bench",
+        "gpu-day",
+        "--device",
+        "cpu",
+        "--json",
+        str(file),
+        "--tests=--version",  # what they are is shown elsewhere
+    ]
+    own = os.environ | {"PYTHONPATH": OLDEST}
+    done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (least,) = (line for line in (ROOT / "pyproject.toml").read_text().splitlines() if '"transformers>=' in line)
+    version = json.loads(file.read_bytes())["machine"]["transformers"]
+    assert f"transformers>={version.removesuffix('.0')}," in least
+    assert states(file) == {part.name: "skipped" if part.gpu_only else "done" for part in PARTS}
+    stock = found(file, "peers")
+    assert all("seconds" in each for name, each in stock.items() if name.endswith("generate"))
+    assert all(each.keys() <= {"why", "seconds"} for each in stock.values())
+
+
 @pytest.mark.slow
 def test_the_whole_program_runs_on_a_processor(tmp_path: Path) -> None:
     file = tmp_path / "gpu.json"
