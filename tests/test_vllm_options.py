@@ -16,6 +16,7 @@ from agentcho.cli.serve_run import _loaded
 from agentcho.errors import AgentchoError, ConfigError, ExtraMissing, ModelError
 from agentcho.games.runs.runtime import load_engine
 from agentcho.integrations.vllm import versions
+from agentcho.lab.commands.workflows import _check_vllm
 from agentcho.protocol.progress import no_progress
 from agentcho.runner import other_engines
 from agentcho.serve.config import ServeConfig
@@ -152,3 +153,21 @@ def test_an_engine_in_python_is_made_by_its_own_class(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys.modules[__name__], "LOADS", Loads, raising=False)
     Engine.load("understudy", engine="vllm", dtype="float32", context=512, options={"max_num_seqs": 4})
     assert asked == [("understudy", "float32", 512, {"max_num_seqs": 4})]
+
+
+@pytest.mark.parametrize(
+    ("model", "bits", "arms", "told"),
+    [
+        ("fake", None, ["baseline"], "engine vllm needs a model with weights"),
+        ("smollm2", "int8", ["baseline"], "weights cannot be used with engine vllm"),
+        (
+            "smollm2",
+            None,
+            ["baseline", "generate"],
+            "arm generate cannot be run on engine vllm; give",
+        ),
+    ],
+)
+def test_a_benchmark_refuses_what_it_cannot_do_on_it(model: str, bits: str | None, arms: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        _check_vllm(model, {"weights": bits, "kv_dtype": None}, arms)

@@ -28,7 +28,7 @@ MOVED = {name: name for name in ("cost", "step", "growth", "stall", "overhead", 
 """Benchmarks that are for a checkout alone, and what they are called there."""
 PLAYED = OptionsFrom(
     RunConfig,
-    only=("model", "games", "max_tokens", "seed", "adapter", "template_differs"),
+    only=("model", "engine", "games", "max_tokens", "seed", "adapter", "template_differs"),
     defaults={"games": 32, "max_tokens": 96},
     helps=HERE | {"games": "How many.", "adapter": ADAPTER},
 )

@@ -15,8 +15,9 @@ import typer
 
 from agentcho.cli.options import GivenOptions, OptionsFrom
 from agentcho.cli.outputs import drawable, writable, written
-from agentcho.config import LOCAL, QuantizationOptions, TemplateChecks
+from agentcho.config import LOCAL, VLLM, EngineOptions, QuantizationOptions, TemplateChecks, check_model
 from agentcho.display.progress import progress
+from agentcho.errors import ConfigError
 from agentcho.extras import require
 from agentcho.protocol.progress import ProgressCallback
 
@@ -37,6 +38,7 @@ Dtype = Annotated[str, typer.Option(help=DTYPES)]
 QUANTIZED = OptionsFrom(QuantizationOptions)
 Quantized = Annotated[GivenOptions, QUANTIZED]
 Checked = Annotated[GivenOptions, OptionsFrom(TemplateChecks, only=("template_differs",))]
+Computed = Annotated[GivenOptions, OptionsFrom(EngineOptions)]
 
 
 def _countable(repeats: int) -> int:
@@ -99,13 +101,14 @@ class Benchmark(NamedTuple):
     quantized: QuantizationOptions = QuantizationOptions()
     store_tokens: int | None = None
     checked: TemplateChecks = TemplateChecks()
+    computed: EngineOptions = EngineOptions()
 
     @property
     def settings(self) -> dict[str, Any]:
         """What figures depend on, of what is here."""
-        apart = ("files", "program", "quantized", "checked")
+        apart = ("files", "program", "quantized", "checked", "computed")
         said = {name: value for name, value in self._asdict().items() if name not in apart}
-        return said | self.quantized.quantization
+        return said | self.quantized.quantization | self.computed.model_dump()
 
     def measured(self, measure: Callable[[Any, ProgressCallback], list[Figures]], **how: Any) -> Result:
         """Load the model, measure, and say what was found: `how` beside what is here."""
@@ -126,15 +129,18 @@ class Benchmark(NamedTuple):
         sizes: dict[str, Any] = {} if self.store_tokens is None else {"store_tokens": self.store_tokens}
         sizes |= {"host_tokens": 0} if sizes else {}
         few, differs = self.quantized.quantization, self.checked.template_differs
+        if self.computed.engine == VLLM:
+            return Engine.load(self.model, engine="vllm", dtype=self.kind, **sizes, template_differs=differs)
         return Engine.load(self.model, self.device, self.kind, **few, **sizes, template_differs=differs, tell=tell)
 
     def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
         """What was found with this engine: `there` and `how` beside what is here."""
-        from agentcho.runner.model.device import gpu_name
+        from agentcho.runner.model.device import device_of, gpu_name
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
         where |= self.quantized.quantization
-        return self.result(where, {**gpu_name(engine.network.device), **there}, found, **how)
+        there = {"vllm": engine.fingerprint["engine"], **there} if self.computed.engine == VLLM else there
+        return self.result(where, {**gpu_name(device_of(where["device"])), **there}, found, **how)
 
     def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
         """What was found, on this machine: `there` beside what every result says."""
@@ -173,6 +179,7 @@ def workflows(
     shape: Shape = None,
     dtype: Dtype = "auto",
     quantized: Quantized,
+    computed: Computed,
     checked: Checked,
     workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
@@ -189,7 +196,7 @@ def workflows(
     plot: Plot = None,
 ) -> None:
     """The paper's workflows, or those of trace files, in all arms, which take turns on the same words and weights."""
-    from agentcho.lab.bench.arms import USUAL, with_guesses
+    from agentcho.lab.bench.arms import OURS, USUAL, with_guesses
     from agentcho.lab.bench.arms import arm as arm_of
 
     if sweep is not None and (workflow or traces):
@@ -199,19 +206,40 @@ def workflows(
     subjects = [each for file in traces or () for each in traced(file, limit, scale)]
     if workflow or not subjects:
         subjects += paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
-    arms = with_guesses(arm or USUAL) if speculate else [*(arm or USUAL)]
+    on_vllm = computed["engine"] == VLLM
+    usual = tuple(OURS) if on_vllm else USUAL
+    arms = with_guesses(arm or usual) if speculate else [*(arm or usual)]
     for each in arms:
         arm_of(each)  # ConfigError before anything is loaded
+    if on_vllm:
+        _check_vllm(named(model, shape), quantized, arms)
     asked = Benchmark(
         bench="workflows", model=named(model, shape), dtype=dtype, repeats=repeats, seed=seed, files=Files(json_, plot)
     )
     _played(
-        asked=asked._replace(quantized=QuantizationOptions(**quantized), checked=TemplateChecks(**checked)),
+        asked=asked._replace(
+            quantized=QuantizationOptions(**quantized),
+            checked=TemplateChecks(**checked),
+            computed=EngineOptions(**computed),
+        ),
         subjects=subjects,
         arms=arms,
         lengths=Lengths(scale, not first, sweep),
         resume=resume,
     )
+
+
+def _check_vllm(model: str, quantized: Mapping[str, Any], arms: Iterable[str]) -> None:
+    """`ConfigError`: engine vllm cannot run this model, these bits, or one of these arms."""
+    from agentcho.lab.bench.arms import OURS
+
+    given = {name: value for name, value in quantized.items() if value is not None}
+    try:
+        check_model(model, {"engine": VLLM, **given})
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if wrong := next((arm for arm in arms if arm not in OURS), None):
+        raise ConfigError(f"arm {wrong} cannot be run on engine vllm; give one or more of {', '.join(OURS)}")
 
 
 class Lengths(NamedTuple):
