@@ -30,12 +30,17 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (  # noqa: E402
     KVConnectorMetadata,
     KVConnectorRole,
 )
+from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.engine.llm_engine import LLMEngine  # noqa: E402
 from vllm.v1.sample.logits_processor import LogitsProcessor  # noqa: E402
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates  # noqa: E402
 
+ON_CPU = bool(current_platform.is_cpu())
+"""Whether it computes on a processor."""
+
 __all__ = [
     "FOUND",
+    "ON_CPU",
     "EngineArgs",
     "KVConnectorBase_V1",
     "KVConnectorMetadata",

@@ -5,17 +5,23 @@ Does not know: what a request reads, how tokens are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from torch import Tensor
 
 from agentcho.errors import ModelError
-from agentcho.integrations.vllm.bindings import FOUND, EngineArgs, KVTransferConfig, LLMEngine, SamplingParams
+from agentcho.integrations.vllm.bindings import FOUND, ON_CPU, EngineArgs, KVTransferConfig, LLMEngine, SamplingParams
 from agentcho.integrations.vllm.connector import OPTION, AgentchoConnector
 from agentcho.integrations.vllm.jobs import ENGINES, PAUSE, Job, Jobs
 from agentcho.integrations.vllm.logits import DrawnTokens
+
+CACHE = 4 << 30
+"""Bytes of vLLM's cache on a processor, as many as the store of an engine has there."""
+UTILIZATION = 0.7
+"""Share of a GPU's memory that vLLM takes for weights and cache; a store takes half of what is then free."""
 
 
 class Client:
@@ -51,7 +57,7 @@ class Client:
         }
         ENGINES[engine] = jobs
         try:
-            self._vllm = LLMEngine.from_engine_args(EngineArgs(**(options | ours)))
+            self._vllm = LLMEngine.from_engine_args(EngineArgs(**(_memory(options) | options | ours)))
         except BaseException as error:
             del ENGINES[engine]
             if not isinstance(error, (ValueError, RuntimeError, TypeError, NotImplementedError)):
@@ -136,6 +142,15 @@ class Client:
         """Let go of vLLM's worker and its memory."""
         self._vllm.engine_core.shutdown()
         ENGINES.pop(self._name, None)
+
+
+def _memory(options: Mapping[str, Any]) -> dict[str, Any]:
+    """How much vLLM takes where nobody says it: by itself it takes nearly all, and leaves no room for a store."""
+    if any(name in options for name in ("kv_cache_memory_bytes", "gpu_memory_utilization")):
+        return {}
+    if ON_CPU:
+        return {} if "VLLM_CPU_KVCACHE_SPACE" in os.environ else {"kv_cache_memory_bytes": CACHE}
+    return {"gpu_memory_utilization": UTILIZATION}
 
 
 def _told(error: Exception) -> str:
