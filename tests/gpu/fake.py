@@ -33,6 +33,7 @@ from transformers import AttentionInterface
 
 from agentcho import Decode, Engine, Prefill
 from agentcho.engine.template import derive
+from agentcho.protocol.call import Shadow
 from agentcho.runner.attention import triton_paged
 from agentcho.runner.attention.base import Locality
 from agentcho.runner.kv import page_tables
@@ -47,6 +48,8 @@ SHAPE, STORE = "shape:llama-3.1-8b", 1 << 17
 HEADS, DIM = 8, 128
 COMPOSED = {"logsumexp": 9, "scaled_dot_product_attention": 4, "repeat": 2}
 """Operations that launch several kernels, and how many at least."""
+SHADOWED = 40
+"""Steps after which shadows run: these begin behind the first words of their message."""
 NO_KERNEL = {"empty", "new_empty", "empty_strided", "empty_like", "new_empty_strided", "detach", "lift_fresh"}
 COPIES = {"to", "_to_copy", "copy_", "cpu", "_copy_from"}
 
@@ -252,13 +255,22 @@ def measured() -> dict[str, dict[str, Any]]:
     with stage() as on:
         assert on.engine.debug.slots.in_place
         taken["weights and an empty store"] = live()
+        told = on.messages(8192, 8)
+        for name, shadows in (("2 rows over 8k", False), ("2 rows over 8k and their shadows", True)):
+            before = live()
+            calls = [Decode(parents=told, forced=(60 + row,) * 60) for row in range(2)]
+            on.engine.submit([*calls, *(Shadow(call, told[:-1]) for call in calls if shadows)])
+            for _ in range(SHADOWED):
+                on.engine.step()
+            assert len(on.engine.debug.rows) == 2 * (1 + shadows), on.engine.debug.rows
+            taken[name] = live() - before
+            on.end()
         lengths = [on.messages(tokens, 1) for tokens in (100, 600, 3000, 9000)]
         on.engine.submit([Decode(parents=told, forced=(60,) * 90) for told in lengths])
         on.step()
         on.step()
         found["a decode step of 4 rows over contexts of other lengths each"] = on.step()
         on.end()
-        told = on.messages(8192, 8)
         with on.counting() as counting:
             on.engine.prefill([Prefill("", tokens=(50,) * 60, parents=told)])
         found["a tail of 64 tokens over 8k"] = counting.found

@@ -20,6 +20,7 @@ AIMS: Mapping[str, int] = {
     "kernels, a decode step of 8 rows over 8k": 700,
     "kernels, a decode step of 4 rows over contexts of other lengths each": 700,
     "kernels, a tail of 64 tokens over 8k": 400,
+    "MB, 2 rows over 8k and their shadows": 100,
     "registers, llama-3.1-8b, stored, sm_80": 128,
     "registers, llama-3.1-8b, stored, sm_90": 128,
     "stack, llama-3.1-8b, stored, sm_80": 0,

@@ -54,6 +54,11 @@ def test_weights_store_and_rows_fit_into_a_gpu_of_80_gb(steps: dict[str, Any]) -
     assert steps["all of it"]["bytes"] < 80 << 30
 
 
+def test_a_row_over_8k_that_is_read_in_place_takes_its_own_words_and_no_copy(steps: dict[str, Any]) -> None:
+    copied = 8192 * 2 * 32 * 8 * 128 * 2
+    assert steps["2 rows over 8k"]["bytes"] < copied / 8
+
+
 def test_no_kernel_takes_more_registers_stack_or_instructions_than_it_did() -> None:
     if (why := compiled.why_not()) is not None:
         pytest.skip(why)
