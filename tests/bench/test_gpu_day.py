@@ -108,12 +108,17 @@ def test_after_its_seconds_no_part_begins(tmp_path: Path) -> None:
     assert (ran.code, ran.held["ended"]) == (1, "time was up")
 
 
-def test_what_is_missing_is_named_with_the_wheels_to_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_named_with_the_wheels_to_carry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     gone = {"pydantic", "llguidance"}
     monkeypatch.setattr(lacks, "_there", lambda name: name not in gone)
     ran = Ran(tmp_path / "gpu.json", made("quick", needs=("numpy", "pydantic", "llguidance")))
     why = ran.parts["quick"]["why"]
     assert why.startswith("not installed here: pydantic, llguidance. Carry the wheels, and give --wheels: pip download")
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.endswith("(quick): skipped: not installed here: pydantic, llguidance")
+    assert last.endswith(why.partition("--wheels: ")[2])
     words = why.split()
     assert f"{sys.version_info[0]}.{sys.version_info[1]}" in words
     for name in (

@@ -29,6 +29,7 @@ from tools.bench.gpu_day.result import ResultFile
 SHAPE, SMALL_MODEL = "shape:llama-3.1-8b", "understudy"
 GRACE = 45.0
 """Seconds that the last part may go on after none begins any more."""
+CARRY = ". Carry the wheels, and give --wheels: "
 TAIL = 4000
 """Characters of what a process that died had said."""
 
@@ -86,6 +87,7 @@ class Run:
         sys.path[:0] = paths
         self._worker: Worker | None = None
         self._unusable: str | None = None
+        self._lacking = dict[str, None]()
 
     def run(self, parts: Sequence[Part]) -> int:
         """Run them; the exit code."""
@@ -101,6 +103,8 @@ class Run:
         finally:
             self._end()
             self._result.close(how)
+        if self._lacking:
+            print(f"gpu-day: what is not installed here{CARRY}{to_carry(self._lacking)}", file=sys.stderr)
         return 0 if "done" in states and "failed" not in states else 1
 
     def _run(self, number: int, count: int, part: Part) -> str:
@@ -110,7 +114,7 @@ class Run:
             return "late"
         if (why := self._why_not(part)) is not None:
             self._result.never(part, why)
-            self._say(number, count, part, f"skipped: {why}")
+            self._say(number, count, part, f"skipped: {why.partition(CARRY)[0]}")
             return "skipped"
         self._result.begin(part, self._second)
         began = monotonic()
@@ -149,7 +153,8 @@ class Run:
         lacking = missing(("torch", *part.needs))
         if not lacking:
             return None
-        return f"not installed here: {', '.join(lacking)}. Carry the wheels, and give --wheels: {to_carry(lacking)}"
+        self._lacking |= dict.fromkeys(lacking)
+        return f"not installed here: {', '.join(lacking)}{CARRY}{to_carry(lacking)}"
 
     def _end(self) -> None:
         if self._worker is not None:
