@@ -1,0 +1,328 @@
+"""The scheduler's half: what a request reads, what is kept of it when it has ended, and why one is refused.
+
+Nothing here raises because of what a request says: an exception in vLLM's scheduler would end all other requests. Does
+not know: keys and values, where they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agentcho.errors import AgentchoError, RequestError
+from agentcho.integrations.vllm.alone.encodings import (
+    Encoding,
+    Encodings,
+    ReadingPlace,
+    Scope,
+    common_readers,
+    message_digest,
+    place_after,
+)
+from agentcho.integrations.vllm.alone.prompt_spans import BEGIN, DividedPrompt, MessageMarkers, MessageSpan
+from agentcho.integrations.vllm.alone.request_params import KEY, Readers, SharedPrompt, TurningCheck, parsed
+from agentcho.integrations.vllm.alone.work import Load, Measurement, Read, Refusal, Report, Save, Work
+
+LOG = logging.getLogger("vllm.agentcho")
+EMPTY = DividedPrompt((), None)
+LEAST_MEASURED = 16
+"""So many equal tokens the prompt of a measurement has at least."""
+
+
+class Reading(NamedTuple):
+    """An encoding that a request reads. `length`: its first tokens; `exact`: it was computed at just this place."""
+
+    encoding: Encoding
+    start: int
+    length: int
+    exact: bool
+
+
+@dataclass
+class Plan:
+    """What becomes of one request. `error`: why it is refused; `begun`: it was given blocks."""
+
+    asked: SharedPrompt | TurningCheck
+    prompt: DividedPrompt = EMPTY
+    scope: Scope = ("", "")
+    readings: list[Reading] = field(default_factory=list)
+    error: str | None = None
+    begun: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The encodings that it reads."""
+        return [reading.encoding.name for reading in self.readings]
+
+
+class Walk(NamedTuple):
+    """A message of a prompt, with the place at which it stands, and who may read it and all before it."""
+
+    span: MessageSpan
+    message: bytes
+    place: ReadingPlace
+    readers: Readers
+
+
+class Planner:
+    """Plans the requests of one server. `markers`: where messages begin in prompts."""
+
+    def __init__(self, markers: MessageMarkers, encodings: Encodings) -> None:
+        self._markers, self._encodings = markers, encodings
+        self._plans = dict[str, Plan]()
+        self._work = Work()
+        self._turns = False
+
+    # -- before a request runs ---------------------------------------------------------------------------
+
+    def enter(self, request: Any) -> None:
+        """A request has come."""
+        plan = self._plan(request)
+        if plan is None:
+            return
+        self._plans[request.request_id] = plan
+        if plan.error is not None:
+            LOG.warning("request %s is refused: %s", request.request_id, plan.error)
+            request.skip_reading_prefix_cache = False  # or vLLM would not ask for slots, and compute it as any other
+
+    def matched(self, request: Any, computed: int) -> tuple[int, bool]:
+        """How many slots of a request are filled by encodings, and whether that takes a step of its own."""
+        plan = self._plans.get(request.request_id)
+        if plan is None:
+            return 0, False
+        if plan.error is None and computed:
+            plan.error = "vLLM has slots of its own for it; start vLLM with --no-enable-prefix-caching"
+        if plan.error is not None:
+            return 1, True
+        if isinstance(plan.asked, TurningCheck):
+            return 0, False
+        if not plan.begun:
+            plan.readings = list(self._readings(request, plan))
+        return sum(reading.length for reading in plan.readings), False
+
+    def begin(self, request: Any, blocks: Sequence[int], external: int) -> None:
+        """A request was given blocks, of which so many slots are to be filled."""
+        plan = self._plans.get(request.request_id)
+        if plan is None:
+            return
+        if plan.error is not None:
+            if external:
+                self._work.refusals.append(Refusal(request.request_id, tuple(blocks)))
+            return
+        if not external:
+            plan.readings = []  # vLLM computes all of it
+        if not plan.begun:
+            plan.begun = True
+            self._encodings.hold(plan.names)
+        if plan.readings:
+            self._encodings.use(plan.names)
+            reads = tuple(Read(each.encoding.name, each.start, each.length) for each in plan.readings)
+            self._work.loads.append(Load(request.request_id, tuple(blocks), reads))
+
+    def _plan(self, request: Any) -> Plan | None:
+        """What a request asks for; None: nothing."""
+        nobody = SharedPrompt(society="?", agent="?")
+        try:
+            asked = parsed(request.kv_transfer_params)
+            if asked is None:
+                return None
+            return self._shared(request, asked) if isinstance(asked, SharedPrompt) else _measuring(request, asked)
+        except AgentchoError as error:
+            return Plan(nobody, error=str(error))
+        except Exception as error:
+            LOG.exception("request %s", request.request_id)
+            return Plan(nobody, error=f"it cannot be read: {error}")
+
+    def _shared(self, request: Any, asked: SharedPrompt) -> Plan:
+        for wrong, why in (
+            (request.prompt_token_ids is None, "its prompt has no token ids"),
+            (bool(request.mm_features), "it has images or sounds, which the ids of a prompt do not tell apart"),
+            (request.lora_request is not None, "it uses an adapter, whose encodings are not kept apart"),
+            (request.resumable, "its prompt is sent in parts"),
+            (request.sampling_params.prompt_logprobs is not None, "prompt_logprobs go around the connector"),
+        ):
+            if wrong:
+                raise RequestError(f"a request with a society cannot be served: {why}")
+        prompt = self._markers.divided(request.prompt_token_ids, asked.messages)
+        return Plan(asked, prompt, (request.cache_salt or "", asked.society))
+
+    def _readings(self, request: Any, plan: Plan) -> Iterator[Reading]:
+        """The encodings of the messages that a prompt begins with, as far as they are there. One token at least is left
+        to be computed."""
+        last, known = request.num_tokens - 1, list[Encoding]()
+        for walk in self._walk(request, plan, known):
+            span, place = walk.span, walk.place
+            ids = request.prompt_token_ids[span.start : span.stop]
+            found = self._encodings.find(plan.scope, walk.message, place, self._turns)
+            if found is None:
+                if (opened := self._encodings.find_open(plan.scope, ids, place)) is not None:
+                    yield Reading(opened, span.start, opened.length, True)
+                return
+            known.append(found)
+            length = min(found.length, last - span.start)
+            if length > 0:
+                yield Reading(found, span.start, length, place.has(found))
+
+    def _walk(self, request: Any, plan: Plan, known: list[Encoding]) -> Iterator[Walk]:
+        """The messages of a prompt in order. What stands in `known` when one is asked for is what is read of those
+        before it; others are computed."""
+        assert isinstance(plan.asked, SharedPrompt)
+        before, seen = b"", frozenset[bytes]()
+        common: Readers = None
+        enforced = self._encodings.leakage == "enforce"
+        for index, span in enumerate(plan.prompt.messages):
+            message = message_digest(request.prompt_token_ids[span.start : span.stop])
+            own = self._readers(request, plan, span)
+            common = common_readers(common, own)
+            place = ReadingPlace(before, span.start, plan.asked.agent, seen)
+            walk = Walk(span, message, place, common if enforced else own)
+            yield walk
+            read = known[index] if index < len(known) else _computed(plan.scope, walk)
+            before, seen = place_after(before, read.name), seen | {message}
+
+    def _readers(self, request: Any, plan: Plan, span: MessageSpan) -> Readers:
+        """Who may read a message of a prompt, for which the request says so, or its role does."""
+        asked, declared = plan.asked, span.declared
+        assert isinstance(asked, SharedPrompt)
+        if declared is None:
+            return None if span.role == BEGIN or span.common else frozenset({asked.agent})
+        if declared.readers is not None:
+            return None if declared.readers == "society" else asked.with_agent(declared.readers)
+        if declared.role == "user":
+            return asked.with_agent(asked.audience)
+        if declared.role == "assistant":
+            ids = self._markers.bare(request.prompt_token_ids[span.start : span.stop])
+            return self._encodings.said_to(plan.scope, message_digest(ids), asked.agent)
+        return frozenset({asked.agent})
+
+    # -- after it ----------------------------------------------------------------------------------------
+
+    def end(self, request: Any, blocks: Sequence[int], whole: bool) -> tuple[bool, dict[str, Any] | None]:
+        """A request has ended. Returns whether its blocks are still needed, and what its client is told.
+
+        Args:
+            request: The request.
+            blocks: Its blocks.
+            whole: It has answered, and was not given up before.
+        """
+        plan = self._plans.pop(request.request_id, None)
+        if plan is None:
+            return False, None
+        if plan.begun:
+            self._encodings.let_go(plan.names)
+        if plan.error is not None or not whole:
+            return False, None
+        if isinstance(plan.asked, TurningCheck):
+            count = request.num_prompt_tokens
+            self._work.measurements.append(Measurement(request.request_id, tuple(blocks), count))
+            return True, {KEY: {"measured_tokens": count}}
+        made = [Read(each.name, start, each.length) for start, each in self._made(request, plan)]
+        self._forget_dropped_saves()
+        told = {
+            "loaded_tokens": sum(each.length for each in plan.readings),
+            "exact_tokens": sum(each.length for each in plan.readings if each.exact),
+            "leaked_tokens": sum(each.length for each in self._leaks(request, plan)),
+            "saved_tokens": sum(each.length for each in made),
+            "moves_keys": self._turns,
+        }
+        if made:
+            self._work.saves.append(Save(request.request_id, tuple(blocks), tuple(made)))
+        return bool(made), {KEY: told}
+
+    def _made(self, request: Any, plan: Plan) -> Iterator[tuple[int, Encoding]]:
+        """Enter what is kept of a request: messages that it computed, whole, and its answer without the last token,
+        which was never fed. Returns each with its position."""
+        assert isinstance(plan.asked, SharedPrompt)
+        whole = [each.encoding for each in plan.readings if not each.encoding.open]
+        before, seen = b"", frozenset[bytes]()
+        common: Readers = None
+        for index, walk in enumerate(self._walk(request, plan, whole)):
+            read = whole[index] if index < len(whole) else _computed(plan.scope, walk)
+            if index >= len(whole) and self._encodings.add(read):
+                yield walk.span.start, read
+            seen, before = walk.place.seen | {walk.message}, place_after(walk.place.before, read.name)
+            common = walk.readers
+        start = plan.prompt.answer
+        if start is None or not request.num_output_tokens:
+            return
+        asked = plan.asked
+        heard = asked.audience if plan.prompt.plain and asked.messages is not None else ()
+        readers = asked.with_agent(heard)
+        ids = tuple(request.all_token_ids[start:])
+        self._encodings.say(plan.scope, message_digest(self._markers.bare(ids)), readers)
+        stop = min(request.num_computed_tokens, request.num_tokens - 1)
+        if stop <= request.num_prompt_tokens:
+            return
+        if self._encodings.leakage == "enforce":
+            readers = common_readers(common, readers)
+        ids = ids[: stop - start]
+        answer = Encoding(
+            scope=plan.scope,
+            message=message_digest(ids),
+            before=before,
+            start=start,
+            length=len(ids),
+            over=seen,
+            readers=readers,
+            open=True,
+        )
+        if self._encodings.add(answer):
+            yield start, answer
+
+    def _leaks(self, request: Any, plan: Plan) -> Iterator[Reading]:
+        """What was read that was computed over messages which the prompt does not have before it."""
+        seen = set[bytes]()
+        for reading in plan.readings:
+            if not reading.encoding.over <= seen:
+                yield reading
+            seen.add(reading.encoding.message)
+
+    # -- to and from the worker --------------------------------------------------------------------------
+
+    def take(self) -> Work:
+        """What the worker is to do in this step."""
+        self._forget_dropped_saves()
+        work, self._work = self._work, Work()
+        return work
+
+    def _forget_dropped_saves(self) -> None:
+        """What was given up before it was kept is not kept; what was given up and is kept again, is."""
+        dropped, self._encodings.dropped = self._encodings.dropped, []
+        self._work.drops += dropped
+        gone = {name for name in dropped if name not in self._encodings}
+        if gone:
+            self._work.saves = [
+                save._replace(made=tuple(each for each in save.made if each.name not in gone))
+                for save in self._work.saves
+            ]
+
+    def told(self, report: Report) -> None:
+        """What came of an earlier step."""
+        for name in report.lost:
+            self._encodings.drop(name)
+        if report.turning is not None:
+            self._turns, why = report.turning
+            LOG.warning("keys %s", "can be moved" if self._turns else f"are reused at their own positions alone: {why}")
+
+
+def _computed(scope: Scope, walk: Walk) -> Encoding:
+    """The encoding that a message has where it is computed in its prompt."""
+    span, place = walk.span, walk.place
+    return Encoding(
+        scope=scope,
+        message=walk.message,
+        before=place.before,
+        start=span.start,
+        length=span.stop - span.start,
+        over=place.seen,
+        readers=walk.readers,
+    )
+
+
+def _measuring(request: Any, asked: TurningCheck) -> Plan:
+    ids = request.prompt_token_ids or ()
+    if len(ids) < LEAST_MEASURED or len(set(ids)) != 1 or request.lora_request is not None:
+        raise RequestError(f"the prompt of a measurement is one token, repeated {LEAST_MEASURED} times or more")
+    return Plan(asked)

@@ -1,0 +1,152 @@
+"""Where messages begin in the ids of a prompt that a chat template has written.
+
+vLLM tokenises a whole chat at once, control tokens that are spelled within messages included, so a text can pass for
+two messages. A prompt is therefore divided at every place where a message may begin, and compared with what the request
+says of its messages: a prompt with another number of them, or other roles, is refused. Does not know: agents, keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from agentcho.engine.framing import Framing
+from agentcho.errors import RequestError, UnsupportedModel
+from agentcho.integrations.vllm.alone.request_params import DeclaredMessage
+
+Ids = tuple[int, ...]
+REMEDY = "Use `agentcho serve`, which frames messages itself"
+BEGIN = "begin"
+"""The role of what stands before the first message, such as a BOS."""
+
+
+class MessageSpan(NamedTuple):
+    """The tokens from `start` to `stop` of a prompt. `declared`: the message of the request that they are; None: the
+    chat template has added them, and `common` says whether they are the same in everybody's prompts."""
+
+    start: int
+    stop: int
+    role: str
+    declared: DeclaredMessage | None = None
+    common: bool = False
+
+
+class DividedPrompt(NamedTuple):
+    """The messages of a prompt, and where its answer begins; None: no answer was opened. `plain`: the answer's opening
+    is that of the chat template, with nothing behind it."""
+
+    messages: tuple[MessageSpan, ...]
+    answer: int | None
+    plain: bool = True
+
+    def part(self, ids: Sequence[int], of: Callable[[DeclaredMessage], bool]) -> list[int]:
+        """The ids of the declared messages of which this holds, behind what begins every conversation."""
+        return [
+            id
+            for span in self.messages
+            if (span.role == BEGIN if span.declared is None else of(span.declared))
+            for id in ids[span.start : span.stop]
+        ]
+
+
+class MessageMarkers:
+    """The ids with which messages of each role begin.
+
+    Args:
+        framing: The framing of the model's messages.
+        tokenizer: Its Hugging Face tokenizer.
+        model: What errors call the model.
+
+    Raises:
+        UnsupportedModel: Messages of one role do not begin with a control token.
+    """
+
+    def __init__(self, framing: Framing, tokenizer: Any, model: str) -> None:
+        self._framing = framing
+        found = dict[Ids, str]()
+        for role, frame in framing.frames.items():
+            header = frame.opening.partition("\n")[0].rstrip()  # what follows may be a date, or merge with the words
+            ids = tuple(tokenizer.encode(header, add_special_tokens=False))
+            if role == "tool" and any(frame.opening.startswith(text) for text in self._openings("tool")):
+                continue  # results of functions stand in messages of another role
+            if not ids or ids[0] not in framing.content.forbidden or framing.ids[frame.opening][: len(ids)] != ids:
+                raise UnsupportedModel(model, f"its {role} messages do not begin with a control token", REMEDY)
+            found[ids] = role
+        self._markers = sorted(found.items(), key=lambda marker: -len(marker[0]))
+        self._first = {ids[0] for ids in found}
+        self._own = set(found.values())
+
+    def _openings(self, but: str) -> list[str]:
+        return [frame.opening for role, frame in self._framing.frames.items() if role != but]
+
+    def divided(self, ids: Sequence[int], declared: Sequence[DeclaredMessage] | None) -> DividedPrompt:
+        """The messages of a prompt.
+
+        Args:
+            ids: Its token ids.
+            declared: The messages that the request says it has; None: it does not say.
+
+        Raises:
+            RequestError: There are others than the request says.
+        """
+        starts = [(at, self._role(ids, at)) for at, id in enumerate(ids) if id in self._first]
+        if not starts:
+            raise RequestError("no message begins in the prompt; send a chat, or ids of one")
+        ends = [*(at for at, _ in starts[1:]), len(ids)]
+        spans = [MessageSpan(at, end, role) for (at, role), end in zip(starts, ends, strict=True)]
+        head, begin = tuple(ids[: starts[0][0]]), self._framing.begin
+        if head and head != begin:
+            raise RequestError("text stands before the first message of the prompt")
+        before = [MessageSpan(0, len(head), BEGIN, common=True)] if head else []
+        if declared is None:
+            opened = tuple(ids[spans[-1].start :]) == self._framing.prompted
+            answer = spans.pop().start if opened else None
+            return DividedPrompt((*before, *spans), answer)
+        return self._matched(ids, before, spans, list(declared))
+
+    def _matched(
+        self,
+        ids: Sequence[int],
+        before: list[MessageSpan],
+        spans: list[MessageSpan],
+        declared: list[DeclaredMessage],
+    ) -> DividedPrompt:
+        """The same, with what the request says of each message."""
+        begins = declared[0].role if declared else ""
+        if spans[0].role == "system" and begins not in ("system", "developer"):
+            added = spans.pop(0)
+            default = self._framing.default
+            common = default is not None and tuple(ids[added.start : added.stop]) == default.tokens
+            before.append(added._replace(common=common))
+        opened = len(spans) > len(declared) and spans[-1].role == "assistant"
+        answer = spans.pop() if opened else None
+        if len(spans) != len(declared):
+            raise RequestError(
+                f"{len(declared)} messages are declared, and {len(spans)} begin in the prompt; declare each message "
+                "once, in order, and let no text spell the control tokens of the chat template"
+            )
+        for index, (span, message) in enumerate(zip(spans, declared, strict=True)):
+            if not self._fits(message.role, span.role):
+                raise RequestError(f"message {index} is declared as {message.role}, and begins as {span.role}")
+        told = (span._replace(declared=message) for span, message in zip(spans, declared, strict=True))
+        plain = answer is not None and tuple(ids[answer.start :]) == self._framing.prompted
+        return DividedPrompt((*before, *told), None if answer is None else answer.start, plain)
+
+    def _fits(self, declared: str, found: str) -> bool:
+        role = "system" if declared == "developer" else declared
+        framed = self._framing.aliases.get(role, role)
+        return framed == found or (role not in self._own and found == "user")
+
+    def _role(self, ids: Sequence[int], at: int) -> str:
+        for marker, role in self._markers:
+            if tuple(ids[at : at + len(marker)]) == marker:
+                return role
+        raise RequestError(f"the control token at {at} of the prompt begins no message of a known role")
+
+    def bare(self, ids: Sequence[int]) -> Ids:
+        """An assistant message without what the chat template puts behind its words."""
+        closing, found = self._framing.closing("assistant"), tuple(ids)
+        for end in (closing, closing[:1]):
+            if end and found[-len(end) :] == end:
+                return found[: -len(end)]
+        return found
