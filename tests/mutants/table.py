@@ -28,6 +28,7 @@ from .texts import TEXTS
 from .thoughts import THINKING
 from .tools import TOOLS
 from .viewer import VIEWER
+from .vllm import VLLM
 from .words import WORDS
 
 NUMERIC = "tests/leaks/numeric/test_noninterference.py"
@@ -566,6 +567,7 @@ MUTANTS = (
     *WORDS,
     *TOOLS,
     *VIEWER,
+    *VLLM,
     *SWEEPS,
     *PAPERS,
     *IN_HAND,
