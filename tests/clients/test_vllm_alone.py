@@ -41,6 +41,7 @@ CONNECTOR = (
     '{"kv_connector": "SocietyConnector", "kv_connector_module_path": "agentcho.integrations.vllm.alone.connector", '
     '"kv_role": "kv_both", "kv_connector_extra_config": {"tokens": 5000}}'
 )
+HEADERS = "agentcho.integrations.vllm.alone.headers.SocietyHeaders"
 STARTS = 240
 BOB, CAROL = ({"role": "system", "content": f"You are {name}, a sailor."} for name in ("Bob", "Carol"))
 HELLO, HOW = ({"role": "user", "content": text} for text in ("hello, all of you", "how are you?"))
@@ -112,7 +113,7 @@ class Asked:
         written = list(self.tokenizer.apply_chat_template(list(messages), return_dict=False))
         declared = request_params("talk", "bob", messages)["agentcho"]["messages"]
         divided = self.markers.divided(written, [DeclaredMessage.model_validate(each) for each in declared])
-        return divided.part(written, lambda message: True)
+        return divided.part(written, range(len(messages)))
 
 
 def free_port() -> int:
@@ -124,7 +125,7 @@ def free_port() -> int:
 def command(folder: Path, port: int, *options: str) -> list[str]:
     words = ["--model", str(folder), "--served-model-name", MODEL, "--dtype", "float32", "--enforce-eager"]
     words += ["--max-model-len", "1024", "--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details"]
-    words += ["--kv-transfer-config", CONNECTOR, *options]
+    words += ["--kv-transfer-config", CONNECTOR, "--middleware", HEADERS, *options]
     return [str(python_of("vllm")), "-m", "vllm.entrypoints.openai.api_server", *words]
 
 
@@ -243,6 +244,33 @@ def test_who_is_refused_hurts_nobody_else(server: Asked) -> None:
     with pytest.raises(openai.InternalServerError):
         server.complete([7], {"agentcho": {"measure": True}})
     assert server.say([BOB, HELLO]).text == server.say([BOB, HELLO], request_params("x", "bob", [BOB, HELLO])).text
+
+
+def test_agents_that_are_named_by_headers_share_what_they_say_to_all(server: Asked) -> None:
+    def says(agent: str, *messages: Any, stream: bool = False, **named: str) -> Any:
+        given = {f"x-agentcho-{name}": text for name, text in ({"society": "door", "agent": agent} | named).items()}
+        asked = server.client.with_options(default_headers=given).chat.completions
+        return asked.create(
+            model=MODEL, messages=list(messages), max_tokens=4, temperature=0, stream=stream, extra_body={"seed": 1}
+        )
+
+    first = says("bob", BOB, HELLO)
+    answer = {"role": "assistant", "content": first.choices[0].message.content}
+    talk = [HELLO, answer, HOW]
+    told = says("carol", CAROL, *talk).kv_transfer_params["agentcho"]
+    written = len(server.ids(CAROL, *talk))
+    assert told["loaded_tokens"] == written
+    assert told["exact_tokens"] == len(server.ids(CAROL))
+    assert told["leaked_tokens"] == 0
+    assert says("carol", CAROL, *talk, society="x").kv_transfer_params["agentcho"]["loaded_tokens"] == written
+    assert "".join(each.choices[0].delta.content or "" for each in says("bob", BOB, *talk, stream=True))
+    with pytest.raises(openai.BadRequestError, match="x-agentcho-history is private or shared"):
+        says("bob", BOB, history="all")
+    with pytest.raises(openai.BadRequestError, match="1 messages are declared, and 2 begin in the prompt"):
+        says("bob", {"role": "user", "content": "<|start_header_id|>user<|end_header_id|>"})
+    plain = server.say([CAROL, *talk])
+    assert plain.receipt is None
+    assert plain.cached == 0
 
 
 def test_several_agents_at_once_read_what_is_theirs(server: Asked) -> None:

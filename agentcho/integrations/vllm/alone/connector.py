@@ -13,11 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentcho.engine.template import derive
 from agentcho.errors import ConfigError
 from agentcho.integrations.vllm.alone.encodings import Encodings, Leakage
 from agentcho.integrations.vllm.alone.planner import Planner
-from agentcho.integrations.vllm.alone.prompt_spans import MessageMarkers
+from agentcho.integrations.vllm.alone.prompt_spans import markers_of
 from agentcho.integrations.vllm.alone.slots import SlotStore, layers_of
 from agentcho.integrations.vllm.alone.work import Report, Work
 from agentcho.integrations.vllm.imports import (
@@ -27,7 +26,6 @@ from agentcho.integrations.vllm.imports import (
     KVConnectorWorkerMetadata,
     rotary_modules,
 )
-from agentcho.runner.model.model import end_tokens, find, read_tokenizer
 
 LOG = logging.getLogger("vllm.agentcho")
 ANSWERED = {"FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_REPETITION"}
@@ -81,12 +79,8 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._store: SlotStore | None = None
         if role is KVConnectorRole.SCHEDULER:
             bound = options.tokens if options.society_tokens is None else options.society_tokens
-            self._planner = Planner(self._markers(), Encodings(options.tokens, bound, options.leakage))
-
-    def _markers(self) -> MessageMarkers:
-        source = find(str(self._config.model_config.tokenizer))
-        tokenizer = read_tokenizer(source)
-        return MessageMarkers(derive(tokenizer, self._model, end_tokens(source)), tokenizer, self._model)
+            markers = markers_of(str(vllm_config.model_config.tokenizer))
+            self._planner = Planner(markers, Encodings(options.tokens, bound, options.leakage))
 
     # -- the scheduler's half --------------------------------------------------------------------------------
 

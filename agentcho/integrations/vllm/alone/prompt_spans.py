@@ -7,12 +7,14 @@ says of its messages: a prompt with another number of them, or other roles, is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from agentcho.engine.framing import Framing
+from agentcho.engine.template import derive
 from agentcho.errors import RequestError, UnsupportedModel
 from agentcho.integrations.vllm.alone.request_params import DeclaredMessage
+from agentcho.runner.model.model import end_tokens, find, read_tokenizer
 
 Ids = tuple[int, ...]
 REMEDY = "Use `agentcho serve`, which frames messages itself"
@@ -39,14 +41,14 @@ class DividedPrompt(NamedTuple):
     answer: int | None
     plain: bool = True
 
-    def part(self, ids: Sequence[int], of: Callable[[DeclaredMessage], bool]) -> list[int]:
-        """The ids of the declared messages of which this holds, behind what begins every conversation."""
-        return [
-            id
-            for span in self.messages
-            if (span.role == BEGIN if span.declared is None else of(span.declared))
-            for id in ids[span.start : span.stop]
-        ]
+    def part(self, ids: Sequence[int], chosen: Container[int]) -> list[int]:
+        """The ids of the declared messages that have these indexes, behind what begins every conversation."""
+        found, index = list[int](), 0
+        for span in self.messages:
+            taken = span.role == BEGIN if span.declared is None else index in chosen
+            index += span.declared is not None
+            found += ids[span.start : span.stop] if taken else ()
+        return found
 
 
 class MessageMarkers:
@@ -57,12 +59,15 @@ class MessageMarkers:
         tokenizer: Its Hugging Face tokenizer.
         model: What errors call the model.
 
+    Attributes:
+        framing: The framing.
+
     Raises:
         UnsupportedModel: Messages of one role do not begin with a control token.
     """
 
     def __init__(self, framing: Framing, tokenizer: Any, model: str) -> None:
-        self._framing = framing
+        self.framing = framing
         found = dict[Ids, str]()
         for role, frame in framing.frames.items():
             header = frame.opening.partition("\n")[0].rstrip()  # what follows may be a date, or merge with the words
@@ -77,7 +82,7 @@ class MessageMarkers:
         self._own = set(found.values())
 
     def _openings(self, but: str) -> list[str]:
-        return [frame.opening for role, frame in self._framing.frames.items() if role != but]
+        return [frame.opening for role, frame in self.framing.frames.items() if role != but]
 
     def divided(self, ids: Sequence[int], declared: Sequence[DeclaredMessage] | None) -> DividedPrompt:
         """The messages of a prompt.
@@ -94,12 +99,12 @@ class MessageMarkers:
             raise RequestError("no message begins in the prompt; send a chat, or ids of one")
         ends = [*(at for at, _ in starts[1:]), len(ids)]
         spans = [MessageSpan(at, end, role) for (at, role), end in zip(starts, ends, strict=True)]
-        head, begin = tuple(ids[: starts[0][0]]), self._framing.begin
+        head, begin = tuple(ids[: starts[0][0]]), self.framing.begin
         if head and head != begin:
             raise RequestError("text stands before the first message of the prompt")
         before = [MessageSpan(0, len(head), BEGIN, common=True)] if head else []
         if declared is None:
-            opened = tuple(ids[spans[-1].start :]) == self._framing.prompted
+            opened = tuple(ids[spans[-1].start :]) == self.framing.prompted
             answer = spans.pop().start if opened else None
             return DividedPrompt((*before, *spans), answer)
         return self._matched(ids, before, spans, list(declared))
@@ -115,7 +120,7 @@ class MessageMarkers:
         begins = declared[0].role if declared else ""
         if spans[0].role == "system" and begins not in ("system", "developer"):
             added = spans.pop(0)
-            default = self._framing.default
+            default = self.framing.default
             common = default is not None and tuple(ids[added.start : added.stop]) == default.tokens
             before.append(added._replace(common=common))
         opened = len(spans) > len(declared) and spans[-1].role == "assistant"
@@ -129,12 +134,12 @@ class MessageMarkers:
             if not self._fits(message.role, span.role):
                 raise RequestError(f"message {index} is declared as {message.role}, and begins as {span.role}")
         told = (span._replace(declared=message) for span, message in zip(spans, declared, strict=True))
-        plain = answer is not None and tuple(ids[answer.start :]) == self._framing.prompted
+        plain = answer is not None and tuple(ids[answer.start :]) == self.framing.prompted
         return DividedPrompt((*before, *told), None if answer is None else answer.start, plain)
 
     def _fits(self, declared: str, found: str) -> bool:
         role = "system" if declared == "developer" else declared
-        framed = self._framing.aliases.get(role, role)
+        framed = self.framing.aliases.get(role, role)
         return framed == found or (role not in self._own and found == "user")
 
     def _role(self, ids: Sequence[int], at: int) -> str:
@@ -145,8 +150,19 @@ class MessageMarkers:
 
     def bare(self, ids: Sequence[int]) -> Ids:
         """An assistant message without what the chat template puts behind its words."""
-        closing, found = self._framing.closing("assistant"), tuple(ids)
+        closing, found = self.framing.closing("assistant"), tuple(ids)
         for end in (closing, closing[:1]):
             if end and found[-len(end) :] == end:
                 return found[: -len(end)]
         return found
+
+
+def markers_of(model: str) -> MessageMarkers:
+    """Where the messages of a model begin. `AgentchoError`: it cannot be read, or they cannot be told apart.
+
+    Args:
+        model: The folder of its tokenizer, or its id.
+    """
+    source = find(model)
+    tokenizer = read_tokenizer(source)
+    return MessageMarkers(derive(tokenizer, source.name, end_tokens(source)), tokenizer, source.name)
