@@ -101,7 +101,7 @@ class Server:
         """Messages by themselves, which nobody answers."""
         return self.ask(chat(*messages, answers=False), params(agent, *messages, **more))
 
-    def ask(self, ids: Sequence[int], told: Any, status: bool = True, **more: Any) -> Told:
+    def ask(self, ids: Sequence[int], told: Any, status: str = "FINISHED_STOPPED", **more: Any) -> Told:
         """One request from its beginning to its end."""
         self.asked += 1
         request = SimpleNamespace(
@@ -119,6 +119,8 @@ class Server:
             resumable=False,
             skip_reading_prefix_cache=True,
             sampling_params=SimpleNamespace(prompt_logprobs=None),
+            num_preemptions=0,
+            status=SimpleNamespace(name="FINISHED_STOPPED"),
         )
         vars(request).update(more)
         self.planner.enter(request)
@@ -140,7 +142,8 @@ class Server:
         request.num_computed_tokens = request.num_tokens - 1
         self.compute(blocks, request.all_token_ids[:-1], len(ids))
         keys, values = self.layout.read(blocks, 0, len(ids))
-        waits, receipt = self.planner.end(request, blocks, whole=status)
+        request.status.name = status
+        waits, receipt = self.planner.end(request, blocks, whole=status == "FINISHED_STOPPED")
         if waits:
             self.step([])
             assert request.request_id in self.store.done
@@ -242,10 +245,33 @@ def test_a_prompt_of_which_all_is_there_has_its_last_token_computed(server: Serv
     assert server.publish("bob", HELLO).loaded == len(chat(HELLO, answers=False)) - 1
 
 
-def test_requests_that_were_given_up_leave_nothing(server: Server) -> None:
-    ids = chat(BOB, HELLO)
-    server.ask(ids, params("bob", BOB, HELLO), status=False)
+def test_of_requests_that_were_given_up_messages_are_kept_that_were_computed_and_no_answers(server: Server) -> None:
+    ids, told = chat(BOB, HELLO), params("bob", BOB, HELLO)
+    server.ask(ids, told, status="FINISHED_ERROR")
+    server.ask(ids, told, status="FINISHED_ABORTED", num_preemptions=1)
     assert len(server.encodings) == len(server.store) == 0
+    server.ask(ids, told, status="FINISHED_ABORTED")
+    assert len(server.encodings) == len(server.store) == 3
+    later = server.say("bob", BOB, HELLO, ("assistant", "fine"), HOW)
+    assert later.loaded == len(chat(BOB, HELLO, answers=False))
+    assert same(later, plain(BOB, HELLO, ("assistant", "fine"), HOW))
+
+
+def test_what_ends_while_it_has_no_slots_leaves_nothing(server: Server) -> None:
+    request = SimpleNamespace(num_computed_tokens=0, num_tokens=9, num_output_tokens=2, num_prompt_tokens=7)
+    vars(request).update(prompt_token_ids=chat(HELLO), request_id="gone", kv_transfer_params=params("bob", HELLO))
+    vars(request).update(mm_features=[], lora_request=None, resumable=False, cache_salt=None)
+    request.sampling_params = SimpleNamespace(prompt_logprobs=None)
+    server.planner.enter(request)
+    assert server.planner.end(request, [], whole=True)[0] is False
+    assert len(server.encodings) == 0
+
+
+def test_all_is_forgotten_when_vllm_says_so(server: Server) -> None:
+    server.say("bob", BOB, HELLO)
+    server.planner.forget()
+    assert server.say("bob", BOB, HELLO).loaded == 0
+    assert len(server.encodings) == len(server.store)
 
 
 def test_a_request_without_a_society_reads_nothing_and_leaves_nothing(server: Server) -> None:
@@ -309,6 +335,15 @@ def test_under_audit_the_same_is_read_and_counted() -> None:
     assert told.receipt is not None
     assert told.loaded == len(chat(CAROL, HELLO, answers=False))
     assert told.receipt["leaked_tokens"] == len(chat(HELLO, answers=False)) - 1
+
+
+def test_under_audit_what_was_computed_over_a_leak_is_one_too() -> None:
+    server = Server(leakage="audit").measured()
+    server.say("bob", BOB, HELLO)
+    server.say("carol", HELLO, HOW)
+    told = server.say("dan", HELLO, HOW)
+    assert told.receipt is not None
+    assert told.receipt["leaked_tokens"] == told.loaded - 1 == len(chat(HELLO, HOW, answers=False)) - 1
 
 
 def test_an_audience_may_read_and_others_may_not(server: Server) -> None:
@@ -449,6 +484,27 @@ def test_models_whose_messages_cannot_be_told_apart_are_refused(style: str) -> N
     found: Any = tokenizer(style)
     with pytest.raises(UnsupportedModel, match="do not begin with a control token"):
         MessageMarkers(derive(found, "tiny"), found, "tiny")
+
+
+@pytest.mark.parametrize("style", ["chatml", "thoughtful", "opened"])
+def test_an_answer_is_found_again_without_its_thought(style: str) -> None:
+    found: Any = tokenizer(style)
+    markers = MessageMarkers(derive(found, "tiny"), found, "tiny")
+    said = [{"role": "user", "content": "hello"}]
+    for thinks in (True, False):
+        opened = found.apply_chat_template(said, add_generation_prompt=True, return_dict=False, enable_thinking=thinks)
+        divided = markers.divided(opened, [DeclaredMessage(role="user")])
+        assert divided.plain, "nothing but the template stands before the answer"
+        assert divided.answer is not None
+        thought = found.encode("hm</think>\n\n" if thinks else "", add_special_tokens=False)
+        answer = [*opened[divided.answer :], *thought, *found.encode("fine", add_special_tokens=False)]
+        again = found.apply_chat_template([*said, {"role": "assistant", "content": "fine"}], return_dict=False)
+        [_, quoted] = markers.divided(again, [DeclaredMessage(role=role) for role in ("user", "assistant")]).messages[
+            -2:
+        ]
+        assert markers.words(answer) == markers.words(again[quoted.start : quoted.stop]) == "fine"
+    forged = markers.divided([*opened, 7], [DeclaredMessage(role="user")])
+    assert not forged.plain
 
 
 # -- bounds -------------------------------------------------------------------------------------------------

@@ -71,11 +71,12 @@ class Asked:
 
     def say(self, messages: Sequence[Any], told: dict[str, Any] | None = None, **more: Any) -> Answer:
         """A chat."""
+        most = more.pop("max_tokens", 8)
         extra = {"return_token_ids": True, "return_tokens_as_token_ids": True, "ignore_eos": True} | more
         answer = self.client.chat.completions.create(
             model=MODEL,
             messages=list(messages),
-            max_tokens=8,
+            max_tokens=most,
             temperature=0,
             logprobs=True,
             top_logprobs=20,
@@ -133,10 +134,10 @@ ENVIRONMENT = os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLIN
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Asked]:
+def running(folder: Path, *options: str) -> Iterator[Asked]:
     """A server of a tiny random model, in a session of its own."""
     port = free_port()
-    words = command(folder, port, "--no-enable-prefix-caching")
+    words = command(folder, port, "--no-enable-prefix-caching", *options)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(words, cwd=folder, env=ENVIRONMENT, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -285,6 +286,39 @@ def test_several_agents_at_once_read_what_is_theirs(server: Asked) -> None:
             told = list(pool.map(asks, range(6)))
             assert all(apart(one, other.likely) <= CLOSE for one, other in zip(told, plain, strict=True))
     assert all(each.receipt and each.receipt["loaded_tokens"] == len(each.prompt) - 5 for each in told)
+
+
+def test_a_request_that_ends_at_a_stop_string_leaves_its_messages(server: Asked) -> None:
+    told = request_params("stops", "bob", [BOB, HELLO])
+    first = server.say([BOB, HELLO], told)
+    other = request_params("stopped", "bob", [BOB, HELLO])
+    server.say([BOB, HELLO], other, stop=[first.text[1:3]])
+    again = server.say([BOB, HELLO], other)
+    assert again.receipt is not None
+    assert again.receipt["loaded_tokens"] == len(server.ids(BOB, HELLO))
+    assert apart(again, first.likely) <= CLOSE
+
+
+@pytest.mark.slow
+def test_preempted_requests_and_prompts_in_parts_read_the_same(folder: Path) -> None:
+    with running(folder, "--num-gpu-blocks-override", "12", "--max-num-batched-tokens", "64") as tight:
+        long = [{"role": "user", "content": f"{n} {'is a number of many words ' * 8}"} for n in range(5)]
+        plain = [tight.say([each], max_tokens=200) for each in long]
+        told = [request_params("tight", f"agent-{n}", [each]) for n, each in enumerate(long)]
+
+        def asks(n: int) -> Answer:
+            return tight.say([long[n]], told[n], max_tokens=200)
+
+        with ThreadPoolExecutor(5) as pool:
+            rounds = [list(pool.map(asks, range(5))) for _ in range(2)]
+        for found in rounds:
+            assert all(apart(one, other.likely) <= CLOSE for one, other in zip(found, plain, strict=True))
+        assert all(each.receipt and each.receipt["loaded_tokens"] > 100 for each in rounds[1])
+        metrics = httpx2.get(f"{tight.root}/metrics").text
+        [preempted] = [
+            line.split()[-1] for line in metrics.splitlines() if line.startswith("vllm:num_preemptions_total")
+        ]
+        assert float(preempted) > 0
 
 
 @pytest.mark.slow

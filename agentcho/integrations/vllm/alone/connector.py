@@ -82,6 +82,11 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
             markers = markers_of(str(vllm_config.model_config.tokenizer))
             self._planner = Planner(markers, Encodings(options.tokens, bound, options.leakage))
 
+    @property
+    def requires_kv_delivery(self) -> bool:
+        """No: what is not kept is computed again."""
+        return False
+
     # -- the scheduler's half --------------------------------------------------------------------------------
 
     @property
@@ -108,6 +113,11 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         """Keep what a request has computed. Its blocks stay until that is done."""
         return self._plans.end(request, block_ids, whole=request.status.name in ANSWERED)
+
+    def reset_cache(self) -> bool:
+        """Give up all that is kept, as when the weights are others."""
+        self._plans.forget()
+        return True
 
     def update_connector_output(self, connector_output: Any) -> None:
         """What the worker has told."""

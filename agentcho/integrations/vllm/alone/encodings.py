@@ -232,6 +232,12 @@ class Encodings:
         if not shelf[key]:
             del shelf[key]
 
+    def clear(self) -> None:
+        """Give all of them up."""
+        for name in list(self._used):
+            self.drop(name)
+        self._societies.clear()
+
     def _make_room(self, tokens: int, among: Callable[[Encoding], bool]) -> bool:
         """Give up so many tokens. False: too many are in use, and nothing was given up."""
         chosen = list[str]()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from agentcho.errors import AgentchoError, RequestError
@@ -58,11 +59,13 @@ class Plan:
 
 
 class Walk(NamedTuple):
-    """A message of a prompt, with the place at which it stands, and who may read it and all before it."""
+    """A message of a prompt. `place`: where it stands; `over`: the messages that could have influenced what is computed
+    there; `readers`: who may read it and all before it."""
 
     span: MessageSpan
     message: bytes
     place: ReadingPlace
+    over: frozenset[bytes]
     readers: Readers
 
 
@@ -170,6 +173,7 @@ class Planner:
         before it; others are computed."""
         assert isinstance(plan.asked, SharedPrompt)
         before, seen = b"", frozenset[bytes]()
+        over = seen  # more than what was seen, where that was computed over what is not in the prompt
         common: Readers = None
         enforced = self._encodings.leakage == "enforce"
         for index, span in enumerate(plan.prompt.messages):
@@ -177,10 +181,11 @@ class Planner:
             own = self._readers(request, plan, span)
             common = common_readers(common, own)
             place = ReadingPlace(before, span.start, plan.asked.agent, seen)
-            walk = Walk(span, message, place, common if enforced else own)
+            walk = Walk(span, message, place, over=over, readers=common if enforced else own)
             yield walk
             read = known[index] if index < len(known) else _computed(plan.scope, walk)
             before, seen = place_after(before, read.name), seen | {message}
+            over |= read.over | {message}
 
     def _readers(self, request: Any, plan: Plan, span: MessageSpan) -> Readers:
         """Who may read a message of a prompt, for which the request says so, or its role does."""
@@ -193,9 +198,13 @@ class Planner:
         if declared.role == "user":
             return asked.with_agent(asked.audience)
         if declared.role == "assistant":
-            ids = self._markers.bare(request.prompt_token_ids[span.start : span.stop])
-            return self._encodings.said_to(plan.scope, message_digest(ids), asked.agent)
+            said = self._said(request.prompt_token_ids[span.start : span.stop])
+            return self._encodings.said_to(plan.scope, said, asked.agent)
         return frozenset({asked.agent})
+
+    def _said(self, ids: Sequence[int]) -> bytes:
+        """What names the words of an answer."""
+        return blake2b(self._markers.words(ids).encode(), digest_size=16).digest()
 
     # -- after it ----------------------------------------------------------------------------------------
 
@@ -205,20 +214,21 @@ class Planner:
         Args:
             request: The request.
             blocks: Its blocks.
-            whole: It has answered, and was not given up before.
+            whole: It has answered. Of a request that was given up, as vLLM does at a stop string, messages are kept
+                that it has computed, and no answer.
         """
         plan = self._plans.pop(request.request_id, None)
         if plan is None:
             return False, None
         if plan.begun:
             self._encodings.let_go(plan.names)
-        if plan.error is not None or not whole:
+        if plan.error is not None or not (whole or self._usable(request)):
             return False, None
         if isinstance(plan.asked, TurningCheck):
             count = request.num_prompt_tokens
             self._work.measurements.append(Measurement(request.request_id, tuple(blocks), count))
             return True, {KEY: {"measured_tokens": count}}
-        made = [Read(each.name, start, each.length) for start, each in self._made(request, plan)]
+        made = [Read(each.name, start, each.length) for start, each in self._made(request, plan, answered=whole)]
         self._forget_dropped_saves()
         told = {
             "loaded_tokens": sum(each.length for each in plan.readings),
@@ -231,40 +241,44 @@ class Planner:
             self._work.saves.append(Save(request.request_id, tuple(blocks), tuple(made)))
         return bool(made), {KEY: told}
 
-    def _made(self, request: Any, plan: Plan) -> Iterator[tuple[int, Encoding]]:
+    @staticmethod
+    def _usable(request: Any) -> bool:
+        """Whether the slots of a request that was given up are filled: it has said something since it has them."""
+        aborted = request.status.name == "FINISHED_ABORTED"
+        return bool(aborted and request.num_output_tokens and not request.num_preemptions)
+
+    def _made(self, request: Any, plan: Plan, answered: bool) -> Iterator[tuple[int, Encoding]]:
         """Enter what is kept of a request: messages that it computed, whole, and its answer without the last token,
         which was never fed. Returns each with its position."""
         assert isinstance(plan.asked, SharedPrompt)
+        computed = min(request.num_computed_tokens, request.num_tokens - 1)
         whole = [each.encoding for each in plan.readings if not each.encoding.open]
-        before, seen = b"", frozenset[bytes]()
+        before, over = b"", frozenset[bytes]()
         common: Readers = None
         for index, walk in enumerate(self._walk(request, plan, whole)):
             read = whole[index] if index < len(whole) else _computed(plan.scope, walk)
-            if index >= len(whole) and self._encodings.add(read):
+            if index >= len(whole) and walk.span.stop <= computed and self._encodings.add(read):
                 yield walk.span.start, read
-            seen, before = walk.place.seen | {walk.message}, place_after(walk.place.before, read.name)
+            over, before = walk.over | read.over | {walk.message}, place_after(walk.place.before, read.name)
             common = walk.readers
         start = plan.prompt.answer
-        if start is None or not request.num_output_tokens:
+        if start is None or not answered or computed <= request.num_prompt_tokens:
             return
         asked = plan.asked
         heard = asked.audience if plan.prompt.plain and asked.messages is not None else ()
         readers = asked.with_agent(heard)
-        ids = tuple(request.all_token_ids[start:])
-        self._encodings.say(plan.scope, message_digest(self._markers.bare(ids)), readers)
-        stop = min(request.num_computed_tokens, request.num_tokens - 1)
-        if stop <= request.num_prompt_tokens:
-            return
+        if self._markers.words(request.all_token_ids[start:]):
+            self._encodings.say(plan.scope, self._said(request.all_token_ids[start:]), readers)
         if self._encodings.leakage == "enforce":
             readers = common_readers(common, readers)
-        ids = ids[: stop - start]
+        ids = tuple(request.all_token_ids[start:computed])
         answer = Encoding(
             scope=plan.scope,
             message=message_digest(ids),
             before=before,
             start=start,
             length=len(ids),
-            over=seen,
+            over=over,
             readers=readers,
             open=True,
         )
@@ -298,6 +312,10 @@ class Planner:
                 for save in self._work.saves
             ]
 
+    def forget(self) -> None:
+        """Give up all that is kept."""
+        self._encodings.clear()
+
     def told(self, report: Report) -> None:
         """What came of an earlier step."""
         for name in report.lost:
@@ -316,7 +334,7 @@ def _computed(scope: Scope, walk: Walk) -> Encoding:
         before=place.before,
         start=span.start,
         length=span.stop - span.start,
-        over=place.seen,
+        over=walk.over,
         readers=walk.readers,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
+from agentcho.engine.content_tokenizer import THOUGHTS
 from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
 from agentcho.errors import RequestError, UnsupportedModel
@@ -18,6 +19,8 @@ from agentcho.runner.model.model import end_tokens, find, read_tokenizer
 
 Ids = tuple[int, ...]
 REMEDY = "Use `agentcho serve`, which frames messages itself"
+THINKING: tuple[dict[str, Any], ...] = tuple({"enable_thinking": on, "thinking": on} for on in (True, False))
+"""Variables by which chat templates are told whether an answer begins with a thought."""
 BEGIN = "begin"
 """The role of what stands before the first message, such as a BOS."""
 
@@ -67,7 +70,7 @@ class MessageMarkers:
     """
 
     def __init__(self, framing: Framing, tokenizer: Any, model: str) -> None:
-        self.framing = framing
+        self.framing, self._tokenizer = framing, tokenizer
         found = dict[Ids, str]()
         for role, frame in framing.frames.items():
             header = frame.opening.partition("\n")[0].rstrip()  # what follows may be a date, or merge with the words
@@ -80,6 +83,7 @@ class MessageMarkers:
         self._markers = sorted(found.items(), key=lambda marker: -len(marker[0]))
         self._first = {ids[0] for ids in found}
         self._own = set(found.values())
+        self._opens = {framing.prompted, *map(self._opened, THINKING)}
 
     def _openings(self, but: str) -> list[str]:
         return [frame.opening for role, frame in self.framing.frames.items() if role != but]
@@ -104,7 +108,7 @@ class MessageMarkers:
             raise RequestError("text stands before the first message of the prompt")
         before = [MessageSpan(0, len(head), BEGIN, common=True)] if head else []
         if declared is None:
-            opened = tuple(ids[spans[-1].start :]) == self.framing.prompted
+            opened = tuple(ids[spans[-1].start :]) in self._opens
             answer = spans.pop().start if opened else None
             return DividedPrompt((*before, *spans), answer)
         return self._matched(ids, before, spans, list(declared))
@@ -134,7 +138,7 @@ class MessageMarkers:
             if not self._fits(message.role, span.role):
                 raise RequestError(f"message {index} is declared as {message.role}, and begins as {span.role}")
         told = (span._replace(declared=message) for span, message in zip(spans, declared, strict=True))
-        plain = answer is not None and tuple(ids[answer.start :]) == self.framing.prompted
+        plain = answer is not None and tuple(ids[answer.start :]) in self._opens
         return DividedPrompt((*before, *told), None if answer is None else answer.start, plain)
 
     def _fits(self, declared: str, found: str) -> bool:
@@ -148,13 +152,19 @@ class MessageMarkers:
                 return role
         raise RequestError(f"the control token at {at} of the prompt begins no message of a known role")
 
-    def bare(self, ids: Sequence[int]) -> Ids:
-        """An assistant message without what the chat template puts behind its words."""
-        closing, found = self.framing.closing("assistant"), tuple(ids)
-        for end in (closing, closing[:1]):
-            if end and found[-len(end) :] == end:
-                return found[: -len(end)]
-        return found
+    def words(self, ids: Sequence[int]) -> str:
+        """The words of a message, without its frame, blanks around them, and a thought before them."""
+        marker = next((marker for marker, _ in self._markers if tuple(ids[: len(marker)]) == marker), ())
+        text = str(self._tokenizer.decode(ids[len(marker) :], skip_special_tokens=True))
+        return text.rpartition(THOUGHTS[1])[2].strip()
+
+    def _opened(self, variables: dict[str, Any]) -> Ids:
+        """What the chat template opens for an answer, given these variables."""
+        said = [{"role": "user", "content": "a"}]
+        ids = list(
+            self._tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False, **variables)
+        )
+        return tuple(ids[max((at for at, id in enumerate(ids) if id in self._first), default=0) :])
 
 
 def markers_of(model: str) -> MessageMarkers:
