@@ -25,6 +25,7 @@ from agentcho.runner.attention.base import (
     DecodeStep,
     Gathering,
     Locality,
+    Mask,
     Scoring,
     Setting,
 )
@@ -317,7 +318,7 @@ class _Context:
         self._step = serving.backend.prepare_prefill(segment, gathering)
         self._keys = new = torch.cat([*self._step.before, new])
         self._tempered = None if parallel is None else weigher([(0, parallel)], 1, len(new), device)
-        self._masks: dict[Locality, Tensor | None] = {}
+        self._masks: dict[Locality, Mask] = {}
 
     def attend(self, source: Source, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
         """See `Batch.attend`; for the segment's own tokens alone."""
@@ -329,8 +330,8 @@ class _Context:
         out = self._step.prefill(source, asked, k, v, mask=mask, scoring=scoring, tempered=self._tempered)
         return out.transpose(1, 2)
 
-    def _mask(self, locality: Locality) -> Tensor | None:
-        """Bool `[own, keys]`, or None where all is seen."""
+    def _mask(self, locality: Locality) -> Mask:
+        """`[own, keys]`, or None where all is seen."""
         if self._base is not None:
             return causal_at(self._queries, self._keys, self._places, self._length, locality)
         return causal(self._queries, self._keys, len(self._queries), locality)

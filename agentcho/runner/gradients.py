@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.call_layout import ContextPiece, KVEntry, Segment
-from agentcho.runner.attention.base import Locality, Scoring
+from agentcho.runner.attention.base import Locality, Mask, Scoring
 from agentcho.runner.attention.dense import attend, causal
 from agentcho.runner.kv.rope import Rotation
 
@@ -30,7 +30,7 @@ class GradPart:
         self._segments, self._rotations, self._made = segments, rotations, made
         self._lengths = [len(segment.ids) for segment in self._segments]
         self._places = [_places(segment, device) for segment in self._segments]
-        self._masks: dict[Locality, list[Tensor | None]] = {}
+        self._masks: dict[Locality, list[Mask]] = {}
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring

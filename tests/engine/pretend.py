@@ -1,7 +1,8 @@
 """GPUs that are not there: tensors lie on the CPU and say where they were put, and an operation over tensors of two
 devices fails, as it does where there are two. What is computed is real.
 
-Knows no agentcho. What it lets through beside: copies, indices on the CPU, numbers of the CPU with no dimension.
+Knows no agentcho. What it lets through beside: copies, indices on the CPU, numbers of the CPU with no dimension, and
+causal biases, which are two numbers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.bias import CausalBias
 from torch.overrides import TorchFunctionMode
 
 HOST = torch.device("cpu")
@@ -58,6 +60,7 @@ def _one(func: Any, args: Any, kwargs: Any) -> torch.device:
     if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
         loose = {id(index) for index in _tensors(args[1]) if _at(index) == HOST}
     inputs = [t for t in _tensors((args, kwargs)) if id(t) not in loose and (t.ndim or _at(t) != HOST)]
+    inputs = [t for t in inputs if not isinstance(t, CausalBias)]
     found = {_at(tensor) for tensor in inputs}
     if len(found) > 1:
         raise Mixed(f"{getattr(func, '__name__', func)} over {sorted(map(str, found))}")

@@ -48,6 +48,28 @@ class Locality(NamedTuple):
         return k > q - self.size if self.kind == "sliding" else k // self.size == q // self.size
 
 
+@dataclass(eq=False)
+class CausalMask:
+    """The mask of `own` queries that are the last of `keys` keys: each sees every key before it, and itself. Kernels
+    that know causality need no more than these two numbers.
+
+    Attributes:
+        own: How many queries there are.
+        keys: How many keys there are, those of the queries included.
+        device: Where they are.
+        seen: The same as bool `[own, keys]`, once `dense.seen_by` has made it.
+    """
+
+    own: int
+    keys: int
+    device: torch.device
+    seen: Tensor | None = None
+
+
+Mask = Tensor | CausalMask | None
+"""What hides keys: a bool tensor, True where a key is seen; causality alone; or nothing (None)."""
+
+
 class Scoring(NamedTuple):
     """How a layer turns queries and keys into weights: scale, `softcap` (gemma2), `sinks` `[heads]` (gpt_oss)."""
 
@@ -184,7 +206,7 @@ class PrefillStep(ABC):
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        mask: Tensor | None,
+        mask: Mask,
         scoring: Scoring,
         tempered: Weigher | None,
     ) -> Tensor:
@@ -195,7 +217,8 @@ class PrefillStep(ABC):
             queries: `[1, heads, n, dim]`.
             keys: `[kv_heads, length, dim]`: what was gathered for the segment, its own tokens last.
             values: `[kv_heads, length, value_dim]`.
-            mask: Bool `[n, before + length]`, True where a key is seen; None: all are.
+            mask: Bool `[n, before + length]`, True where a key is seen; a `CausalMask` where causality is all that
+                hides keys (`dense.seen_by` makes it a tensor); None: all are seen.
             scoring: How keys are weighed.
             tempered: The keys that are not weighed as they are; None: all are.
 

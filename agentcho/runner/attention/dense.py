@@ -7,20 +7,24 @@ know: where keys come from, rotations, the store.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.backends.cuda import SDPAParams, can_use_flash_attention
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
     AttentionBackend,
     Capabilities,
+    CausalMask,
     DecodeRows,
     DecodeStep,
     Gathering,
     Locality,
+    Mask,
     PrefillStep,
     Scoring,
     Setting,
@@ -63,7 +67,7 @@ class DensePrefill(PrefillStep):
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        mask: Tensor | None,
+        mask: Mask,
         scoring: Scoring,
         tempered: Weigher | None,
     ) -> Tensor:
@@ -134,15 +138,24 @@ class _DenseDecode(SlotStep):
         return attend(queries, keys, values, self.masks[locality], scoring=scoring, tempered=self._tempered)
 
 
-def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Tensor | None:
-    """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions), True where
-    seen: all keys of the context within the locality, and own keys up to the query's own token. None: nothing is
-    hidden."""
+def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Mask:
+    """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions): all keys of
+    the context within the locality are seen, and own keys up to the query's own token. None: nothing is hidden."""
     visible = None if locality.kind == "full" else locality.visible(queries, keys)
     if own == 1:
         return visible
-    seen = torch.ones(own, len(keys), dtype=torch.bool, device=keys.device).tril(len(keys) - own)
-    return seen if visible is None else seen & visible
+    mask = CausalMask(own, len(keys), keys.device)
+    return mask if visible is None else visible.tril(mask.keys - own)
+
+
+def seen_by(mask: Mask) -> Tensor | None:
+    """A mask as a bool tensor, True where a key is seen; None: nothing is hidden."""
+    if not isinstance(mask, CausalMask):
+        return mask
+    if mask.seen is None:
+        whole = torch.ones(mask.own, mask.keys, dtype=torch.bool, device=mask.device)
+        mask.seen = whole.tril(mask.keys - mask.own)
+    return mask.seen
 
 
 def causal_at(queries: Tensor, keys: Tensor, places: Tensor, length: int, locality: Locality) -> Tensor:
@@ -159,17 +172,24 @@ def attend(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    mask: Tensor | None,
+    mask: Mask,
     scoring: Scoring,
     tempered: Weigher | None = None,
 ) -> Tensor:
     """Weighted values `[rows, heads, n, value_dim]` for queries `[rows, heads, n, dim]` and keys and values
     `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen.
-    `tempered`: the keys that are not weighed as they are."""
+    `tempered`: the keys that are not weighed as they are.
+
+    On CUDA the kernels that know causality are given no mask for it, and grouped heads never go together with a mask,
+    for which torch has no fused kernel. On a CPU a mask costs nothing beside the products."""
     if scoring.softcap is not None or scoring.sinks is not None or tempered is not None:
-        return _explicit(queries, keys, values, mask, scoring, tempered)
+        return _explicit(queries, keys, values, seen_by(mask), scoring, tempered)
+    cuda = queries.device.type == "cuda"
+    if cuda and isinstance(mask, CausalMask):
+        return _causal(queries, keys, values, mask=mask, scale=scoring.scale)
+    mask = seen_by(mask)
     heads, kv_heads, count = queries.shape[1], keys.shape[1], queries.shape[2]
-    if heads != kv_heads and count <= FEW:
+    if heads != kv_heads and (count <= FEW or (cuda and mask is not None)):
         # The queries of all heads that share keys are put into one sequence, so that keys are read once for all.
         groups = heads // kv_heads
         grouped = queries.reshape(len(queries), kv_heads, groups * count, queries.shape[3])
@@ -179,6 +199,31 @@ def attend(
     return scaled_dot_product_attention(
         queries, keys, values, attn_mask=mask, scale=scoring.scale, enable_gqa=heads != kv_heads
     )
+
+
+def _causal(queries: Tensor, keys: Tensor, values: Tensor, mask: CausalMask, scale: float) -> Tensor:
+    """`attend` by causality alone, on CUDA. Where heads share keys and flash attention cannot be used (float32, for
+    one), keys and values are repeated: no other fused kernel takes grouped heads."""
+    groups = queries.shape[1] // keys.shape[1]
+    if groups > 1 and not _can_flash(queries, keys, values):
+        keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
+        groups = 1
+    if mask.own == mask.keys:
+        return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scale, enable_gqa=groups > 1)
+    return scaled_dot_product_attention(
+        queries,
+        keys,
+        values,
+        attn_mask=causal_lower_right(mask.own, mask.keys),
+        scale=scale,
+        enable_gqa=groups > 1,
+    )
+
+
+def _can_flash(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether flash attention takes these with grouped heads."""
+    given: Any = queries, keys, values, None, 0.0, False, True  # by place alone: no mask, no dropout, grouped
+    return can_use_flash_attention(SDPAParams(*given))
 
 
 def attend_with_logsumexp(

@@ -22,12 +22,13 @@ from agentcho.runner.attention.base import (
     DecodeStep,
     Gathering,
     Locality,
+    Mask,
     PrefillStep,
     Scoring,
     Setting,
     Weigher,
 )
-from agentcho.runner.attention.dense import SlotStep, attend_with_logsumexp
+from agentcho.runner.attention.dense import SlotStep, attend_with_logsumexp, seen_by
 from agentcho.runner.kv.decode_kv import Reading, Reads, SharedRun, Slot
 from agentcho.runner.kv.gather import Gather, Source
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
@@ -96,7 +97,7 @@ class _SharedPrefill(PrefillStep):
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        mask: Tensor | None,
+        mask: Mask,
         scoring: Scoring,
         tempered: Weigher | None,
     ) -> Tensor:
@@ -105,7 +106,7 @@ class _SharedPrefill(PrefillStep):
             gather.write(source, *run.slot.get(source.layer, 0, run.tokens))
         own = (keys[None], values[None])
         layer, rotation = source.layer, source.rotation
-        return self._runs.attend(layer, rotation, queries, own=own, mask=mask, scale=scoring.scale)
+        return self._runs.attend(layer, rotation, queries, own=own, mask=seen_by(mask), scale=scoring.scale)
 
 
 class SharedRuns:

@@ -29,6 +29,7 @@ from agentcho.runner.attention.base import (
     DecodeStep,
     Gathering,
     Locality,
+    Mask,
     PrefillStep,
     Scoring,
     Setting,
@@ -141,7 +142,7 @@ class _PagedPrefill(DensePrefill):
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        mask: Tensor | None,
+        mask: Mask,
         scoring: Scoring,
         tempered: Weigher | None,
     ) -> Tensor:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import os
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from agentcho.errors import ModelError
 
@@ -22,6 +25,9 @@ SPARE = 1 << 30
 """Bytes that forwards take beside the weights, at least."""
 KINDS = ("cpu", "cuda", "meta")
 """Where models run; on "meta" they have shapes and no numbers."""
+FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""torch's attention on CUDA: the kernels that take any length as it comes, and plain products where neither can be
+used."""
 DeviceMap = str | Mapping[str, str | int | torch.device]
 """Which modules go to which device: "auto", "balanced", "sequential", or devices by names of modules, as transformers
 takes it."""
@@ -191,6 +197,41 @@ def synchronize(*devices: torch.device) -> None:
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
+
+
+class FusedAttention:
+    """Keeps torch's attention on CUDA to `FUSED` while a forward runs. cuDNN's attention, which torch would prefer on
+    recent GPUs, builds a plan for every new length, which takes longer than a step.
+
+    What torch allows is set for the whole process. The first of several forwards at a time sets it, and the last one
+    sets it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._set = Lock(), ExitStack()
+        self._forwards = 0
+
+    @contextmanager
+    def __call__(self, devices: Sequence[torch.device]) -> Iterator[None]:
+        """For a forward on these devices; on a CPU there is nothing to choose."""
+        if all(device.type != "cuda" for device in devices):
+            yield
+            return
+        with self._lock:
+            if not self._forwards:
+                self._set.enter_context(sdpa_kernel(FUSED))
+            self._forwards += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._forwards -= 1
+                if not self._forwards:
+                    self._set.close()
+
+
+fused_attention = FusedAttention()
+"""That of this process."""
 
 
 def gpu_name(device: torch.device) -> dict[str, str]:

@@ -33,6 +33,7 @@ from agentcho.runner.model.device import (
     check_device_map,
     check_room,
     dtype_of,
+    fused_attention,
     warn_emulated,
 )
 from agentcho.runner.model.digests import tokenizer_digest, weights_digest
@@ -237,6 +238,7 @@ class Model:
         first = next(network.parameters())
         self.dtype, self.device = first.dtype, first.device
         self.devices = tuple(dict.fromkeys(weight.device for weight in network.parameters()))
+        self._cuda = any(device.type == "cuda" for device in self.devices)
         self._hooked = hasattr(network, "hf_device_map")
         self.layers: int = self.config.num_hidden_layers
         self.context: int = _context(self.config)
@@ -336,14 +338,15 @@ class Model:
         if not self.merged and self.adapters.used != self.adapter:
             self.adapters.use(self.adapter)
         keep = wanted.tolist() if self._hooked else wanted  # hooks would move a tensor to the ids' device
-        out = self.network(
-            input_ids=ids,
-            position_ids=positions,
-            use_cache=False,
-            logits_to_keep=keep,
-            attending=attending,
-            chunks=self.chunks,
-        )
+        with fused_attention(self.devices) if self._cuda else nullcontext():
+            out = self.network(
+                input_ids=ids,
+                position_ids=positions,
+                use_cache=False,
+                logits_to_keep=keep,
+                attending=attending,
+                chunks=self.chunks,
+            )
         logits: Tensor = out.logits[0]
         return logits.float()
 
