@@ -8,9 +8,11 @@ then captured. The third runs both ways, and its logits must agree. Does not kno
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -59,6 +61,7 @@ class CudaGraphs:
         self._model, self._layers = model, layers
         self._capture = _Cuda(model.device) if capture is None else capture
         self._seen: set[Kind] = set()
+        self._failed: set[Kind] = set()
         self._graphs: OrderedDict[Kind, _Graph] = OrderedDict()
         self.broken: str | None = None
 
@@ -86,7 +89,7 @@ class CudaGraphs:
         logits = self._forward(segments, there)
         if graph is not None:
             self._prove(graph, there, logits)
-        elif kind in self._seen and self.broken is None:
+        elif kind in self._seen and kind not in self._failed and self.broken is None:
             self._keep(kind, segments, there)
         self._note(kind)
         return logits
@@ -101,11 +104,21 @@ class CudaGraphs:
         self._seen.add(kind)
 
     def _keep(self, kind: Kind, segments: Sequence[Segment], table: Tensor) -> None:
-        """Capture this step, for later steps of its kind."""
+        """Capture this step, for later steps of its kind. What fails is tried once more: something else may have used
+        the device meanwhile. Where that fails too, steps of this kind go without a graph."""
+        forward = partial(self._forward, segments, table)
         try:
-            self._graphs[kind] = _Graph(table, self._capture(partial(self._forward, segments, table)))
+            try:
+                run = self._capture(forward)
+            except RuntimeError:
+                run = self._capture(forward)
         except RuntimeError as error:
-            self._break(f"this model's forward cannot be captured ({str(error).splitlines()[0]})")
+            if not self._failed:
+                why = f"this model's forward cannot be captured ({str(error).splitlines()[0]})"
+                warnings.warn(f"steps of this kind go without a CUDA graph, and are slower: {why}", stacklevel=2)
+            self._failed.add(kind)
+            return
+        self._graphs[kind] = _Graph(table, run)
         while len(self._graphs) > MOST:
             self._graphs.popitem(last=False)
 
@@ -144,13 +157,15 @@ class _Cuda:
     def __call__(self, forward: Forward) -> Forward:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device):
-            self._shared = self._shared or _stream_and_pool()
-            stream, pool = self._shared
+            stream, pool = self._shared or _stream_and_pool()
+            self._shared = None  # what a capture that failed leaves of both is not used again
             with (
                 torch.cuda.stream(stream),
+                _uncollected(),
                 torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"),
             ):
                 logits = forward()
+        self._shared = stream, pool
 
         def replay() -> Tensor:
             with torch.cuda.device(self._device):
@@ -158,6 +173,18 @@ class _Cuda:
             return logits
 
         return replay
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: it may free a graph, which no stream may do while another is captured."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _stream_and_pool() -> tuple[Any, Any]:

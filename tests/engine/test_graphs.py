@@ -4,6 +4,7 @@ was done to the very same tensors, and nothing that Python decided."""
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator
 from unittest.mock import patch
 
@@ -43,10 +44,6 @@ class Traced:
                 return traced() + self._error  # type: ignore[no-any-return]
 
         return replay
-
-
-def refused(forward: Forward) -> Forward:
-    raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
 
 
 def talk(engine: Engine, seed: int) -> Iterator[Words]:
@@ -96,10 +93,35 @@ def test_a_graph_that_gives_other_logits_says_nothing(pair: tuple[Engine, Engine
 
 
 def test_a_forward_that_cannot_be_captured_goes_without(pair: tuple[Engine, Engine]) -> None:
-    pair[0]._runner.graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, refused)
-    with pytest.warns(UserWarning, match=r"cannot be captured \(operation not permitted when stream is capturing\)"):
+    """Each kind of step is tried twice, and one warning says so."""
+    tried = list[Forward]()
+
+    def refused(forward: Forward) -> Forward:
+        tried.append(forward)
+        raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
+
+    pair[0]._runner.graphs = graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, refused)
+    with pytest.warns(UserWarning, match=r"cannot be captured \(operation not permitted when stream is") as told:
         said = [each.tokens for each in talk(pair[0], 0)]
     assert said == [each.tokens for each in talk(pair[1], 0)]
+    assert len(told) == 1
+    assert len(tried) == 2 * len(graphs._failed)
+
+
+def test_a_capture_that_failed_once_is_made_again(pair: tuple[Engine, Engine]) -> None:
+    traced, failed = Traced(), list[Forward]()
+
+    def capture(forward: Forward) -> Forward:
+        if not failed:
+            failed.append(forward)
+            raise RuntimeError("operation failed due to a previous error during capture")
+        return traced(forward)
+
+    pair[0]._runner.graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, capture)
+    with warnings.catch_warnings(action="error"):
+        pair[0].decode(Decode(forced=(40,) * 9))
+    assert failed
+    assert traced.replayed > traced.captured == 1
 
 
 def test_nothing_is_captured_in_the_deterministic_profile(pair: tuple[Engine, Engine]) -> None:

@@ -21,6 +21,7 @@ from agentcho.runner.model.model import Model
 
 from ..device import PLACE
 from .broken import dead
+from .pretend import Pretend
 
 Small = Callable[..., Engine]
 ROOM = 1 << 14
@@ -527,6 +528,21 @@ def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.M
     for block, pairs in written.items():
         for layer, (keys, values) in enumerate(pairs):
             assert [x.tolist() for x in store.read(block, layer)] == [keys.tolist(), values.tolist()]
+
+
+@pytest.mark.parametrize(("free", "moved"), [(1 << 40, 0), (1 << 30, 3)], ids=["all of it", "not all of it"])
+def test_a_gpu_gives_the_memory_of_a_store_at_once(free: int, moved: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has it; graphs are captured over the tensors of the pools, which then never change."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("agentcho.runner.model.device.free_memory", lambda device: free)
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
+    with Pretend():
+        store = PagePool([LayerShape(2, 4, 6)] * 2, 4096, torch.device("cuda", 0), torch.float32)
+        before = [pool.data_ptr() for pool in store._keys]
+        for length in (3, 400, 2000):
+            store.allocate(length)
+        assert store.moved == moved
+        assert ([pool.data_ptr() for pool in store._keys] == before) is (moved == 0)
 
 
 def test_what_is_read_again_and_again_is_gathered_so_often(small: Small) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor
 from agentcho.errors import StoreDamaged, StoreFull
 from agentcho.runner.kv import kv_quant
 from agentcho.runner.kv.rope import Workspace
-from agentcho.runner.model.device import free_memory
+from agentcho.runner.model.device import free_memory, has_room
 
 ALIGNED = 64
 """torch's own tensors begin at a multiple of so many bytes. Kernels may compute in another order for one that does
@@ -82,9 +82,10 @@ class PagePool:
     `allocated` have memory, `used` of them hold encodings, and `reserved` are promised. `moved`: how often the pools
     got other tensors.
 
-    On a CPU the pools are as long as they can become, because memory that was never written costs nothing. Elsewhere
-    they grow on demand, by a sixteenth at a time. With `rounding` they are bytes, and so are copies and files; what is
-    written and read is in `dtype`.
+    The pools are as long as they can become: on a CPU memory that was never written costs nothing, and on a GPU longer
+    pools would be other tensors, for which captured steps would have to be captured again. Where a GPU has not so much
+    memory left, as for a second engine on it, they grow on demand, by a sixteenth at a time. With `rounding` they are
+    bytes, and so are copies and files; what is written and read is in `dtype`.
     """
 
     def __init__(
@@ -260,8 +261,12 @@ class PagePool:
         return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
 
     def _pools(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys and values of every layer: of so many token rows on a CPU, of none elsewhere."""
-        places = [(s, at, rows if at.type == "cpu" else 0) for s, at in zip(self._layers, self.devices, strict=True)]
+        """Keys and values of every layer: of so many token rows where there is room for them all, else of none."""
+        places = list[tuple[LayerShape, torch.device, int]]()
+        kind = KVFormat(self._layers, self._device, self.dtype, self.rounding)
+        fits = {at: has_room(at, rows * kind.bytes_on(at)) for at in set(self.devices)}
+        for shape, at in zip(self._layers, self.devices, strict=True):
+            places.append((shape, at, rows if fits[at] else 0))
         keys = [self._zeros((n, shape.heads, shape.key_dim), at) for shape, at, n in places]
         return keys, [self._zeros((n, shape.heads, shape.value_dim), at) for shape, at, n in places]
 
@@ -281,7 +286,10 @@ class PagePool:
     def _lengthen(self, rows: int) -> None:
         """Make the pools longer, one after another, so that only one of them is there twice. On CUDA the memory of the
         old ones is given back: the next request is always for more than one of them had."""
-        for pool in (self._keys, self._values):
+        short = [pool for pool in (self._keys, self._values) if any(len(old) < rows for old in pool)]
+        if not short:
+            return
+        for pool in short:
             for layer, old in enumerate(pool):
                 if len(old) < rows:
                     pool[layer] = torch.cat([old, old.new_zeros(rows - len(old), *old.shape[1:])])

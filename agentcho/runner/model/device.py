@@ -184,6 +184,14 @@ def free_memory(device: torch.device) -> int:
     return min([whole, *map(_limit, LIMITS)])
 
 
+def has_room(device: torch.device, size: int) -> bool:
+    """Whether so many bytes can be taken at once and for good, and leave room for forwards. On a CPU they can: memory
+    is taken there as it is written."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return True
+    return size + SPARE <= free_memory(device)
+
+
 def _limit(path: Path) -> int:
     """The number of bytes that a file of a control group allows. A file that is missing, or says "max", allows all."""
     try:
