@@ -21,8 +21,8 @@ from torch import Tensor
 
 from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
+    AttentionBackend,
     DecodeRows,
-    DecodeStep,
     Gathering,
     Locality,
     Mask,
@@ -35,11 +35,17 @@ from agentcho.runner.gradients import GradPart, Made
 from agentcho.runner.kv.decode_kv import Reads, Slot, SlotPool, padded
 from agentcho.runner.kv.gather import Gather, Gathered, Source
 from agentcho.runner.kv.kv_pool import PagePool
+from agentcho.runner.kv.lanes import LanePool, LaneSlot
 from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.reuse.kernels import narrowing_kernel, weigher
 
 LENT = 1 << 14
 """Tokens of contexts without slots that are kept through a layer for others to copy."""
+
+
+SHORT = 16
+"""So many tokens of a row, the first that it feeds or the last, read what is stored one by one; more of them read a
+copy of it together."""
 
 
 class Layers:
@@ -77,8 +83,6 @@ class Batch:
       stands earlier in `segments`, or the entry must be in `made`, to which the forward adds its own.
     - With a `size` the forward has so many tokens, the last of which are nobody's, and makes logits of all if of any,
       so that its shapes do not say how many it was made for. `asked`: which of these rows are wanted.
-    - A `table` `[4, tokens]` replaces the columns of ids, positions, slots and lengths, where all segments are single
-      tokens of running rows.
     """
 
     def __init__(
@@ -87,7 +91,6 @@ class Batch:
         layers: Layers,
         grad: bool = False,
         made: Made | None = None,
-        table: Tensor | None = None,
         size: int | None = None,
     ) -> None:
         spans, pools = split(segments)
@@ -105,8 +108,8 @@ class Batch:
             wanted = [*range(size)] if wanted else []
             for column in columns:
                 column.extend([0] * spare)
-        all_wanted = table is not None or len(wanted) == len(columns.ids)
-        there = torch.tensor(columns, device=layers.device) if table is None else table
+        all_wanted = len(wanted) == len(columns.ids)
+        there = torch.tensor(columns, device=layers.device)
         self.ids, self.positions = there[:1], there[1:2]
         self.wanted = (
             torch.arange(len(columns.ids), device=layers.device)
@@ -114,7 +117,7 @@ class Batch:
             else torch.tensor(wanted, device=layers.device, dtype=torch.long)
         )
         self._devices, self.pages = layers.pages.devices, layers.pages
-        forward = _Forward(spans, groups, layers, table is not None, spare)
+        forward = _Forward(spans, groups, layers, spare)
         self._parts: dict[torch.device, _Part | GradPart] = {}
         for device in (layers.device, *layers.others):
             self._parts[device] = (
@@ -132,18 +135,24 @@ class Batch:
 
     def commit(self) -> None:
         """After a forward that succeeded: note that slots have grown, and store what was computed."""
-        for segment in self.segments:
-            if segment.slot is not None:
-                assert isinstance(segment.slot, Slot)
-                segment.slot.length += len(segment.ids) + (segment.gathered if segment.pieces else 0)
-            if segment.entry is not None:
-                written = segment.entry.length if segment.last else segment.done + len(segment.ids)
-                segment.entry.segment, segment.entry.written = None, written
+        commit(self.segments)
+
+
+def commit(segments: Sequence[Segment]) -> None:
+    """After a forward that succeeded: note that slots have grown, and that entries were written."""
+    for segment in segments:
+        if segment.slot is not None:
+            assert isinstance(segment.slot, Slot)
+            segment.slot.length += len(segment.ids) + (segment.gathered if segment.pieces else 0)
+        if segment.entry is not None:
+            written = segment.entry.length if segment.last else segment.done + len(segment.ids)
+            segment.entry.segment, segment.entry.written = None, written
 
 
 def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, list[Segment]]]:
     """The segments that attend each by itself; and, pool by pool, those of running rows, which attend together: single
-    tokens, and where the backend of the pool can take them, those that were guessed to follow."""
+    tokens, and where the backend of the pool can take them, those that were guessed to follow, and short feeds of rows
+    that read in place."""
     spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
     for segment in segments:
         slot = segment.slot
@@ -155,8 +164,15 @@ def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, li
     return spans, pools
 
 
+def in_place(segment: Segment) -> bool:
+    """Whether all tokens of a segment attend together with those of other rows that read in place."""
+    slot = segment.slot
+    return isinstance(slot, LaneSlot) and segment.entry is None and _together(segment, slot.pool)
+
+
 def _together(segment: Segment, pool: SlotPool) -> bool:
-    return len(segment.ids) == 1 or (segment.row and pool.several)
+    count = len(segment.ids)
+    return count == 1 or (pool.several and (segment.row or (pool.reads == "pages" and count <= SHORT)))
 
 
 def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
@@ -171,11 +187,13 @@ def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
 class DecodeGroup:
     """Tokens of running rows of one pool, in the order of their slots, added to the columns of their forward. `first`:
     the column where they begin; `stop`: the one behind them. `width`: the number of tokens in the longest slot, its new
-    ones included. `most`: the number of tokens of the row that has most. `plain`: no row weighs keys otherwise."""
+    ones included. `stored`: the most that a row reads where it is stored. `most`: the number of tokens of the row that
+    has most. `plain`: no row weighs keys otherwise."""
 
-    def __init__(self, pool: SlotPool, segments: list[Segment], columns: _Columns, wanted: list[int]) -> None:
+    def __init__(self, pool: SlotPool, segments: Sequence[Segment], columns: _Columns, wanted: list[int]) -> None:
         self.pool, self.plain = pool, True
         self.first, self.width = len(columns.ids), 0
+        self.stored = 0
         self.slots = list[Slot]()
         self.segments = sorted(segments, key=attrgetter("slot.index"))
         self.most = max(len(segment.ids) for segment in self.segments)
@@ -184,6 +202,7 @@ class DecodeGroup:
             assert isinstance(slot, Slot)
             self.slots.append(slot)
             slot.touched = max(slot.touched, slot.length + count)  # the forward is about to write there
+            self.stored = max(self.stored, slot.reading if isinstance(slot, LaneSlot) else 0)
             self.plain = self.plain and slot.parallel is None
             self.width = max(self.width, slot.length + count)
             columns.ids.extend(segment.ids)
@@ -193,25 +212,68 @@ class DecodeGroup:
             wanted += [segment.first + i for i in segment.wanted]
         self.stop = len(columns.ids)
 
-    def reach(self, fixed: bool) -> int:
-        """How many tokens of each slot are read. `fixed`: a number that also serves later steps."""
-        return padded(self.width, self.pool.capacity) if fixed else self.width
 
-
-def grouped(pools: dict[SlotPool, list[Segment]]) -> tuple[list[DecodeGroup], list[list[int]]]:
-    """A forward of running rows alone: their groups, as a batch lays them out, and their columns."""
+def in_lanes(pool: LanePool, segments: Sequence[Segment]) -> tuple[DecodeGroup, list[list[int]], list[int]]:
+    """A forward of tokens of rows of lanes alone: their group, as a batch lays it out, its columns, and which of its
+    tokens are wanted."""
     columns, wanted = _Columns([], [], [], []), list[int]()
-    return [DecodeGroup(pool, rows, columns, wanted) for pool, rows in pools.items()], [*columns]
+    return DecodeGroup(pool, segments, columns, wanted), [*columns], wanted
+
+
+class LaneRows(NamedTuple):
+    """A forward of new tokens of rows of lanes alone, without its table: `tokens` of them, none of which reads more
+    than `stored` tokens where they are stored and `own` ones in its lanes. Tokens that fill it up are of row 0."""
+
+    pool: LanePool
+    tokens: int
+    stored: int
+    own: int
+
+
+class LaneBatch:
+    """The tokens of a forward of rows of lanes, and their attention. The `table` `[4, tokens]` has the columns of ids,
+    positions, rows and places; other tables serve other forwards of the same tensors. Nothing of it is noted in slots:
+    that is for whoever calls."""
+
+    def __init__(self, asked: LaneRows, layers: Layers, table: Tensor) -> None:
+        self.ids, self.positions = table[:1], table[1:2]
+        self.wanted = torch.arange(asked.tokens, device=table.device)
+        serving = layers.backends.serving[Rows("pages", table.device)]
+        _, positions, rows, ends = table
+        homes, places = asked.pool.locate(rows, ends)
+        given = DecodeRows(
+            pool=asked.pool,
+            slots=(),
+            rows=rows,
+            positions=positions,
+            ends=ends,
+            homes=homes,
+            places=places,
+            nth=0,
+            most=1,
+            width=asked.own,
+            stored=asked.stored,
+            count=asked.tokens,
+            whole=False,
+            plain=True,
+            pages=layers.pages,
+            rotations=layers.rotations,
+        )
+        self._decoding = Decoding(given, slice(0, asked.tokens), serving.backend)
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`."""
+        return self._decoding.attend(layer, queries, keys, values, locality, scoring).contiguous()
 
 
 class _Forward(NamedTuple):
-    """What the parts of a batch share. `fixed`: another step of the same shape may be computed by the same forward.
-    `spare`: how many tokens at its end are nobody's."""
+    """What the parts of a batch share. `spare`: how many tokens at its end are nobody's."""
 
     spans: list[Segment]
     groups: list[DecodeGroup]
     layers: Layers
-    fixed: bool
     spare: int = 0
 
 
@@ -219,13 +281,14 @@ class _Part:
     """The attention of a batch on one device, where `table` holds its columns."""
 
     def __init__(self, forward: _Forward, table: Tensor) -> None:
-        self._layers, self._spans, self._spare = forward.layers, forward.spans, forward.spare
-        self._decoding = list[tuple[DecodeRows, slice, DecodeStep]]()
+        self._layers = forward.layers
+        self._spans, self._spare = forward.spans, forward.spare
+        self._decoding = list[Decoding]()
         for group in forward.groups:
             serving = self._layers.backends.serving[Rows(group.pool.reads, table.device, group.plain)]
-            rows = _decode_rows(group, table, forward, serving.can.padded)
-            step = serving.backend.prepare_decode(rows)
-            self._decoding.append((rows, slice(group.first, group.stop), step))
+            span = slice(group.first, group.stop)
+            rows = _decode_rows(group, table[:, span], self._layers, serving.can.padded)
+            self._decoding.append(Decoding(rows, span, serving.backend))
         if self._spans:
             self._begin_spans(table.device)
 
@@ -250,37 +313,53 @@ class _Part:
             source = Source(self._layers.pages, layer, rotation, keys[0], values[0], {}, self._workspace)
             for context in self._contexts:
                 parts.append(context.attend(source, queries, locality, scoring))
-        for rows, span, step in self._decoding:
-            pool = rows.pool
-            pool.keys[layer][rows.rows, :, rows.ends] = keys[0, :, span].transpose(0, 1)
-            pool.values[layer][rows.rows, :, rows.ends] = values[0, :, span].transpose(0, 1)
-            asked = queries[0, :, span].transpose(0, 1)
-            parts.append(step.decode(layer, asked, locality, scoring).unsqueeze(0))
+        for each in self._decoding:
+            parts.append(each.attend(layer, queries, keys, values, locality, scoring))
         if self._spare:
             parts.append(values.new_zeros(1, self._spare, queries.shape[1], values.shape[3]))
         return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-def _decode_rows(group: DecodeGroup, table: Tensor, forward: _Forward, pad: bool) -> DecodeRows:
-    """The tokens of a group for a backend, and their positions written where those of their rows are kept. `table` has
-    the columns of the forward. `pad`: see `Capabilities.padded`."""
-    pool, layers = group.pool, forward.layers
-    _, positions, rows, ends = table[:, group.first : group.stop]
+class Decoding:
+    """New tokens of rows of one pool in one forward, which are the `span` of its tokens."""
+
+    def __init__(self, rows: DecodeRows, span: slice, backend: AttentionBackend) -> None:
+        home = rows.pool.positions.device
+        rows.pool.positions[rows.homes.to(home), rows.places.to(home)] = rows.positions.to(home)
+        self._rows, self._span = rows, span
+        self._step = backend.prepare_decode(rows)
+
+    def attend(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
+    ) -> Tensor:
+        """See `Batch.attend`; for the tokens of the group alone. Their keys and values are written first."""
+        rows, span = self._rows, self._span
+        for pool, given in ((rows.pool.keys[layer], keys), (rows.pool.values[layer], values)):
+            pool[rows.homes, :, rows.places] = given[0, :, span].transpose(0, 1)
+        return self._step.decode(layer, queries[0, :, span].transpose(0, 1), locality, scoring).unsqueeze(0)
+
+
+def _decode_rows(group: DecodeGroup, table: Tensor, layers: Layers, pad: bool) -> DecodeRows:
+    """The tokens of a group for a backend. `table` has their columns. `pad`: see `Capabilities.padded`."""
+    pool = group.pool
+    _, positions, rows, ends = table
     count = len(pool.positions) if pad else len(pool.slots)
     nth: Tensor | int = 0
     if group.most > 1:
         nth = torch.tensor([i for segment in group.segments for i in range(len(segment.ids))], device=table.device)
-    home = pool.positions.device
-    pool.positions[rows.to(home), ends.to(home)] = positions.to(home)
+    homes, places = pool.locate(rows, ends) if isinstance(pool, LanePool) else (rows, ends)
     return DecodeRows(
         pool=pool,
         slots=group.slots,
         rows=rows,
         positions=positions,
         ends=ends,
+        homes=homes,
+        places=places,
         nth=nth,
         most=group.most,
-        width=group.reach(forward.fixed or pad),
+        width=padded(group.width, pool.capacity) if pad and pool.reads == "copy" else group.width,
+        stored=group.stored,
         count=count,
         whole=count == len(group.segments) and group.most == 1,
         plain=group.plain,
@@ -342,6 +421,9 @@ class _Context:
         if segment.entry is not None:
             source.pages.write(segment.entry.block, source.layer, own_k, own_v, segment.done)
         before, own = self._gather.length, own_k.shape[1]
+        if self._slot is not None and self._slot.scattered:
+            self._slot.put(source.layer, self._slot.length, own_k, own_v)
+            return self._slot.get(source.layer, 0, self._slot.length + own)
         if self._slot is not None:
             k, v = self._slot.room(source.layer, before + own)
         elif before:

@@ -35,6 +35,7 @@ from agentcho.runner.attention.registry import Backends
 from agentcho.runner.batch import Batch
 from agentcho.runner.gradients import Made
 from agentcho.runner.kv.kv_pool import PagePool, token_bytes
+from agentcho.runner.kv.lanes import lane_room
 from agentcho.runner.model.device import DeviceMap, DevicePlacement
 from agentcho.runner.model.fingerprints import kept_files
 from agentcho.runner.model.loading import EngineSizes, WeightsSource, load, load_all
@@ -88,7 +89,8 @@ class Engine(EngineCore):
         smaller = token_bytes(shapes, model.dtype, rounding) / token_bytes(shapes, model.dtype)
         idle, plain = int(IDLE * store_tokens * smaller), all(proof.plain for proof in proofs)
         self.backends = Backends(Setting(model.device, frozenset(pages.devices), rounding, plain))
-        slots = Slots(shapes, model.device, model.dtype, idle=idle, backends=self.backends)
+        room = lane_room(shapes, model.device, model.dtype, store_tokens=store_tokens, context=context)
+        slots = Slots(shapes, model.device, model.dtype, idle=idle, backends=self.backends, room=room)
         runner = TorchRunner(model, pages, slots, [proof.rotation for proof in proofs], framing)
         self._kept = kept
         files = None if kept is None else kept_files(Path(kept), model, context)
@@ -238,7 +240,11 @@ class Engine(EngineCore):
             return alone.submit(lambda: [cls(*each)._warmed() for each in parts()]).result()
 
     def _warmed(self) -> Engine:
-        """Compile kernels for steps of one row and of two now, on devices that need it; returns the engine."""
+        """Compile kernels and capture graphs now, on devices that need it; returns the engine. Rows that read in place
+        have one kernel for any number of them, those that have copies one for each."""
+        runner = self._runner
+        if runner.graphs is not None and runner.slots.in_place:
+            runner.graphs.prepare(runner.slots.lanes)
         words = tuple(self.framing.content.encode("to be or not"))
         with suppress(ContextOverflow, StoreFull):  # the engine may be too small for it
             for rows in (1, 2) if self.backends.compiled else ():

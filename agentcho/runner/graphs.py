@@ -1,9 +1,11 @@
-"""Steps of running rows alone on CUDA, captured once as a graph and replayed, so that Python and kernel launches cost
-nothing.
+"""Tokens of running rows on CUDA, whose forward is captured once as a graph and replayed, so that Python and kernel
+launches cost nothing.
 
-A graph serves every step with as many rows in the tensors of the same pools. What differs from step to step is written
-into one small tensor before each replay. The first step of a kind runs without a graph. So does the second, which is
-then captured. The third runs both ways, and its logits must agree. Does not know: calls, what comes of logits.
+A graph serves the rows that read their contexts where they are stored, whatever they read and say, and whatever else
+goes on in the same step: their tokens are filled up to a power of two, and what differs from step to step is written
+into one small table before each replay. Graphs for few tokens are captured when a model is loaded, others when they are
+first needed. The first step of each kind runs both ways, and its logits must agree. Does not know: calls, what comes of
+logits.
 """
 
 from __future__ import annotations
@@ -15,21 +17,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from agentcho.engine.call_layout import Segment
 from agentcho.errors import EngineFailed
-from agentcho.runner.batch import Batch, DecodeGroup, Layers, grouped
-from agentcho.runner.kv.decode_kv import Slot, SlotPool
+from agentcho.runner.batch import LaneBatch, LaneRows, Layers, in_lanes, in_place
+from agentcho.runner.kv.lanes import LANE, LanePool
 from agentcho.runner.model.model import Model
 
-MOST = 16
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+"""Numbers of tokens for which graphs are captured when a model is loaded."""
+LARGEST = 256
+"""Steps of more tokens have so much to compute that launches cost little beside it."""
+NARROWEST = 256
+"""Tokens that are read where they are stored, and in lanes at least one block, are counted up to these numbers times a
+power of four."""
+MOST = 64
 """How many graphs are kept. The one that was not used for longest goes first."""
-NOTED = 256
-"""Kinds of steps that are remembered to have been, before any is forgotten."""
 CLOSE = 1 / 64
 """How far logits of a graph may be from those that were computed without, as a share of the largest."""
 
@@ -39,14 +46,20 @@ Capture = Callable[[Forward], Forward]
 in a tensor that the next replay overwrites."""
 
 
-Kind = tuple[tuple[int, ...], ...]
-"""Of each pool: itself, its rows and slots, how many of them feed a token, how far their slots are read, and which
-tensors of pages, where it reads those. Equal where the same graph serves."""
+class Kind(NamedTuple):
+    """Equal where the same graph serves: how many tokens there are, how many each reads at most where it is stored and
+    in its lanes; and which tensors the lanes, tables and pages are."""
+
+    tokens: int
+    stored: int
+    own: int
+    lanes: int
+    pages: int
 
 
 @dataclass(eq=False)
 class _Graph:
-    """One kind of step: the table that says where its rows are, what replays it, and whether its logits were
+    """The forward of one kind: the table that says what its tokens are, what replays it, and whether its logits were
     compared."""
 
     table: Tensor
@@ -55,58 +68,83 @@ class _Graph:
 
 
 class CudaGraphs:
-    """The graphs of one engine. `capture` is CUDA's own, except in tests. `broken`: why no more graphs are made."""
+    """The graphs of one engine. `capture` is CUDA's own, except in tests. `broken`: why there are no more graphs."""
 
     def __init__(self, model: Model, layers: Layers, capture: Capture | None = None) -> None:
         self._model, self._layers = model, layers
         self._capture = _Cuda(model.device) if capture is None else capture
-        self._seen: set[Kind] = set()
-        self._failed: set[Kind] = set()
         self._graphs: OrderedDict[Kind, _Graph] = OrderedDict()
+        self._failed: set[Kind] = set()
         self.broken: str | None = None
 
-    def run(self, pools: dict[SlotPool, list[Segment]]) -> tuple[list[Segment], Tensor]:
-        """One forward of single tokens of running rows. Returns the segments in the order of their rows of logits, and
-        these rows. `EngineFailed`: a graph gave other logits than its step; what the step wrote must not be used."""
-        groups, columns = grouped(pools)
-        order = [segment for group in groups for segment in group.segments]
-        kind = tuple(_kind(group, self._layers.pages.moved) for group in groups)
-        logits = self._logits(kind, order, torch.tensor(columns))
-        for segment in order:
-            assert isinstance(segment.slot, Slot)
-            segment.slot.length += 1
-        wanted = [place for place, segment in enumerate(order) if segment.wanted]
-        return order, logits[torch.tensor(wanted, device=logits.device, dtype=torch.long)]
+    def taken(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Those of these segments that a graph serves; none where they have too many tokens together."""
+        if self.broken is not None:
+            return []
+        found = [each for each in segments if in_place(each) and not each.adapter]
+        return found if sum(len(each.ids) for each in found) <= LARGEST else []
 
-    def _logits(self, kind: Kind, segments: Sequence[Segment], table: Tensor) -> Tensor:
-        """The logits of every row, `[rows, vocab]`."""
+    def prepare(self, pool: LanePool) -> None:
+        """Capture the graphs of few tokens that read little, over a pool in which no row runs. What has no kernel yet
+        is compiled by that."""
+        for tokens in SIZES:
+            kind = self._kind(pool, tokens, 0, 0)
+            self._forward(pool, kind, self._empty(tokens))
+            self._keep(pool, kind)
+
+    def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+        """One forward of segments that were `taken`. Returns them in the order of their rows of logits, and the rows of
+        the tokens that are wanted. What it wrote is noted in no slot. `EngineFailed`: a graph gave other logits than
+        its step; what the step wrote must not be used."""
+        pool = segments[0].slot.pool  # type: ignore[union-attr]
+        group, columns, wanted = in_lanes(pool, segments)
+        count = len(columns[0])
+        kind = self._kind(pool, count, group.stored, group.width)
+        table = torch.zeros(len(columns), kind.tokens, dtype=torch.long)
+        table[:, :count] = torch.tensor(columns)
+        logits = self._logits(pool, kind, table)
+        if wanted == [*range(len(wanted))]:
+            return group.segments, logits[: len(wanted)].clone()
+        return group.segments, logits[torch.tensor(wanted, dtype=torch.long).to(logits.device)]
+
+    def _logits(self, pool: LanePool, kind: Kind, table: Tensor) -> Tensor:
+        """The logits of every token, `[tokens, vocab]`."""
         graph = self._graphs.get(kind)
         if graph is not None and graph.proved:
             self._graphs.move_to_end(kind)
             graph.table.copy_(table)
             return graph.run()
-        there = table.to(self._model.device)
-        logits = self._forward(segments, there)
+        logits = self._forward(pool, kind, table.to(self._model.device))
+        graph = graph or self._keep(pool, kind)
         if graph is not None:
-            self._prove(graph, there, logits)
-        elif kind in self._seen and kind not in self._failed and self.broken is None:
-            self._keep(kind, segments, there)
-        self._note(kind)
+            self._prove(graph, table, logits)
         return logits
 
-    def _forward(self, segments: Sequence[Segment], table: Tensor) -> Tensor:
-        batch = Batch(segments, self._layers, table=table)
+    def _kind(self, pool: LanePool, tokens: int, stored: int, own: int) -> Kind:
+        return Kind(
+            tokens=_filled(1, tokens, 2),
+            stored=_filled(NARROWEST, stored, 4),
+            own=_filled(LANE, own, 4),
+            lanes=pool.serial,
+            pages=self._layers.pages.moved,
+        )
+
+    def _empty(self, tokens: int) -> Tensor:
+        """A table of tokens that are nobody's."""
+        return torch.zeros(4, tokens, device=self._model.device, dtype=torch.long)
+
+    def _forward(self, pool: LanePool, kind: Kind, table: Tensor) -> Tensor:
+        batch = LaneBatch(LaneRows(pool, *kind[:3]), self._layers, table)
         return self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
 
-    def _note(self, kind: Kind) -> None:
-        if len(self._seen) == NOTED:
-            self._seen.clear()
-        self._seen.add(kind)
-
-    def _keep(self, kind: Kind, segments: Sequence[Segment], table: Tensor) -> None:
-        """Capture this step, for later steps of its kind. What fails is tried once more: something else may have used
-        the device meanwhile. Where that fails too, steps of this kind go without a graph."""
-        forward = partial(self._forward, segments, table)
+    def _keep(self, pool: LanePool, kind: Kind) -> _Graph | None:
+        """Capture the forward of a kind, which has run before, over tokens that are nobody's. What fails is tried once
+        more: something else may have used the device meanwhile. Where that fails too, steps of this kind go without a
+        graph."""
+        if kind in self._failed:
+            return None
+        table = self._empty(kind.tokens)
+        forward = partial(self._forward, pool, kind, table)
         try:
             try:
                 run = self._capture(forward)
@@ -117,10 +155,13 @@ class CudaGraphs:
                 why = f"this model's forward cannot be captured ({str(error).splitlines()[0]})"
                 warnings.warn(f"steps of this kind go without a CUDA graph, and are slower: {why}", stacklevel=2)
             self._failed.add(kind)
-            return
-        self._graphs[kind] = _Graph(table, run)
+            return None
+        for other in [each for each in self._graphs if each[3:] != kind[3:]]:  # their tensors are gone
+            del self._graphs[other]
+        self._graphs[kind] = graph = _Graph(table, run)
         while len(self._graphs) > MOST:
             self._graphs.popitem(last=False)
+        return graph
 
     def _prove(self, graph: _Graph, table: Tensor, expected: Tensor) -> None:
         """Replay a step that is not the captured one, and compare its logits."""
@@ -140,10 +181,11 @@ class CudaGraphs:
         warnings.warn(f"steps go without CUDA graphs, and are slower: {why}", stacklevel=2)
 
 
-def _kind(group: DecodeGroup, moved: int) -> tuple[int, ...]:
-    pool = group.pool
-    pages = moved if pool.tables is not None else 0
-    return pool.serial, len(pool.positions), len(pool.slots), len(group.segments), group.reach(fixed=True), pages
+def _filled(least: int, number: int, by: int) -> int:
+    """The first number of `least` times a power of `by` that is no smaller than `number`."""
+    while least < number:
+        least *= by
+    return least
 
 
 class _Cuda:

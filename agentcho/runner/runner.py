@@ -32,7 +32,7 @@ from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.protocol.tools import AnswerForm
 from agentcho.reuse.method import ByAnchors
 from agentcho.runner.attention.base import Locality, Scoring
-from agentcho.runner.batch import Batch, Layers, split
+from agentcho.runner.batch import Batch, Layers, commit
 from agentcho.runner.costs import measure
 from agentcho.runner.graphs import CudaGraphs
 from agentcho.runner.invariance import prove_invariant_sizes
@@ -86,12 +86,19 @@ class TorchRunner:
 
     def _stepped(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
         self._make_room(segments)
-        if self.graphs is not None:
-            spans, pools = split(segments)
-            plain = (len(each.ids) == 1 and not each.adapter and not _tempered(each) for each in segments)
-            if not spans and all(plain):
-                return self.graphs.run(pools)
-        return self._forward(segments)
+        rows = [] if self.graphs is None else self.graphs.taken(segments)
+        if self.graphs is None or not rows:
+            return self._forward(segments)
+        if len(rows) == len(segments):
+            order, logits = self.graphs.run(rows)
+            commit(order)
+            return order, logits
+        served = set(map(id, rows))
+        batch = Batch([each for each in segments if id(each) not in served], self.layers)
+        others = self._logits(batch, batch)  # first, since rows may read where these write
+        order, logits = self.graphs.run(rows)
+        commit([*batch.segments, *order])
+        return [*batch.segments, *order], torch.cat([others, logits])
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
         """One forward, whose results are stored; returns the segments in the order of their rows of logits, and these
@@ -178,7 +185,7 @@ class TorchRunner:
             if slot is not None:
                 assert isinstance(slot, Slot)
                 tokens = slot.length + len(segment.ids) + (segment.gathered if segment.pieces else 0)
-                if tokens > slot.pool.capacity:
+                if tokens > slot.capacity:
                     self.slots.ensure(slot, tokens)
 
     def select(self, groups: Sequence[Sequence[Repairing]]) -> int:
@@ -339,12 +346,6 @@ def split_by_adapter(segments: Sequence[Segment], device: torch.device) -> list[
         )
         for name in tokens
     ]
-
-
-def _tempered(segment: Segment) -> bool:
-    """Whether a running row weighs what it attends to, which no captured graph does."""
-    slot = segment.slot
-    return isinstance(slot, Slot) and slot.parallel is not None
 
 
 def _whole(call: Repairing) -> Segment:

@@ -14,9 +14,9 @@ from agentcho.engine.call_layout import CallContext, ContextPiece, KVEntry
 from agentcho.engine.call_layout import Slot as CoreSlot
 from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import Backends
-from agentcho.runner.kv.decode_kv import Pieces, PoolKind, Reading, SharedRun, Slot, SlotPool, tokens
+from agentcho.runner.kv.decode_kv import Pieces, PoolKind, Reading, Reads, SharedRun, Slot, SlotPool, tokens
 from agentcho.runner.kv.kv_pool import LayerShape
-from agentcho.runner.kv.page_tables import widths
+from agentcho.runner.kv.lanes import LanePool, LaneSlot, Room
 from agentcho.runner.kv.shared_runs import LEAST, alike, runs
 
 IDLE = 1 / 4
@@ -44,6 +44,7 @@ class Slots:
         smallest: int = 128,
         idle: int = 0,
         backends: Backends | None = None,
+        room: Room | None = None,
     ) -> None:
         self._layers, self._device, self._dtype = layers, device, dtype
         self._smallest, self._idle = smallest, idle
@@ -52,12 +53,21 @@ class Slots:
         a_token = [shape.heads * (shape.key_dim + shape.value_dim) for shape in layers]
         self._bytes = max(a_token, default=1) * dtype.itemsize
         self._pools: list[SlotPool] = []
+        self._room, self._lanes = room or Room(), list[LanePool]()
         self.shared: list[SharedRun] = []
         self._expected: dict[KVEntry, Pieces] = {}
         self._known: dict[KVEntry, list[tuple[SharedRun, int]]] = {}
 
     def __len__(self) -> int:
-        return sum(len(pool.slots) for pool in self._pools)
+        return sum(len(pool.slots) for pool in (*self._pools, *self._lanes))
+
+    @property
+    def lanes(self) -> LanePool:
+        """The pool of the rows that read their contexts where they are stored, made when it is first asked for."""
+        if not self._lanes:
+            several = self._several("pages")
+            self._lanes.append(LanePool(self._layers, self._device, self._dtype, several=several, room=self._room))
+        return self._lanes[0]
 
     # -- for rows, which may share contexts --------------------------------------------------------------
 
@@ -72,7 +82,7 @@ class Slots:
         """A slot for a row that begins with `feed` tokens over this context. See `PoolKind` for `alone` and `apart`.
         What the row reads where it is stored must stay there until the slot is closed."""
         apart_from_all = alone or context.parallel is not None
-        if self.in_place and not apart_from_all and not apart and not self.backends.refused("pages", self._device):
+        if self.in_place and not apart_from_all and not self.backends.refused("pages", self._device):
             return self._over(context.pieces, feed)
         own, readings = (context.pieces, ()) if apart_from_all else self._split(context.pieces)
         try:
@@ -85,10 +95,10 @@ class Slots:
 
     def _over(self, pieces: Pieces, feed: int) -> Slot:
         """A slot for a row that reads all its context where it is stored."""
-        slot = self.open(2 * feed, stored=widths(tokens(pieces)))
+        slot = self.lanes.open()
         try:
-            assert slot.pool.tables is not None
-            slot.pool.tables.write(slot.index, pieces)
+            self.lanes.ensure(slot, 2 * feed)
+            self.lanes.read(slot, pieces)
         except BaseException:
             self._vacate(slot)
             raise
@@ -162,11 +172,9 @@ class Slots:
 
     # -- for callers that know how many tokens they need -------------------------------------------------
 
-    def open(
-        self, tokens: int, alone: bool = False, apart: bool = False, beside: bool = False, stored: int = 0
-    ) -> Slot:
+    def open(self, tokens: int, alone: bool = False, apart: bool = False, beside: bool = False) -> Slot:
         """A slot with room for `tokens` tokens in a pool of such rows; see `PoolKind`."""
-        return self._pool(PoolKind(tokens, alone, apart, beside, stored)).open()
+        return self._pool(PoolKind(tokens, alone, apart, beside)).open()
 
     def close(self, slot: CoreSlot) -> None:
         """Give a slot up. A pool that is `alone` gives its memory back at once; another one without rows does so when a
@@ -186,18 +194,20 @@ class Slots:
             self._pools.remove(slot.pool)
 
     def ensure(self, slot: Slot, tokens: int) -> None:
-        """Make room for `tokens` tokens; the slot moves to a wider pool if its own is too narrow."""
-        if tokens <= slot.pool.capacity:
+        """Make room for `tokens` tokens: the slot is given more lanes, or moves to a wider pool."""
+        if tokens <= slot.capacity:
+            return
+        if isinstance(slot, LaneSlot):
+            slot.pool.ensure(slot, tokens)
             return
         wide = self._pool(slot.pool.kind._replace(capacity=tokens)).open()
         for layer, (keys, values) in enumerate(slot.all(0, slot.length)):
             wide_keys, wide_values = wide.get(layer, 0, slot.length)
             wide_keys[:], wide_values[:] = keys, values
         wide.place(0, slot.positions(slot.length))
-        if wide.pool.tables is not None and slot.pool.tables is not None:
-            wide.pool.tables.take(wide.index, slot.pool.tables, slot.index)
         self._vacate(slot)
         slot.pool, slot.index, slot.touched = wide.pool, wide.index, wide.touched
+        slot.capacity = wide.capacity
         slot.pool.slots[slot.index] = slot
 
     def _pool(self, needed: PoolKind) -> SlotPool:
@@ -210,10 +220,14 @@ class Slots:
         if fitting is not None and not kind.alone:
             return fitting
         self._drop_idle()
-        devices = {shape.device or self._device for shape in self._layers}
-        several = all(self.backends.several(kind.reads, device) for device in devices)
+        several = self._several(kind.reads)
         self._pools.append(SlotPool(self._layers, kind, self._device, self._dtype, several))
         return self._pools[-1]
+
+    def _several(self, reads: Reads) -> bool:
+        """Whether a step can take several tokens of a row that reads its context so."""
+        devices = {shape.device or self._device for shape in self._layers}
+        return all(self.backends.several(reads, device) for device in devices)
 
     def _drop_idle(self) -> None:
         """Drop pools without rows until they keep no more than `idle` tokens; the smallest go first, because to write

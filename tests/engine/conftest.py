@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agentcho.runner import slots
+from agentcho.runner.attention import triton_paged
 
 from ..engines import Engines
 from .families import SOME, Family, each
@@ -54,3 +55,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for family, row in table.items():
         cells = "".join(f"{row[case]:13.1e}" if case in row else f"{'-':>13}" for case in cases)
         terminalreporter.write_line(f"{family:<{width}}{cells}")
+
+
+@pytest.fixture
+def by_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the kernel, which is slow here, what stands in for it where it fails."""
+    monkeypatch.setattr(triton_paged.TRIAL, "works", lambda kind: False)

@@ -13,7 +13,6 @@ from agentcho.engine.call_layout import Segment
 from agentcho.errors import RequestError
 from agentcho.reuse.ape import Ape
 from agentcho.runner.graphs import CudaGraphs
-from agentcho.runner.kv.decode_kv import SlotPool
 
 from ..device import on_processor
 from ..engines import Engines
@@ -164,7 +163,7 @@ def test_a_long_text_that_is_encoded_in_parts_is_weighed_in_each(llama: Engine) 
         assert all(torch.allclose(mine, its, atol=1e-4) for mine, its in zip(pair, other, strict=True))
 
 
-def test_rows_that_weigh_share_no_context_and_use_no_graph(engines: Engines) -> None:
+def test_rows_that_weigh_share_no_context_and_use_no_graph(engines: Engines, by_copies: None) -> None:
     """Beside rows that share the same context."""
     engine = engines()
     ids = engine.prefill([Prefill("word after word " * 30), Prefill("and on and on " * 30)])
@@ -173,14 +172,22 @@ def test_rows_that_weigh_share_no_context_and_use_no_graph(engines: Engines) -> 
     engine.step()
     slots = [row.slot for row in engine._scheduler._running]
     assert [bool(slot and slot.readings) for slot in slots] == [False, False, True, True]
-    runner = engine._runner
+    other, served = engines(), list[Segment]()
+    runner = other._runner
 
-    class Refusing(CudaGraphs):
-        def run(self, pools: dict[SlotPool, list[Segment]]) -> tuple[list[Segment], Tensor]:
-            raise AssertionError("a graph has no weights of its own")
+    class Watching(CudaGraphs):
+        def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
+            served.extend(segments)
+            return super().run(segments)
 
-    runner.graphs = Refusing(engine._model, runner.layers, capture=lambda forward: forward)
-    engine.step()
+    runner.slots.in_place = True
+    runner.graphs = Watching(other._model, runner.layers, capture=lambda forward: forward)
+    ids = other.prefill([Prefill("word after word " * 30), Prefill("and on and on " * 30)])
+    other.submit([Decode("x", ids, "made", sampling=Sampling(max_tokens=4), ape=ape) for ape in ways])
+    other.step()
+    weighed = [row.context.parallel is not None for row in other._scheduler._running]
+    assert weighed == [True, True, False, False]
+    assert {id(each.slot) for each in served} == {id(row.slot) for row in other._scheduler._running[2:]}
 
 
 @pytest.mark.parametrize(

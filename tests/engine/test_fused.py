@@ -21,10 +21,12 @@ from agentcho.runner.model.device import DevicePlacement, fused_attention
 from agentcho.runner.model.loading import EngineSizes, prove_model
 from agentcho.runner.model.model import Model, find
 
+from ..device import on_processor
 from ..engines import Engines
 from .families import Family, families
 from .pretend import Pretend, put
 
+pytestmark = on_processor
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
 LONG = "so it was and so it is and so it will be " * 3
 KINDS = {family.name: family for family in families() if family.name in ("llama", "qwen3 sliding")}

@@ -25,6 +25,7 @@ from agentcho.runner.attention.triton_paged import (
     attend_stored,
     merge_parts,
 )
+from agentcho.runner.kv.lanes import LANE
 from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Rotation
 
@@ -94,12 +95,14 @@ def drawn(
     held = torch.zeros(count, dtype=torch.int32)
     held[rows] = torch.tensor(counts, dtype=torch.int32)
     columns = Columns(table.transpose(0, 1).to(torch.int32).contiguous(), held.to(PLACE))
-    ends, lanes = picked(0, most, count), [some(count, heads, 128, dim) for dim in dims]
-    own = picked(59_999 - near, 60_040, count, 128)
+    ends, lanes = picked(0, most, count), [some(3 * count, heads, LANE, dim) for dim in dims]
+    blocks = torch.randperm(3 * count, generator=dice)[: 2 * count].view(count, 2).to(PLACE, torch.int32)
+    own = picked(59_999 - near, 60_040, 3 * count, LANE)
     asked = TokenQueries(some(count, heads * groups, dims[0]), rows.to(PLACE), at, ends)
     keys, values = pools
-    store = PagedKV(keys, values, rotation, columns)
-    return Case(asked, store, DecodeKV(lanes[0], lanes[1], own, 96), locality, scoring)
+    store = PagedKV(keys, values, rotation, columns, reach=70)
+    own_kv = DecodeKV(lanes[0], lanes[1], own, blocks, reach=max(most, 96))
+    return Case(asked, store, own_kv, locality, scoring)
 
 
 def by_definition(case: Case, stored_only: bool = False) -> Tensor:
@@ -116,8 +119,9 @@ def by_definition(case: Case, stored_only: bool = False) -> Tensor:
             if sees(case.locality, at, place):
                 read.append((moved(store.rotation, store.keys[number].double().cpu(), shift), store.values[number]))
         for token in range(0 if stored_only else end + 1):
-            if token == end or sees(case.locality, at, int(lanes.positions[row, token])):
-                read.append((lanes.keys[row, :, token].double().cpu(), lanes.values[row, :, token]))
+            block, place = int(lanes.blocks[row, token // LANE]), token % LANE
+            if token == end or sees(case.locality, at, int(lanes.positions[block, place])):
+                read.append((lanes.keys[block, :, place].double().cpu(), lanes.values[block, :, place]))
         for head in range(heads):
             scores = [float(query[head] @ keys[head // groups]) * case.scoring.scale for keys, _ in read]
             if (cap := case.scoring.softcap) is not None:
@@ -181,7 +185,7 @@ LOCALITIES = st.sampled_from([FULL, FULL, Locality("sliding", 7), Locality("slid
     softcap=st.sampled_from([None, None, 0.5, 20.0]),
     sinks=st.booleans(),
     far=st.sampled_from([1, 40, 1_000_000]),
-    most=st.sampled_from([1, 17, 33, 96]),
+    most=st.sampled_from([1, 17, 33, 96, 200]),
     seed=st.integers(0, 999),
 )
 def test_it_does_whatever_is_asked(
@@ -215,7 +219,9 @@ def test_what_a_row_does_not_read_has_no_weight_and_is_not_touched() -> None:
     assert attend_copied(*case).isfinite().all()
     for lane in (case.lanes.keys, case.lanes.values):
         for i, row in enumerate(case.asked.rows.tolist()):
-            lane[row, :, int(case.asked.ends[i]) + 1 :] = torch.nan
+            last, end = divmod(int(case.asked.ends[i]), LANE)
+            lane[int(case.lanes.blocks[row, last]), :, end + 1 :] = torch.nan
+            lane[[n for n in range(len(lane)) if n not in case.lanes.blocks[:, : last + 1]]] = torch.nan
     assert case.found().isfinite().all()
 
 

@@ -534,8 +534,8 @@ KERNELS = (
         "replay a graph over pools that are gone",
         "once the pools have grown, a captured step would read memory that is somebody else's",
         "agentcho/runner/graphs.py",
-        "pages = moved if pool.tables is not None else 0",
-        "pages = 0",
+        "pages=self._layers.pages.moved,",
+        "pages=0,",
         (f"{STORED}::test_a_step_over_pages_that_have_moved_is_another_step",),
     ),
 )

@@ -131,19 +131,21 @@ class DecodeRows:
     """The `n` new tokens of running rows of one pool, in one forward, on one device, in the order of their slots.
 
     Attributes:
-        pool: Keys and values of the rows: `pool.keys[layer]` is `[rows, kv_heads, capacity, dim]`, `pool.tables` says
-            what rows read where it is stored.
+        pool: Keys and values of the rows: see `SlotPool` and, of rows that read in place, `LanePool`.
         slots: The slots that have new tokens.
         rows: `[n]`, of each token the index of its row in the pool.
         positions: `[n]`, of each token its logical position.
         ends: `[n]`, of each token its place in its row: keys behind that are not seen.
+        homes: `[n]`, of each token the first index where it is in the tensors of the pool: see `LanePool.locate`.
+        places: `[n]`, of each token its index there.
         nth: `[n]`, of each token how many of its row stand before it in this forward; 0 where each row has one token.
         most: How many tokens the row has that has most.
-        width: How many tokens of each row are read at most.
+        width: How many tokens of each row are read at most, of those that are in its slot.
+        stored: How many tokens of each row are read at most where they are stored.
         count: How many rows of the pool take part.
         whole: Whether all of these rows have one token each.
         plain: Whether every key is weighed as it is.
-        pages: The store that `pool.tables` speaks of.
+        pages: The store.
         rotations: How the keys of each layer turn.
     """
 
@@ -152,9 +154,12 @@ class DecodeRows:
     rows: Tensor
     positions: Tensor
     ends: Tensor
+    homes: Tensor
+    places: Tensor
     nth: Tensor | int
     most: int
     width: int
+    stored: int
     count: int
     whole: bool
     plain: bool

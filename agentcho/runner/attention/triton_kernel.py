@@ -2,9 +2,9 @@
 
 A program takes one query token, one of the heads that keys have with all query heads that share it, and a part of the
 tokens that the query may see. It gives the weighted values of that part, and the logarithms of the sums of their
-weights. A token lies in a pool, in the row that a table says, or at its place in a row's own lane. Keys in a pool are
-turned by as many positions as the table says, as MiniPIC does (arXiv 2606.13126): angles are counted in 2^64ths of a
-turn, which wrap around as integers do, so that a far shift costs no digits.
+weights. A token lies in a pool, in the row that a table says, or in one of the blocks that are its row's own lanes.
+Keys in a pool are turned by as many positions as the table says, as MiniPIC does (arXiv 2606.13126): angles are counted
+in 2^64ths of a turn, which wrap around as integers do, so that a far shift costs no digits.
 
 Importing it takes Triton. Does not know: who fills a table, how parts are put together, whether it is right
 (`triton_paged`).
@@ -25,7 +25,7 @@ RADIANS = tl.constexpr(6.283185307179586 / 4294967296)
 class KernelForm(NamedTuple):
     """What one compiled kernel is for.
 
-    - `own`: it reads lanes `[rows, heads, width, dim]`; else pools `[token rows, heads, dim]`.
+    - `own`: it reads lanes `[blocks, heads, lane, dim]`; else pools `[token rows, heads, dim]`.
     - `groups` query heads share each of the `heads` that keys have, of `dim` dimensions, with values of `value_dim`.
     - `pairs` of dimensions turn: `begin` + `step` i with the one that is `gap` further. The `rest` dimensions from
       `rest_begin` on do not.
@@ -52,37 +52,59 @@ class KernelForm(NamedTuple):
     wide: bool
     span: int
     block: int
+    lane: int
     group_block: int
     value_block: int
     pair_block: int
     rest_block: int
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["width", "parts", "first"],
+    do_not_specialize_on_alignment=["table", "counts", "rows", "at", "blocks"],
+)
 def weigh(
-    asked, keys, values, table, counts, rows, at, turns, out, sums, width, parts, first, scale, cap, form: tl.constexpr
+    asked,
+    keys,
+    values,
+    table,
+    counts,
+    rows,
+    at,
+    turns,
+    blocks,
+    out,
+    sums,
+    width,
+    parts,
+    first,
+    scale,
+    cap,
+    form: tl.constexpr,
 ):
     """Of each query `asked` `[heads, groups, dim]`, each head, and each part from the `first` on: `out` `[queries,
     heads, parts, groups, value_dim]`, zeros where nothing is seen, and `sums` without the last dimension, float32.
 
     - Query i is of row `rows[i]`, at position `at[i]`. In a pool it sees the first `counts[row]` tokens of the row's
-      `table` `[3, width]`: numbers of rows in the pool, shifts, positions. In a lane it sees those up to place
-      `counts[i]`, itself, whatever the window; there the `table` `[rows, width]` has positions alone.
+      `table` `[3, width]`: numbers of rows in the pool, shifts, positions. In its lanes, which are the `blocks` of its
+      row `[rows, width]`, it sees those up to place `counts[i]`, itself, whatever the window; there the `table`
+      `[blocks, lane]` has positions alone.
     - `turns`: the angle of each pair for one position, in 2^64ths of a turn.
     """
     query, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     slot, position = tl.load(rows + query), tl.load(at + query)
     count = tl.load(counts + query) + 1 if form.own else tl.load(counts + slot)
     place = query * form.heads + head
-    lane = (slot * form.heads + head) * width if form.own else head.to(tl.int64)
-    table += slot * width if form.own else slot * 3 * width
+    table += 0 if form.own else slot * 3 * width
     best = tl.full([form.group_block], NOWHERE, tl.float32)
     total = tl.full([form.group_block], 0.0, tl.float32)
     found = tl.full([form.group_block, form.value_block], 0.0, tl.float32)
     stop = tl.minimum((part + 1) * form.span, count)
     for start in range(part * form.span, stop, form.block):
         token = start + tl.arange(0, form.block)
-        row, by, seen = _tokens(table, token, token < stop, position, count, width, form)
+        home = tl.load(blocks + slot * width + start // form.lane).to(tl.int64) if form.own else slot
+        row, by, seen = _tokens(table, token, token < stop, home, position, count, width, form)
+        lane = (home * form.heads + head) * form.lane if form.own else head.to(tl.int64)
         there = tl.where(token < stop, lane + row, -1)
         scores = _scores(asked + place * form.groups * form.dim, keys, there, by, turns, form) * scale
         if form.capped:
@@ -104,11 +126,12 @@ def _added(best, total, found, scores, said, form: tl.constexpr):
 
 
 @triton.jit
-def _tokens(table, token, inside, position, count, width, form: tl.constexpr):
-    """Where tokens lie, by how far they are turned, and whether they are seen."""
+def _tokens(table, token, inside, home, position, count, width, form: tl.constexpr):
+    """Where tokens lie, by how far they are turned, and whether they are seen. Those of a lane are all in block
+    `home`."""
     if form.own:
-        row, by = token.to(tl.int64), token
-        place = tl.load(table + token, mask=inside, other=0)
+        row, by = (token % form.lane).to(tl.int64), token
+        place = tl.load(table + home * form.lane + row, mask=inside, other=0)
     else:
         row = tl.load(table + token, mask=inside, other=0).to(tl.int64) * form.heads
         by = tl.load(table + width + token, mask=inside, other=0)

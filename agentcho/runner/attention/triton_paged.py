@@ -39,6 +39,7 @@ from agentcho.runner.attention.dense import DensePrefill, attend
 from agentcho.runner.attention.trial import Trial
 from agentcho.runner.kv.decode_kv import Reads, Slot
 from agentcho.runner.kv.gather import Source
+from agentcho.runner.kv.lanes import LANE, LanePool
 from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 
@@ -63,22 +64,25 @@ class TokenQueries(NamedTuple):
 
 
 class DecodeKV(NamedTuple):
-    """Keys and values `[rows, kv_heads, width, dim]` of rows' own tokens, and their positions `[rows, width]`. No query
-    stands beyond the first `reach`."""
+    """Keys and values `[blocks, kv_heads, LANE, dim]` of rows' own tokens, their positions `[blocks, LANE]`, and the
+    blocks of each row, in order, `[rows, most]`, int32. No query stands beyond the first `reach` tokens of its row."""
 
     keys: Tensor
     values: Tensor
     positions: Tensor
+    blocks: Tensor
     reach: int
 
 
 class PagedKV(NamedTuple):
-    """Pools `[token rows, kv_heads, dim]` of one layer, how its keys turn, and what each row reads there."""
+    """Pools `[token rows, kv_heads, dim]` of one layer, how its keys turn, and what each row reads there: `reach`
+    tokens at most."""
 
     keys: Tensor
     values: Tensor
     rotation: Rotation
     columns: Columns
+    reach: int
 
 
 class TritonPaged(AttentionBackend):
@@ -114,16 +118,17 @@ class _PagedDecode(DecodeStep):
     """Rows over the pages that the tables of their pool name, and over their own tokens."""
 
     def __init__(self, rows: DecodeRows) -> None:
-        tables = rows.pool.tables
-        assert tables is not None
-        self._rows, self._columns = rows, tables.columns
+        assert isinstance(rows.pool, LanePool)
+        self._rows, self._pool = rows, rows.pool
 
     def decode(self, layer: int, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
         """See `DecodeStep.decode`."""
-        rows, pool = self._rows, self._rows.pool
+        rows, pool = self._rows, self._pool
         asked = TokenQueries(queries, rows.rows, rows.positions, rows.ends)
-        store = PagedKV(*rows.pages.pools(layer), rows.rotations[layer], self._columns)
-        lanes = DecodeKV(pool.keys[layer], pool.values[layer], pool.positions, rows.width)
+        keys, values = rows.pages.pools(layer)
+        store = PagedKV(keys, values, rows.rotations[layer], columns=pool.tables.columns, reach=rows.stored)
+        own = pool.keys[layer], pool.values[layer], pool.positions
+        lanes = DecodeKV(*own, blocks=pool.lanes, reach=rows.width)
         return attend_stored(asked, store, lanes, locality=locality, scoring=scoring)
 
 
@@ -204,7 +209,8 @@ class PagedKind(NamedTuple):
         wide = self.dtype == torch.float32 or self.device.type == "cpu"  # the interpreter multiplies no bfloat16
         scored = window, self.locality.size, self.softcap is not None, wide
         blocks = [_power(each) for each in (self.groups, self.value_dim, pairs, rest)]
-        return KernelForm(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, SPAN, min(BLOCK, SPAN), *blocks)
+        read = SPAN, min(BLOCK, SPAN), LANE
+        return KernelForm(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, *read, *blocks)
 
 
 def _turning(rotation: Rotation) -> tuple[int, int, int, int]:
@@ -230,17 +236,18 @@ def _phases(rotation: Rotation, device: torch.device) -> Tensor:
 def attend_parts(kind: PagedKind, asked: TokenQueries, store: PagedKV, lanes: DecodeKV) -> Pair:
     """What is found in each part of what is read: weighted values `[n, kv_heads, parts, groups, value_dim]`, zeros
     where nothing is seen, and the logarithms of the sums of their weights, `[n, kv_heads, parts, groups]`, float32."""
-    stored, width = -(-store.columns.table.shape[2] // SPAN), lanes.positions.shape[1]
+    stored = -(-store.reach // SPAN)
     parts, queries = stored + -(-lanes.reach // SPAN), asked.queries.contiguous()
     sums = torch.empty(len(queries), kind.heads, parts, kind.groups, device=kind.device)
     out = sums.new_empty(*sums.shape, kind.value_dim)
-    where = asked.rows, asked.positions, _phases(kind.rotation, kind.device), out, sums
+    where = asked.rows, asked.positions, _phases(kind.rotation, kind.device), lanes.blocks, out, sums
     softcap = kind.softcap or 1.0
     table, counts = store.columns
     pools, own = (queries, store.keys, store.values, table, counts), (queries, *lanes[:3], asked.ends)
-    grid = len(queries), kind.heads
-    _launch((*grid, stored), *pools, *where, table.shape[2], parts, 0, kind.scale, softcap, kind.form(False))
-    _launch((*grid, parts - stored), *own, *where, width, parts, stored, kind.scale, softcap, kind.form(True))
+    grid, most = (len(queries), kind.heads), lanes.blocks.shape[1]
+    if stored:
+        _launch((*grid, stored), *pools, *where, table.shape[2], parts, 0, kind.scale, softcap, kind.form(False))
+    _launch((*grid, parts - stored), *own, *where, most, parts, stored, kind.scale, softcap, kind.form(True))
     return out, sums
 
 
@@ -267,18 +274,21 @@ def merge_parts(out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
 def attend_copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
     """`attend_stored` by plain attention over copies, with keys turned as they are where contexts are gathered."""
     (queries, rows, positions, ends), reach = asked, lanes.reach
-    table, counts = store.columns.table[rows], store.columns.counts[rows]
+    table, counts = store.columns.table[rows, :, : store.reach], store.columns.counts[rows]
     inside = torch.arange(table.shape[2], device=table.device) < counts.unsqueeze(1)
+    blocks = lanes.blocks[rows, : -(-reach // LANE)].long()
     pairs = list[Tensor]()
     for pool, lane in ((store.keys, lanes.keys), (store.values, lanes.values)):
         found = pool[table[:, 0].long().flatten()].transpose(0, 1)
         found = _turned(store.rotation, found, table[:, 1].flatten()) if pool is store.keys else found
         found = found.reshape(len(found), *inside.shape, found.shape[2]).transpose(0, 1)
         found = found.masked_fill(~inside[:, None, :, None], 0)  # what nobody asked for is not there
-        pairs.append(torch.cat([found, lane[rows, :, :reach]], 2))
+        own = lane[blocks].transpose(1, 2).flatten(2, 3)
+        pairs.append(torch.cat([found, own[:, :, :reach]], 2))
     places = torch.arange(reach, device=ends.device)
     seen = torch.cat([inside, places <= ends.unsqueeze(1)], 1)
-    near = locality.visible(positions.unsqueeze(1), torch.cat([table[:, 2], lanes.positions[rows, :reach]], 1))
+    stand = lanes.positions[blocks].flatten(1)[:, :reach]
+    near = locality.visible(positions.unsqueeze(1), torch.cat([table[:, 2], stand], 1))
     if near is not None:
         itself = torch.cat([torch.zeros_like(inside), places == ends.unsqueeze(1)], 1)
         seen = seen & (near[:, 0] | itself)
@@ -306,16 +316,21 @@ def _gaps(kind: PagedKind) -> Iterator[float]:
         return torch.randint(low, high, shape, generator=dice, device=kind.device)
 
     pools = drawn(3 * SPAN, kind.heads, kind.dim), drawn(3 * SPAN, kind.heads, kind.value_dim)
-    lanes = drawn(rows, kind.heads, width, kind.dim), drawn(rows, kind.heads, width, kind.value_dim)
+    held = -(-width // LANE)
+    lanes = [drawn(rows * held, kind.heads, LANE, dim) for dim in (kind.dim, kind.value_dim)]
+    blocks = torch.randperm(rows * held, generator=dice, device=kind.device, dtype=torch.int32).view(rows, held)
     at = picked(1 << 16, 1 << 17, rows)
     near = at[:, None] - picked(0, 2 * max(kind.locality.size, 1), rows, width)
     table = torch.stack([picked(0, 3 * SPAN, rows, width), picked(-(1 << 16), 1 << 16, rows, width), near], 1)
     counts = torch.tensor([width - 3, SPAN + 1, 1, 0], device=kind.device, dtype=torch.int32)
     ends = torch.tensor([0, SPAN + 3, 5, SPAN - 1], device=kind.device)
-    store = PagedKV(*pools, kind.rotation, Columns(table.int(), counts))
+    store = PagedKV(*pools, kind.rotation, columns=Columns(table.int(), counts), reach=width)
     queries = drawn(rows, kind.heads * kind.groups, kind.dim)
     asked = TokenQueries(queries, torch.arange(rows, device=kind.device), at, ends)
-    own = DecodeKV(*lanes, near.flip(1).contiguous(), width)
+    stand = at[:, None] - picked(0, 2 * max(kind.locality.size, 1), rows, held * LANE)
+    positions = torch.empty(rows * held, LANE, device=kind.device, dtype=torch.long)
+    positions[blocks.flatten().long()] = stand.view(-1, LANE)
+    own = DecodeKV(lanes[0], lanes[1], positions, blocks=blocks, reach=width)
     found = attend_parts(kind, asked, store, own)
     for sinks in (None, drawn(kind.heads * kind.groups)):
         expected = attend_copied(asked, store, own, kind.locality, Scoring(kind.scale, kind.softcap, sinks)).float()

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from agentcho.engine.call_layout import ContextPiece, ParallelContext
 from agentcho.runner.kv.kv_pool import LayerShape, zeros
-from agentcho.runner.kv.page_tables import Tables
 
 Pieces = tuple[ContextPiece, ...]
 Reads = Literal["copy", "shared", "pages"]
@@ -24,21 +23,26 @@ Reads = Literal["copy", "shared", "pages"]
 that several rows read, the rest in its own. "pages": it stays in the pages of the store, and a table says where."""
 PADDED = 256
 """Where shapes are to change seldom, a multiple of so many tokens of a slot is handed over, or all of it."""
-_serials = count()
+serials = count()
+"""Tell pools apart."""
 
 
 class Slot:
-    """The place of one row. `length` tokens are filled, and nothing beyond token `touched` was ever written. `pool` and
-    `index` change when it moves to a wider pool.
+    """The place of one row, with room for `capacity` tokens. `length` of them are filled, and nothing beyond token
+    `touched` was ever written. `pool`, `index` and `capacity` change when it moves to a wider pool.
 
     `pieces` are those of the row's context that are gathered here; what `readings` names is read in place; and what is
-    `stored` is read from its pages, by the tables of the pool. `parallel`: which of its first tokens are not weighed as
-    they are, once these are gathered.
+    `stored` is read from its pages, by the tables of its pool. `parallel`: which of its first tokens are not weighed as
+    they are, once these are gathered. `scattered`: its tokens are in several places, and `get` copies them (see
+    `lanes`).
     """
+
+    scattered = False
 
     def __init__(self, pool: SlotPool, index: int) -> None:
         self.pool, self.index, self.alone = pool, index, pool.kind.alone
         self.length = self.touched = 0
+        self.capacity = pool.capacity
         self.pieces: Pieces = ()
         self.readings: tuple[Reading, ...] = ()
         self.parallel: ParallelContext | None = None
@@ -52,6 +56,11 @@ class Slot:
         """Views of the keys and values `[heads, stop - start, dim]` of one layer."""
         pool = self.pool
         return pool.keys[layer][self.index, :, start:stop], pool.values[layer][self.index, :, start:stop]
+
+    def put(self, layer: int, start: int, keys: Tensor, values: Tensor) -> None:
+        """Write keys and values `[heads, n, dim]` of one layer as tokens start … start + n."""
+        own_keys, own_values = self.get(layer, start, start + keys.shape[1])
+        own_keys[:], own_values[:] = keys, values
 
     def all(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The same of every layer, in order."""
@@ -94,14 +103,14 @@ class Reading(NamedTuple):
 class PoolKind(NamedTuple):
     """Which rows are in one pool. A pool that is `alone` has one row for good, so that its shapes and its alignment
     depend on that row only. Rows that do not go in every step (shadows) are `apart` from those that do, which would
-    else read their contexts too. Rows that also read in place are in pools `beside` the others. Those that read up to
-    `stored` tokens where they are stored have tables of them; 0: they have none."""
+    else read their contexts too. Rows that also read in place are in pools `beside` the others. All that read what is
+    `stored` where it is are in one pool, a `lanes.LanePool`."""
 
     capacity: int
     alone: bool = False
     apart: bool = False
     beside: bool = False
-    stored: int = 0
+    stored: bool = False
 
     @property
     def reads(self) -> Reads:
@@ -111,7 +120,7 @@ class PoolKind(NamedTuple):
 
 class SlotPool:
     """Rows of one kind. `keys[layer]` and `values[layer]` are `[rows, heads, capacity, dim]`, `positions` is `[rows,
-    capacity]`. `several`: a step can take several tokens of one row. `tables`: what rows read where it is stored."""
+    capacity]`. `several`: a step can take several tokens of one row."""
 
     def __init__(
         self,
@@ -123,13 +132,12 @@ class SlotPool:
     ) -> None:
         self.kind, self.reads = kind, kind.reads
         self.capacity, self.several = kind.capacity, several
-        self.serial = next(_serials)
+        self.serial = next(serials)
         self.slots: list[Slot] = []
         places = [(shape, shape.device or device) for shape in layers]
         self.keys = [zeros((1, s.heads, kind.capacity, s.key_dim), at, dtype) for s, at in places]
         self.values = [zeros((1, s.heads, kind.capacity, s.value_dim), at, dtype) for s, at in places]
         self.positions = torch.zeros(1, kind.capacity, device=device, dtype=torch.long)
-        self.tables = Tables(kind.stored, device) if kind.stored else None
         self._reached = [0]
 
     @property
@@ -156,9 +164,6 @@ class SlotPool:
             if last is not slot:
                 tensor[slot.index, ..., :dirty] = tensor[last.index, ..., :dirty]
             tensor[last.index, ..., : last.touched] = 0
-        if self.tables is not None:
-            self.tables.take(slot.index, self.tables, last.index)
-            self.tables.clear(last.index)
         if last is not slot:
             self.slots[slot.index] = last
             last.index = slot.index
@@ -178,8 +183,6 @@ class SlotPool:
         wide = self.positions.new_zeros(rows, self.capacity)
         wide[: len(self.positions)] = self.positions
         self.positions = wide
-        if self.tables is not None:
-            self.tables.widen(rows)
         self._reached = [dirty] * len(self._reached) + [0] * (rows - len(self._reached))
 
 

@@ -15,16 +15,6 @@ from torch import Tensor
 
 from agentcho.engine.call_layout import ContextPiece
 
-NARROWEST = 256
-
-
-def widths(tokens: int) -> int:
-    """How wide the tables are of rows that read so many tokens: rows of like widths attend together."""
-    width = NARROWEST
-    while width < tokens:
-        width *= 4
-    return width
-
 
 class Columns(NamedTuple):
     """Of each row `[3, width]`, int32: rows in the pools, shifts, positions. Only the first `counts` are read."""
@@ -36,9 +26,9 @@ class Columns(NamedTuple):
 class Tables:
     """The table of each of several rows, of `width` tokens at most."""
 
-    def __init__(self, width: int, device: torch.device) -> None:
+    def __init__(self, width: int, device: torch.device, rows: int = 1) -> None:
         self.width = width
-        self.columns = _empty(1, width, device)
+        self.columns = _empty(rows, width, device)
 
     def write(self, row: int, pieces: Sequence[ContextPiece]) -> None:
         """Say that a row, which read nothing, reads these pieces, which have their pages."""
@@ -54,11 +44,6 @@ class Tables:
         self.columns.table[row, 1:, :count] = torch.stack([shifts, places]).to(device, torch.int32)
         self.columns.counts[row] = count
 
-    def take(self, row: int, other: Tables, index: int) -> None:
-        """Say that a row reads what row `index` of other tables, no wider ones, reads."""
-        self.columns.table[row, :, : other.width] = other.columns.table[index]
-        self.columns.counts[row] = other.columns.counts[index]
-
     def clear(self, row: int) -> None:
         """Say that a row reads nothing."""
         self.columns.counts[row] = 0
@@ -68,6 +53,15 @@ class Tables:
         old, self.columns = self.columns, _empty(rows, self.width, self.columns.table.device)
         for new, each in zip(self.columns, old, strict=True):
             new[: len(each)] = each
+
+    def broaden(self, width: int) -> None:
+        """Have room for so many tokens a row, or more; what is there stays."""
+        old = self.columns
+        while self.width < width:
+            self.width *= 4
+        self.columns = _empty(len(old.counts), self.width, old.table.device)
+        self.columns.table[:, :, : old.table.shape[2]] = old.table
+        self.columns.counts[:] = old.counts
 
 
 def _empty(rows: int, width: int, device: torch.device) -> Columns:

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from agentcho.runner.attention.base import Scoring
 from agentcho.runner.attention.triton_paged import TRIAL, DecodeKV, PagedKV, TokenQueries, attend_stored
+from agentcho.runner.kv.lanes import LANE
 from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.model.device import synchronize
 from tools.bench.gpu_day.day import Day
 
-LANE = 128
-"""Places of a row's own tokens."""
 TIMES = 10
 COPIED = 1 << 30
 
@@ -64,11 +63,9 @@ def _drawn(day: Day, proof: Any, rows: int) -> tuple[TokenQueries, PagedKV, Deco
     every = torch.arange(rows, device=first.device)
     at = torch.full((rows,), tokens, device=first.device)
     asked = TokenQueries(drawn(rows, heads * groups, dims[0]), every, at, torch.zeros_like(every))
-    return (
-        asked,
-        PagedKV(keys, values, proof.rotation, Columns(table, counts)),
-        DecodeKV(own[0], own[1], positions, LANE),
-    )
+    store = PagedKV(keys, values, proof.rotation, columns=Columns(table, counts), reach=tokens)
+    blocks = every.view(rows, 1).to(torch.int32)
+    return asked, store, DecodeKV(own[0], own[1], positions, blocks=blocks, reach=LANE)
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
