@@ -247,9 +247,15 @@ class Engine(EngineCore):
             runner.graphs.prepare(runner.slots.lanes)
         words = tuple(self.framing.content.encode("to be or not"))
         with suppress(ContextOverflow, StoreFull):  # the engine may be too small for it
-            for rows in (1, 2) if self.backends.compiled else ():
+            for rows in self._compiled():
                 self.release(self.decode([Decode(forced=words)] * rows))
         return self
+
+    def _compiled(self) -> tuple[int, ...]:
+        """Numbers of rows for which kernels are compiled before the first call: pools of copies grow so."""
+        if not self.backends.compiled:
+            return ()
+        return (1, 2) if self._runner.slots.in_place else (1, 2, 5, 17)
 
     @owned
     def adapted(self, adapter: str | Path | None) -> Engine:

@@ -284,3 +284,56 @@ def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) 
             case.found()
     assert not TRIAL.refused.get(PLACE)
     torch.testing.assert_close(case.found(), attend_copied(*case), rtol=1e-4, atol=1e-5)
+
+
+VARIANTS = """
+import itertools, torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+class Fake:
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device=None: 0
+    get_device_interface = lambda self: torch.cuda
+    get_active_torch_device = lambda self: torch.device("cuda", 0)
+    map_python_to_cpp_type = lambda self, ty: ty
+driver.set_active(Fake())
+from agentcho.runner.attention import triton_paged
+from agentcho.runner.attention.base import Locality
+from agentcho.runner.attention.triton_kernel import weigh
+from agentcho.runner.attention.triton_paged import DecodeKV, PagedKV, PagedKind, TokenQueries, attend_parts
+from agentcho.runner.graphs import SIZES
+from agentcho.runner.kv.lanes import LANE
+from agentcho.runner.kv.page_tables import Columns
+from agentcho.runner.kv.rope import Rotation
+triton_paged._launch = lambda grid, *given: weigh.warmup(*given, grid=grid)
+form = triton_paged.PagedKind.form
+triton_paged.PagedKind.form = lambda self, own: form(self, own)._replace(wide=False)
+rotation, number = Rotation("half", torch.ones(64, dtype=torch.float64)), torch.bfloat16
+kind = PagedKind(torch.device("cpu"), number, 8, 4, 128, 128, rotation, Locality(), 0.1, None)
+def rows(count, first=0, width=256, blocks=16, most=3, stored=256, own=128):
+    _, at, row, ends = torch.zeros(4, first + count, dtype=torch.long)[:, first:]
+    pools = [torch.empty(4, 8, 128, dtype=number) for _ in range(2)]
+    lanes = [torch.empty(blocks, 8, LANE, 128, dtype=number) for _ in range(2)]
+    table = Columns(torch.zeros(count, 3, width, dtype=torch.int32), torch.zeros(count, dtype=torch.int32))
+    store = PagedKV(*pools, rotation, columns=table, reach=stored)
+    held = torch.zeros(count, most, dtype=torch.int32)
+    kv = DecodeKV(*lanes, torch.zeros(blocks, LANE, dtype=torch.long), blocks=held, reach=own)
+    attend_parts(kind, TokenQueries(torch.empty(count, 32, 128, dtype=number), row, at, ends), store, kv)
+    return sum(len(cache[0]) for cache in weigh.device_caches.values())
+for size in SIZES:
+    loaded = rows(size)
+for count, first, width, most, stored, own in itertools.product(
+    (1, 3, 4), (0, 1, 2), (256, 1000, 16384), (1, 5, 16), (0, 1, 4096), (1, 512)
+):
+    later = rows(count, first, width, 16 * most, most, stored, own)
+print(loaded, later)
+"""
+
+
+@pytest.mark.slow
+def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Any) -> None:
+    """Triton's own choice of variants, for a GPU that is not here: one for pools, one for lanes."""
+    own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", VARIANTS], env=os.environ | own, capture_output=True, text=True)
+    assert done.stdout == "2 2\n", done.stderr

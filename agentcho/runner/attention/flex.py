@@ -44,8 +44,10 @@ class Flex(Dense):
         return TRIAL.refused.get(device)
 
     def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
-        """See `AttentionBackend.prepare_decode`."""
-        return super().prepare_decode(rows) if self.refused(rows.rows.device) else _FlexDecode(rows)
+        """See `AttentionBackend.prepare_decode`. A row whose bits are to depend on itself alone goes by torch's own
+        kernels, so that none is compiled in a step for the few such rows that there are."""
+        plainly = rows.pool.kind.alone or self.refused(rows.rows.device)
+        return super().prepare_decode(rows) if plainly else _FlexDecode(rows)
 
 
 class _FlexDecode(SlotStep):
