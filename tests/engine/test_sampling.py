@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 from agentcho import Decode, Engine, Sampling
@@ -19,7 +20,9 @@ from agentcho.errors import RequestError
 from agentcho.protocol.tools import AnswerForm, ToolDefinition
 from agentcho.runner.sampling.sampler import sample_tokens
 
+from ..device import PLACE
 from ..engines import Engines
+from ..words import _chosen
 from .families import llama_family
 from .oracle import Message, Oracle
 from .stage import text_of
@@ -367,3 +370,58 @@ def test_a_penalty_out_of_its_bounds_is_refused(wrong: dict[str, Any]) -> None:
 def test_a_bias_of_a_token_that_there_is_not_is_refused(llama: Engine) -> None:
     with pytest.raises(RequestError, match="logit_bias"):
         llama.decode("So", sampling=Sampling(logit_bias={1 << 30: 1.0}))
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"min_p": 0.001},
+    {"min_p": 0.3},
+    {"top_p": 0.8},
+    {"top_p": 0.999999},
+    {"top_k": 40},
+    {"top_k": 900},
+    {"top_k": 900, "top_p": 0.9, "min_p": 0.0001},
+    {"temperature": 0},
+    {"temperature": 7},
+]
+
+
+class Noted(TorchFunctionMode):
+    """The widths that are sorted, and how often the host waits for what is computed."""
+
+    def __init__(self) -> None:
+        self.sorted, self.waits = list[int](), 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name == "sort":
+            self.sorted.append(args[0].shape[-1])
+        self.waits += name in ("tolist", "item", "nonzero", "__bool__", "__int__")
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("spread", [0.2, 3.0], ids=["flat", "peaked"])
+def test_a_draw_is_that_of_all_tokens_in_order(spread: float, options: dict[str, Any]) -> None:
+    """Equally likely tokens, of which there are many in numbers of 16 bits, stand in the order of their ids."""
+    width, rows = 3000, 40
+    dice = torch.Generator().manual_seed(int(10 * spread))
+    logits = (spread * torch.randn(rows, width, generator=dice)).bfloat16().float().to(PLACE)
+    sampling = Sampling(**{"seed": 5, **options})
+    found = sample_tokens(logits, [SamplingDraw(sampling, nth) for nth in range(rows)], torch.zeros(1) > 0)
+    for nth, row in enumerate(logits):
+        best = _chosen(row, sampling, nth, 0.0)
+        same_k = options.get("top_k", 900) <= 256 or options.get("top_p", 1.0) < 1
+        assert found[nth] == best or (same_k and row[best] == row[found[nth]])
+
+
+def test_the_host_waits_once_and_little_is_sorted() -> None:
+    logits = torch.randn(8, 128_000, generator=torch.Generator().manual_seed(0)).to(PLACE)
+    logits[:, 7] = 30.0
+    draws = [SamplingDraw(Sampling(seed=2, **options), 0) for options in ({}, {"top_p": 0.9}, {"min_p": 0.1}, {})]
+    draws += [SamplingDraw(Sampling(seed=2, temperature=0), 0)] * 4
+    banned = torch.zeros(128_000, dtype=torch.bool).to(PLACE)
+    with Noted() as noted:
+        assert sample_tokens(logits, draws, banned) == [7] * 8
+    assert noted.waits == 1
+    assert max(noted.sorted) <= 256

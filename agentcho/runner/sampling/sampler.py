@@ -3,7 +3,8 @@ likely they were.
 
 Random numbers are counter-based: they depend on a call's seed and a token's index, and there is no state (Philox is the
 well-known example). The choice for a row depends on its logits, its options and its number, and never on other rows.
-Does not know: what a token means, when a message ends.
+All tokens of a row are sorted only where the likeliest ones do not say which one its number draws; only then does the
+host wait for the device a second time. Does not know: what a token means, when a message ends.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from agentcho.engine.generation import SamplingDraw, TokenLimits
 from agentcho.protocol.call import Logprobs
 
 FEW = 256
+BEYOND = -2
+"""In place of a token that the `FEW` likeliest do not tell."""
 MOST = 3e38
 """The largest logit that penalties make."""
 
@@ -51,14 +54,22 @@ def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Tensor)
             scores[row, draw.allowed] = own[draw.allowed]
     good = torch.isfinite(scores.max(-1).values)  # which is no number where one of them is none
     scores = torch.where(good.unsqueeze(1), scores, 0.0)
-    tokens = _draw(scores, _options(draws, scores.device)) if any(hot) else scores.argmax(-1)
-    if any(hot) and not all(hot):
+    if not any(hot):
+        return _told(torch.where(good, scores.argmax(-1), -1).tolist())
+    options = _options(draws, scores.device)
+    probs = (scores / options[:, :1].to(scores.dtype)).softmax(-1)
+    tokens = _draw(probs, options)
+    if not all(hot):
         tokens = torch.where(torch.tensor(hot, device=scores.device), tokens, scores.argmax(-1))
-    found: list[int | None] = torch.where(good, tokens, -1).tolist()
-    for row, token in enumerate(found):
-        if token == -1:
-            found[row] = None
-    return found
+    found: list[int] = torch.where(good, tokens, -1).tolist()  # the one time that the host waits
+    if beyond := [row for row, token in enumerate(found) if token == BEYOND]:
+        for row, token in zip(beyond, _whole(probs[beyond], options[beyond]), strict=True):
+            found[row] = token
+    return _told(found)
+
+
+def _told(tokens: list[int]) -> list[int | None]:
+    return [None if token == -1 else token for token in tokens]
 
 
 def top_logprobs(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
@@ -120,20 +131,41 @@ def _options(draws: Sequence[SamplingDraw], device: torch.device) -> Tensor:
     return torch.tensor(rows, device=device, dtype=torch.float64)
 
 
-def _draw(scores: Tensor, options: Tensor) -> Tensor:
-    """Inverse transform sampling over the kept tokens, the likeliest first; -1 where none can be drawn. Only rows whose
-    kept tokens go beyond the `FEW` likeliest are sorted whole; which rows these are depends on each row alone."""
-    probs = (scores / options[:, :1].to(scores.dtype)).softmax(-1)
+def _draw(probs: Tensor, options: Tensor) -> Tensor:
+    """Inverse transform sampling over the kept tokens, the likeliest first: -1 where none can be drawn, `BEYOND` where
+    the `FEW` likeliest do not say which token it is. Whether they do depends on each row alone."""
     few = probs.topk(min(FEW, probs.shape[-1]))
     tokens = _pick(few.values, few.indices, options)
-    if probs.shape[-1] > FEW:
-        _, top_k, top_p, _, _ = options.unbind(1)
-        enough = ((top_k > 0) & (top_k <= FEW)) | (few.values.sum(-1).double() > top_p)
-        rest = (~enough).nonzero().squeeze(1)
-        if len(rest):
-            whole = probs[rest].sort(dim=-1, descending=True, stable=True)
-            tokens[rest] = _pick(whole.values, whole.indices, options[rest])
-    return tokens
+    if probs.shape[-1] <= FEW:
+        return tokens
+    _, top_k, top_p, _, _ = options.unbind(1)
+    ranked = (top_k > 0) & (top_k <= FEW)
+    enough = ranked | ((top_k == 0) & (few.values.sum(-1).double() > top_p))  # else top_p is a share of more
+    return torch.where(enough, tokens, _among(probs, few.values, few.indices, options))
+
+
+def _among(probs: Tensor, likeliest: Tensor, ids: Tensor, options: Tensor) -> Tensor:
+    """For rows without top_k and top_p, whose kept tokens are known without their order: the token, if it is one of the
+    likeliest, more likely than the last of them; else `BEYOND`. Equally likely tokens stand in the order of their
+    ids, as in `_whole`."""
+    ids, by_id = ids.sort(-1)
+    values, place = likeliest.gather(-1, by_id).sort(dim=-1, descending=True, stable=True)
+    ids = ids.gather(-1, place)
+    _, top_k, top_p, min_p, number = options.unbind(1)
+    least = min_p.to(probs.dtype).unsqueeze(1) * values[:, :1]
+    reach = torch.where(values >= least, values, 0.0).double().cumsum(-1)
+    asked = number * torch.where(probs >= least, probs, 0.0).sum(-1, dtype=torch.float64)
+    place = torch.searchsorted(reach, asked.unsqueeze(1), right=True).clamp(max=values.shape[-1] - 1)
+    inside = (asked < reach[:, -1]) & (values.gather(-1, place).squeeze(-1) > values[:, -1])
+    sure = inside & (top_k == 0) & (top_p >= 1)
+    return torch.where(sure, ids.gather(-1, place).squeeze(-1), BEYOND)
+
+
+def _whole(probs: Tensor, options: Tensor) -> list[int]:
+    """Rows whose tokens must all be sorted."""
+    whole = probs.sort(dim=-1, descending=True, stable=True)
+    found: list[int] = _pick(whole.values, whole.indices, options).tolist()
+    return found
 
 
 def _pick(probs: Tensor, order: Tensor, options: Tensor) -> Tensor:
