@@ -4,6 +4,9 @@ or capped. Triton's interpreter runs the kernel; with AGENTCHO_TEST_DEVICE=cuda 
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -418,7 +418,8 @@ def test_a_draw_is_that_of_all_tokens_in_order(spread: float, options: dict[str,
 def test_the_host_waits_once_and_little_is_sorted() -> None:
     logits = torch.randn(8, 128_000, generator=torch.Generator().manual_seed(0)).to(PLACE)
     logits[:, 7] = 30.0
-    draws = [SamplingDraw(Sampling(seed=2, **options), 0) for options in ({}, {"top_p": 0.9}, {"min_p": 0.1}, {})]
+    sampled = (Sampling(seed=2), Sampling(seed=2, top_p=0.9), Sampling(seed=2, min_p=0.1), Sampling(seed=2))
+    draws = [SamplingDraw(each, 0) for each in sampled]
     draws += [SamplingDraw(Sampling(seed=2, temperature=0), 0)] * 4
     banned = torch.zeros(128_000, dtype=torch.bool).to(PLACE)
     with Noted() as noted:

@@ -23,7 +23,7 @@ from agentcho.runner.attention import triton_paged
 from agentcho.runner.attention.base import Locality
 from agentcho.runner.kv.rope import Rotation
 
-POINTERS = ("asked", "keys", "values", "table", "counts", "rows", "at", "turns", "out", "sums")
+POINTERS = ("asked", "keys", "values", "table", "counts", "rows", "at", "turns", "blocks", "out", "sums")
 NUMBERS = {torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float32: "*fp32"}
 TARGETS = (80, 90)
 
@@ -84,7 +84,8 @@ def compiled(case: Case, own: bool, target: int) -> Use:
     kind = made(cuda, case.dtype, 8, case.groups, case.dim, case.dim, case.rotation, case.locality, 0.1, case.cap)
     assert tuple(weigh.arg_names) == (*POINTERS, "width", "parts", "first", "scale", "cap", "form")
     number, whole = NUMBERS[case.dtype], "*i64" if own else "*i32"
-    types = [number] * 3 + [whole] * 2 + ["*i64"] * 3 + ["*fp32"] * 2 + ["i32"] * 3 + ["fp32"] * 2 + ["constexpr"]
+    types = [number] * 3 + [whole] * 2 + ["*i64"] * 3 + ["*i32"] + ["*fp32"] * 2
+    types += ["i32"] * 3 + ["fp32"] * 2 + ["constexpr"]
     signature = dict(zip(weigh.arg_names, types, strict=True))
     aligned = [place for place, name in enumerate(weigh.arg_names) if signature[name].startswith("*")]
     attributes = {(place,): [["tt.divisibility", 16]] for place in (*aligned, list(weigh.arg_names).index("width"))}

@@ -34,7 +34,7 @@ from transformers import AttentionInterface
 from agentcho import Decode, Engine, Prefill
 from agentcho.engine.template import derive
 from agentcho.protocol.call import Shadow
-from agentcho.runner.attention import triton_paged
+from agentcho.runner.attention import dense, triton_paged
 from agentcho.runner.attention.base import Locality
 from agentcho.runner.kv import page_tables
 from agentcho.runner.kv.kv_pool import LayerShape
@@ -187,6 +187,8 @@ def stage() -> Iterator[Stage]:
         patch.setattr(torch.cuda, "empty_cache", lambda: None)
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (60 << 30, 80 << 30))
         patch.setattr(triton_paged.TRIAL, "works", lambda kind: True)
+        patch.setattr(dense, "_can_flash", lambda *_: True)
+        patch.setattr(dense, "causal_lower_right", lambda own, keys: None)  # its tensors cannot be fake ones
         phases = torch.zeros(DIM // 2, dtype=torch.long, device=CUDA)
         patch.setattr(triton_paged, "_phases", lambda *_: phases, raising=False)
         _known_sizes(patch)
