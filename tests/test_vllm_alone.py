@@ -101,8 +101,8 @@ class Server:
         """Messages by themselves, which nobody answers."""
         return self.ask(chat(*messages, answers=False), params(agent, *messages, **more))
 
-    def ask(self, ids: Sequence[int], told: Any, status: str = "FINISHED_STOPPED", **more: Any) -> Told:
-        """One request from its beginning to its end."""
+    def request(self, ids: Sequence[int], told: Any, **more: Any) -> Any:
+        """A request as vLLM's scheduler has it."""
         self.asked += 1
         request = SimpleNamespace(
             request_id=f"request-{self.asked}",
@@ -117,17 +117,24 @@ class Server:
             mm_features=[],
             lora_request=None,
             resumable=False,
-            skip_reading_prefix_cache=True,
             sampling_params=SimpleNamespace(prompt_logprobs=None),
             num_preemptions=0,
             status=SimpleNamespace(name="FINISHED_STOPPED"),
         )
         vars(request).update(more)
+        request.skip_reading_prefix_cache = request.sampling_params.prompt_logprobs is not None
+        return request
+
+    def ask(self, ids: Sequence[int], told: Any, status: str = "FINISHED_STOPPED", **more: Any) -> Told:
+        """One request from its beginning to its end."""
+        request = self.request(ids, told, **more)
         self.planner.enter(request)
         blocks: list[int] = []
         for _ in range(1 + self.again):
             self.free += blocks
             external, apart = self.planner.matched(request, 0)
+            if request.skip_reading_prefix_cache:
+                external, apart = 0, False
             assert external < len(ids) or apart, "a token is left to be computed"
             blocks = [self.free.pop(0) for _ in range(-(-(len(ids) + len(ANSWER) + 1) // BLOCK))]
             self.planner.begin(request, blocks, external)
@@ -258,13 +265,42 @@ def test_of_requests_that_were_given_up_messages_are_kept_that_were_computed_and
 
 
 def test_what_ends_while_it_has_no_slots_leaves_nothing(server: Server) -> None:
-    request = SimpleNamespace(num_computed_tokens=0, num_tokens=9, num_output_tokens=2, num_prompt_tokens=7)
-    vars(request).update(prompt_token_ids=chat(HELLO), request_id="gone", kv_transfer_params=params("bob", HELLO))
-    vars(request).update(mm_features=[], lora_request=None, resumable=False, cache_salt=None)
-    request.sampling_params = SimpleNamespace(prompt_logprobs=None)
+    request = server.request(chat(HELLO), params("bob", HELLO), num_output_tokens=2)
     server.planner.enter(request)
     assert server.planner.end(request, [], whole=True)[0] is False
     assert len(server.encodings) == 0
+
+
+def begun(server: Server, *messages: Message, agent: str = "bob") -> Any:
+    """A request that runs."""
+    request = server.request(chat(*messages), params(agent, *messages))
+    server.planner.enter(request)
+    server.planner.begin(request, [1, 2, 3], server.planner.matched(request, 0)[0])
+    return request
+
+
+def test_what_a_running_request_reads_stays_and_stays_the_same(server: Server) -> None:
+    server.publish("carol", CAROL)
+    runs = begun(server, CAROL, HELLO, agent="carol")
+    read = server.planner.matched(runs, 0)
+    server.publish("bob", HELLO)
+    assert server.planner.matched(runs, 0) == read, "its words go on over what they began over"
+    names = server.planner._plans[runs.request_id].names
+    assert len(names) == 2
+    server.encodings._make_room(server.encodings.tokens - read[0], lambda each: True)
+    assert all(name in server.encodings for name in names)
+
+
+def test_what_is_given_up_in_the_step_in_which_it_was_made_is_never_kept() -> None:
+    server = Server(tokens=len(chat(HELLO, answers=False)))
+    requests = [begun(server, message) for message in (HELLO, HOW)]
+    for request in requests:
+        vars(request).update(num_computed_tokens=request.num_tokens, num_tokens=request.num_tokens + 1)
+        server.planner.end(request, [1, 2, 3], whole=True)
+    work = server.planner.take()
+    kept = {made.name for save in work.saves for made in save.made}
+    assert kept == set(server.encodings._used)
+    assert [save.request for save in work.saves] == [request.request_id for request in requests]
 
 
 def test_all_is_forgotten_when_vllm_says_so(server: Server) -> None:
@@ -354,6 +390,29 @@ def test_an_audience_may_read_and_others_may_not(server: Server) -> None:
     server.publish("bob", HOW, secret, readers={1: ["dan"]})
     for agent, read in (("carol", (HOW,)), ("dan", (HOW, secret))):
         assert server.say(agent, HOW, secret).loaded == len(chat(*read, answers=False)), agent
+
+
+def test_over_messages_for_different_agents_something_is_for_who_may_read_all_of_them(server: Server) -> None:
+    server.publish("bob", HELLO, HOW, readers={0: ["carol"], 1: ["dan"]})
+    for agent, loaded in (("carol", len(chat(HELLO, answers=False))), ("dan", 1)):
+        told = server.publish(agent, HELLO, HOW, readers={0: [], 1: []})
+        assert told.loaded == loaded, agent
+
+
+def test_what_the_template_adds_otherwise_is_for_its_agent_alone(server: Server) -> None:
+    added = written(HELLO)
+    added[7] += 1  # another date
+    for agent in ("bob", "carol"):
+        assert server.ask(added, params(agent, HELLO)).loaded == (agent == "carol")
+
+
+def test_an_answer_that_others_have_begun_is_for_its_agent_alone_where_more_was_opened(server: Server) -> None:
+    for more, society in (((), "open"), ((7,), "closed")):
+        opened = [*chat(HELLO), *more]
+        server.ask(opened, params("bob", HELLO, society=society))
+        goes_on = params("carol", HELLO, ("assistant", ""), society=society)
+        read = server.ask([*opened, *ANSWER, END], goes_on).loaded
+        assert read == len(opened) + len(ANSWER) if not more else read == len(chat(HELLO, answers=False))
 
 
 def test_who_guesses_what_a_private_message_says_does_not_learn_that_it_is_right(server: Server) -> None:
