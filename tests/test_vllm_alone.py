@@ -433,6 +433,17 @@ def test_answers_are_for_those_for_whom_they_were_said(server: Server) -> None:
     assert server.publish("carol", *invented, society="open").loaded == len(chat(HELLO, answers=False))
 
 
+def test_the_same_words_may_be_said_to_several_audiences() -> None:
+    store, scope = Encodings(10, 10), ("", "talk")
+    for hears in ("dan", "carol"):
+        store.say(scope, b"fine", frozenset({"bob", hears}))
+    assert [store.said_to(scope, b"fine", agent) for agent in ("dan", "carol", "eve")] == [
+        frozenset({"bob", "dan"}),
+        frozenset({"bob", "carol"}),
+        frozenset({"eve"}),
+    ]
+
+
 # -- what is refused ----------------------------------------------------------------------------------------
 
 
