@@ -236,6 +236,10 @@ def test_what_was_published_is_read_behind_another_system_message_and_its_keys_a
     expected = plain(CAROL, HELLO, HOW)
     assert torch.allclose(told.keys, expected.keys, atol=1e-5), "each key stands where its token does"
     assert not torch.equal(told.values, expected.values), "they were computed without her system message"
+    later = server.say("carol", CAROL, HELLO, HOW, ("assistant", "fine"), HOW)
+    assert later.receipt is not None
+    assert later.loaded == len(chat(CAROL, HELLO, HOW)) + len(ANSWER)
+    assert later.receipt["exact_tokens"] == told.receipt["exact_tokens"], "what is over an approximation is one"
 
 
 def test_before_keys_were_measured_nothing_is_moved() -> None:

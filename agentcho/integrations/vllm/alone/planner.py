@@ -33,7 +33,8 @@ LEAST_MEASURED = 16
 
 
 class Reading(NamedTuple):
-    """An encoding that a request reads. `length`: its first tokens; `exact`: it was computed at just this place."""
+    """An encoding that a request reads. `length`: its first tokens; `exact`: it and all before it were computed at just
+    this place, so that it is that of the plain prompt."""
 
     encoding: Encoding
     start: int
@@ -155,18 +156,20 @@ class Planner:
         """The encodings of the messages that a prompt begins with, as far as they are there. One token at least is left
         to be computed."""
         last, known = request.num_tokens - 1, list[Encoding]()
+        exact = True
         for walk in self._walk(request, plan, known):
             span, place = walk.span, walk.place
             ids = request.prompt_token_ids[span.start : span.stop]
             found = self._encodings.find(plan.scope, walk.message, place, self._turns)
             if found is None:
                 if (opened := self._encodings.find_open(plan.scope, ids, place)) is not None:
-                    yield Reading(opened, span.start, opened.length, True)
+                    yield Reading(opened, span.start, opened.length, exact)
                 return
             known.append(found)
+            exact = exact and place.has(found)
             length = min(found.length, last - span.start)
             if length > 0:
-                yield Reading(found, span.start, length, place.has(found))
+                yield Reading(found, span.start, length, exact)
 
     def _walk(self, request: Any, plan: Plan, known: list[Encoding]) -> Iterator[Walk]:
         """The messages of a prompt in order. What stands in `known` when one is asked for is what is read of those
