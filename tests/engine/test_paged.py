@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -35,6 +35,11 @@ from agentcho.runner.kv.rope import Rotation
 from ..device import PLACE
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
+
+import triton
+import triton.language as tl
+
+from agentcho.runner.attention import triton_kernel
 
 ANGLES = torch.tensor([1.0, 0.3, 0.04, 0.001], dtype=torch.float64)
 FULL = Locality()
@@ -246,6 +251,53 @@ def test_a_far_shift_costs_no_digits() -> None:
     torch.testing.assert_close(case.found().double().cpu(), by_definition(case), rtol=1e-4, atol=1e-5)
 
 
+def turn(one: tl.tensor, other: tl.tensor, shifts: tl.tensor, turns: tl.tensor, form: tl.constexpr) -> None:
+    """Pairs `[tokens, pairs]`, turned in place by the kernel's own code."""
+    token, pair = tl.arange(0, form.block), tl.arange(0, form.pair_block)
+    there = token[:, None] * form.pair_block + pair[None, :]
+    first, second = tl.load(one + there), tl.load(other + there)
+    first, second = triton_kernel._turned(first, second, tl.load(shifts + token), turns, form)
+    tl.store(one + there, first)
+    tl.store(other + there, second)
+
+
+def off(cosine: float, sine: float) -> Callable[..., tuple[Any, Any]]:
+    """Cosines and sines that are off by so much, as approximate instructions may be at worst."""
+
+    def waves(angle: Any, form: Any) -> tuple[Any, Any]:
+        return tl.cos(angle) + cosine, tl.sin(angle) + sine
+
+    return waves
+
+
+WORST = triton_kernel.WAVE_ERROR
+ERRORS = [(0.0, 0.0), (WORST, WORST), (WORST, -WORST), (-WORST, WORST), (-WORST, -WORST)]
+
+
+@pytest.mark.parametrize(("cosine", "sine"), ERRORS)
+def test_a_turned_key_is_within_its_bound(cosine: float, sine: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the interpreter with waves that are off by as much as NVIDIA says; on a GPU with those that it has."""
+    frequencies, tokens = ANGLES.repeat(16), 256
+    rotation = Rotation("half", frequencies)
+    kind = triton_paged.PagedKind(PLACE, torch.bfloat16, 1, 1, 128, 128, rotation, FULL, 1.0, None)
+    form = kind.form(own=False)._replace(block=tokens)
+    assert form.quick == (PLACE.type == "cuda")
+    if not form.quick:
+        monkeypatch.setattr(triton_kernel, "_waves", off(cosine, sine))
+    dice = torch.Generator().manual_seed(0)
+    shifts = torch.randint(-(1 << 17), 1 << 17, (tokens,), generator=dice)
+    phase = torch.rand(tokens, len(frequencies), generator=dice, dtype=torch.float64) * 2 * math.pi
+    one, other = phase.cos().float(), phase.sin().float()
+    exact = torch.complex(one.double(), other.double())
+    exact = exact * torch.polar(torch.ones((), dtype=torch.float64), shifts[:, None] * frequencies)
+    found = one.to(PLACE), other.to(PLACE)
+    triton.jit(turn)[(1,)](*found, shifts.int().to(PLACE), triton_paged._phases(rotation, PLACE), form)
+    gaps = torch.stack([found[0].cpu() - exact.real, found[1].cpu() - exact.imag]).abs() / exact.abs()
+    assert float(gaps.max()) <= triton_kernel.TURN_ERROR
+    if not form.quick and cosine:
+        assert float(gaps.max()) > 1.3 * WORST  # the worst that waves can do, which is 2 ** 0.5 times as much, is met
+
+
 def broken(*_: object) -> None:
     raise RuntimeError("no compiler was found\nand more of it")
 
@@ -311,7 +363,7 @@ from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Rotation
 triton_paged._launch = lambda grid, *given: weigh.warmup(*given, grid=grid)
 form = triton_paged.PagedKind.form
-triton_paged.PagedKind.form = lambda self, own: form(self, own)._replace(wide=False)
+triton_paged.PagedKind.form = lambda self, own: form(self, own)._replace(wide=False, quick=True)
 rotation, number = Rotation("half", torch.ones(64, dtype=torch.float64)), torch.bfloat16
 kind = PagedKind(torch.device("cpu"), number, 8, 4, 128, 128, rotation, Locality(), 0.1, None)
 def rows(count, first=0, width=256, blocks=16, most=3, stored=256, own=128):

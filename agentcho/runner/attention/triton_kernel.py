@@ -20,6 +20,14 @@ import triton.language as tl
 NOWHERE = tl.constexpr(float("-inf"))
 RADIANS = tl.constexpr(6.283185307179586 / 4294967296)
 """Of a 2^32th of a turn."""
+WAVE_ERROR = 2**-20.5
+"""How far PTX's `cos.approx.f32` and `sin.approx.f32` may be from the exact value, for angles within a turn. The unit
+that computes them is within 2^-20.9; the rest is what the instruction loses as it brings angles into the unit's range.
+"""
+TURN_ERROR = 2**-19
+"""How far a dimension of a turned key may be from the exact one, as a share of the length of its pair. The sum is
+1.5e-6: 2^0.5 x `WAVE_ERROR` is 9.5e-7 of cosine and sine together, 4.0e-7 are of the angle as float32, and 1.2e-7 of
+products and their sum in float32. Rounding to bfloat16 may be off by 2^-9, a thousand times as much."""
 
 
 class KernelForm(NamedTuple):
@@ -31,6 +39,8 @@ class KernelForm(NamedTuple):
       `rest_begin` on do not.
     - `window`: 0: all keys are seen; 1: those at positions beyond the query's less `size`; 2: those of its chunk of
       `size`. `capped`: scores have a soft cap. `wide`: products are of float32.
+      `quick`: cosines and sines are approximate instructions of NVIDIA's GPUs (see `TURN_ERROR`); elsewhere, as in the
+      interpreter, they are those of Triton.
     - A program reads `span` tokens, `block` at a time. The other blocks are `groups`, `value_dim`, `pairs` and `rest`
       as the powers of two that products are made of.
     """
@@ -50,6 +60,7 @@ class KernelForm(NamedTuple):
     size: int
     capped: bool
     wide: bool
+    quick: bool
     span: int
     block: int
     lane: int
@@ -168,12 +179,24 @@ def _scores(queries, keys, there, by, phases, form: tl.constexpr):
 
 @triton.jit
 def _turned(one, other, by, phases, form: tl.constexpr):
-    """Both dimensions of each pair `[tokens, pairs]`, moved by so many positions."""
+    """Both dimensions of each pair `[tokens, pairs]`, moved by so many positions. Each is within `TURN_ERROR` of the
+    exact one, as a share of the pair's length."""
     pair = tl.arange(0, form.pair_block)
     phase = tl.load(phases + pair, mask=pair < form.pairs, other=0)
     angle = ((by.to(tl.int64)[:, None] * phase[None, :]) >> 32).to(tl.float32) * RADIANS
-    cos, sin = tl.cos(angle), tl.sin(angle)
+    cos, sin = _waves(angle, form)
     return one * cos - other * sin, other * cos + one * sin
+
+
+@triton.jit
+def _waves(angle, form: tl.constexpr):
+    """Cosines and sines of angles within [-pi, pi]: `quick` ones within `WAVE_ERROR`, which take no reduction of the
+    range, and so neither its registers nor its stack."""
+    if form.quick:
+        cos = tl.inline_asm_elementwise("cos.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
+        sin = tl.inline_asm_elementwise("sin.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
+        return cos, sin
+    return tl.cos(angle), tl.sin(angle)
 
 
 @triton.jit

@@ -46,7 +46,7 @@ from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 SPAN = 256
 """Tokens that one program reads."""
 BLOCK = 32
-"""Tokens that it reads at a time."""
+"""Tokens that it reads at a time: of float32, `LEAST`."""
 LEAST = 16
 """The smallest matrix that Triton multiplies."""
 WINDOWS = {"full": 0, "sliding": 1, "chunked": 2}
@@ -207,9 +207,11 @@ class PagedKind(NamedTuple):
         heads = own, self.heads, self.groups, self.dim, self.value_dim
         window = WINDOWS[self.locality.kind]
         wide = self.dtype == torch.float32 or self.device.type == "cpu"  # the interpreter multiplies no bfloat16
-        scored = window, self.locality.size, self.softcap is not None, wide
+        quick = self.device.type == "cuda" and torch.version.hip is None  # instructions that NVIDIA's GPUs alone have
+        scored = window, self.locality.size, self.softcap is not None, wide, quick
         blocks = [_power(each) for each in (self.groups, self.value_dim, pairs, rest)]
-        read = SPAN, min(BLOCK, SPAN), LANE
+        block = LEAST if self.dtype == torch.float32 else BLOCK  # its products are sums in registers
+        read = SPAN, min(block, SPAN), LANE
         return KernelForm(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, *read, *blocks)
 
 
