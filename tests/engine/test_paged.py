@@ -241,9 +241,27 @@ def test_parts_in_which_nothing_is_seen_have_no_sum_and_weigh_nothing() -> None:
     stored = slice(0, 3)  # of 70 tokens, by 32
     assert sums[empty, :, stored].isneginf().all()
     assert not out[empty, :, stored].any()
-    alone = merge_parts(out[:, :, stored], sums[:, :, stored], None)
+    alone = merge_parts(kind, out[:, :, stored].contiguous(), sums[:, :, stored].contiguous(), None)
     assert not alone[empty].any()
     torch.testing.assert_close(alone.double().cpu(), by_definition(case, stored_only=True), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sunk", [False, True])
+@pytest.mark.parametrize("parts", [1, 16, 37])
+def test_parts_are_put_together_by_the_sums_of_their_weights(parts: int, sunk: bool) -> None:
+    """Nothing is seen in some parts, and nothing at all by the last query; one sink takes nothing."""
+    torch.manual_seed(parts)
+    heads, groups, dim = 2, 3, 24
+    out, sums = torch.randn(4, heads, parts, groups, dim), 20 * torch.randn(4, heads, parts, groups)
+    sums[:, :, 1::3] = sums[-1] = -math.inf
+    out[sums.isneginf()] = 0
+    sinks = torch.cat([torch.tensor([-math.inf]), 20 * torch.randn(heads * groups - 1)])
+    weights = sums.double().exp()
+    whole = weights.sum(2) + (sinks.double().exp().view(heads, groups) if sunk else 0)
+    expected = (weights[..., None] * out).sum(2) / whole.clamp(min=1e-300)[..., None]
+    kind = triton_paged.PagedKind(PLACE, torch.float32, heads, groups, 8, dim, ROTATIONS["none"], FULL, 1.0, None)
+    found = merge_parts(kind, out.to(PLACE), sums.to(PLACE), sinks.to(PLACE) if sunk else None)
+    torch.testing.assert_close(found.double().cpu(), expected.flatten(1, 2), rtol=1e-4, atol=1e-5)
 
 
 def test_a_far_shift_costs_no_digits() -> None:
@@ -355,13 +373,14 @@ class Fake:
 driver.set_active(Fake())
 from agentcho.runner.attention import triton_paged
 from agentcho.runner.attention.base import Locality
-from agentcho.runner.attention.triton_kernel import weigh
-from agentcho.runner.attention.triton_paged import DecodeKV, PagedKV, PagedKind, TokenQueries, attend_parts
+from agentcho.runner.attention.triton_kernel import merge, weigh
+from agentcho.runner.attention.triton_paged import DecodeKV, PagedKV, PagedKind, TokenQueries, attend_parts, merge_parts
 from agentcho.runner.graphs import SIZES
 from agentcho.runner.kv.lanes import LANE
 from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Rotation
 triton_paged._launch = lambda grid, *given: weigh.warmup(*given, grid=grid)
+triton_paged._merge = lambda grid, tensors, **how: merge.warmup(*tensors, grid=grid, **how)
 form = triton_paged.PagedKind.form
 triton_paged.PagedKind.form = lambda self, own: form(self, own)._replace(wide=False, quick=True)
 rotation, number = Rotation("half", torch.ones(64, dtype=torch.float64)), torch.bfloat16
@@ -374,8 +393,9 @@ def rows(count, first=0, width=256, blocks=16, most=3, stored=256, own=128):
     store = PagedKV(*pools, rotation, columns=table, reach=stored)
     held = torch.zeros(count, most, dtype=torch.int32)
     kv = DecodeKV(*lanes, torch.zeros(blocks, LANE, dtype=torch.long), blocks=held, reach=own)
-    attend_parts(kind, TokenQueries(torch.empty(count, 32, 128, dtype=number), row, at, ends), store, kv)
-    return sum(len(cache[0]) for cache in weigh.device_caches.values())
+    queries = TokenQueries(torch.empty(count, 32, 128, dtype=number), row, at, ends)
+    merge_parts(kind, *attend_parts(kind, queries, store, kv), None)
+    return sum(len(cache[0]) for kernel in (weigh, merge) for cache in kernel.device_caches.values())
 for size in SIZES:
     loaded = rows(size)
 for count, first, width, most, stored, own in itertools.product(
@@ -388,7 +408,7 @@ print(loaded, later)
 
 @pytest.mark.slow
 def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Any) -> None:
-    """Triton's own choice of variants, for a GPU that is not here: one for pools, one for lanes."""
+    """Triton's own choice of variants, for a GPU that is not here: one for pools, one for lanes, one that merges."""
     own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", VARIANTS], env=os.environ | own, capture_output=True, text=True)
-    assert done.stdout == "2 2\n", done.stderr
+    assert done.stdout == "3 3\n", done.stderr

@@ -6,8 +6,9 @@ weights. A token lies in a pool, in the row that a table says, or in one of the 
 Keys in a pool are turned by as many positions as the table says, as MiniPIC does (arXiv 2606.13126): angles are counted
 in 2^64ths of a turn, which wrap around as integers do, so that a far shift costs no digits.
 
-Importing it takes Triton. Does not know: who fills a table, how parts are put together, whether it is right
-(`triton_paged`).
+A second kernel, `merge`, puts the parts together.
+
+Importing it takes Triton. Does not know: who fills a table, whether it is right (`triton_paged`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import triton
 import triton.language as tl
 
 NOWHERE = tl.constexpr(float("-inf"))
+MERGED = tl.constexpr(16)
+"""Parts that are put together at a time."""
 RADIANS = tl.constexpr(6.283185307179586 / 4294967296)
 """Of a 2^32th of a turn."""
 WAVE_ERROR = 2**-20.5
@@ -125,6 +128,35 @@ def weigh(
         said = _read(values, there, form.value_dim, 0, 1, form.value_dim, form.value_block)
         best, total, found = _added(best, total, found, scores, said, form)
     _write(out, sums, (place * parts + first + part) * form.groups, best, total, found, form)
+
+
+@triton.jit(do_not_specialize=["parts"], do_not_specialize_on_alignment=["sinks"])
+def merge(found, sums, sinks, out, parts, sunk: tl.constexpr, form: tl.constexpr):
+    """Put together what `weigh` `found` in all `parts` of what a query reads, for each query and each of its heads:
+    `out` `[queries, heads x groups, value_dim]`, zeros where nothing is seen. Where it is `sunk`, `sinks` `[heads x
+    groups]`, float32, take their share of the weight."""
+    query, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = (query * form.heads + head // form.groups) * parts * form.groups + head % form.groups
+    dim = tl.arange(0, form.value_block)
+    best, total = tl.full([1], NOWHERE, tl.float32), tl.full([1], 0.0, tl.float32)
+    whole = tl.full([form.value_block], 0.0, tl.float32)
+    if sunk:
+        best = tl.load(sinks + head + tl.arange(0, 1))
+        total = tl.where(best == NOWHERE, 0.0, 1.0)
+    for start in range(0, parts, MERGED):
+        part = start + tl.arange(0, MERGED)
+        there = place + part * form.groups
+        each = tl.load(sums + there, mask=part < parts, other=NOWHERE)
+        mask = (part < parts)[:, None] & (dim < form.value_dim)[None, :]
+        values = tl.load(found + there[:, None] * form.value_dim + dim[None, :], mask=mask, other=0.0)
+        top = tl.maximum(best, tl.max(each, 0))
+        base = tl.where(top == NOWHERE, 0.0, top)
+        shares, kept = tl.exp(each - base), tl.exp(best - base)
+        whole = whole * kept + tl.sum(values * shares[:, None], 0)
+        best, total = top, total * kept + tl.sum(shares, 0)
+    done = whole / tl.where(total > 0, total, 1.0)
+    to = out + (query * form.heads * form.groups + head) * form.value_dim + dim
+    tl.store(to, done.to(out.dtype.element_ty), mask=dim < form.value_dim)
 
 
 @triton.jit

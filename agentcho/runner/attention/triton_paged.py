@@ -1,9 +1,10 @@
 """Attention of single tokens over contexts that stay where they are stored: a Triton kernel reads them by tables, and
 turns keys as it reads them, so that no row has a copy of its context.
 
-A row's own tokens are in its lane, and the same kernel reads them. What its programs find is put together by the sums
-of the weights, in float32. A kernel is compared with dense attention over turned copies before it is used (see
-`trial`). Where it is refused, rows that run go on with such copies, and later ones have their contexts gathered.
+A row's own tokens are in its lane, and the same kernel reads them. What its programs find is put together by a second
+one, by the sums of the weights, in float32. Both are compared with dense attention over turned copies before they are
+used (see `trial`). Where they are refused, rows that run go on with such copies, and later ones have their contexts
+gathered.
 torch's own `varlen_attn` over a `block_table` cannot serve here: it takes pages of a fixed size, filled from their
 first token on and with keys that are turned already, one table for all heads, and no soft cap; here each message begins
 in a page of its own, and its keys are kept for wherever it is read. Does not know: which contexts are read so.
@@ -262,15 +263,24 @@ def _launch(grid: tuple[int, ...], *given: Any) -> None:
         weigh[grid](*given)
 
 
-def merge_parts(out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
-    """Parts as one: `[n, heads, value_dim]`, float32, zeros where nothing is seen. `sinks` `[heads]` take their share
-    of the weight."""
-    count, heads, _, groups = sums.shape
-    whole = sums.logsumexp(2, keepdim=True)
-    if sinks is not None:
-        whole = torch.logaddexp(whole, sinks.float().view(1, heads, 1, groups))
-    shares = (sums - whole.clamp(min=torch.finfo(sums.dtype).min)).exp()
-    return (out * shares.unsqueeze(-1)).sum(2).view(count, heads * groups, -1)
+def merge_parts(kind: PagedKind, out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
+    """Parts as one: `[n, heads, value_dim]`, zeros where nothing is seen. `sinks` `[heads]` take their share of the
+    weight."""
+    count, heads, parts, groups = sums.shape
+    merged = torch.empty(count, heads * groups, kind.value_dim, device=kind.device, dtype=kind.dtype)
+    taken = sums if sinks is None else sinks.float().contiguous()
+    tensors = out, sums, taken, merged
+    _merge((count, heads * groups), tensors, parts=parts, sunk=sinks is not None, form=kind.form(True))
+    return merged
+
+
+def _merge(grid: tuple[int, ...], tensors: tuple[Tensor, ...], **how: Any) -> None:
+    """Run the kernel that puts parts together."""
+    from agentcho.runner.attention.triton_kernel import merge
+
+    device = tensors[0].device
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        merge[grid](*tensors, **how)
 
 
 def attend_copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
@@ -336,7 +346,7 @@ def _gaps(kind: PagedKind) -> Iterator[float]:
     found = attend_parts(kind, asked, store, own)
     for sinks in (None, drawn(kind.heads * kind.groups)):
         expected = attend_copied(asked, store, own, kind.locality, Scoring(kind.scale, kind.softcap, sinks)).float()
-        yield float((merge_parts(*found, sinks) - expected).abs().max() / expected.abs().max())
+        yield float((merge_parts(kind, *found, sinks) - expected).abs().max() / expected.abs().max())
 
 
 def _by_kernel(
@@ -347,7 +357,7 @@ def _by_kernel(
     locality: Locality,
     scoring: Scoring,
 ) -> Tensor:
-    return merge_parts(*attend_parts(kind, asked, store, lanes), scoring.sinks).to(kind.dtype)
+    return merge_parts(kind, *attend_parts(kind, asked, store, lanes), scoring.sinks)
 
 
 TRIAL = Trial(
