@@ -501,9 +501,9 @@ KERNELS = (
     Mutant(
         "weigh all parts of a context alike",
         "what a short part says would count as much as what a long one says",
-        "agentcho/runner/attention/triton_paged.py",
-        "shares = (sums - whole.clamp(min=torch.finfo(sums.dtype).min)).exp()",
-        "shares = torch.full_like(sums, 1 / sums.shape[2])",
+        "agentcho/runner/attention/triton_kernel.py",
+        "shares, kept = tl.exp(each - base), tl.exp(best - base)",
+        "shares, kept = tl.where(each == NOWHERE, 0.0, 1.0), tl.where(best == NOWHERE, 0.0, 1.0)",
         (f"{PAGED}::test_it_weighs_as_the_definition_says",),
     ),
     Mutant(
