@@ -18,7 +18,7 @@ from tools.pages.render import arguments, rewrite
 MARK = "speed"
 FILE = "vllm.json"
 ABOUT = {
-    PLAIN: "vLLM alone, prefix cache on, blocks of 32 tokens",
+    PLAIN: "vLLM alone, prefix cache on",
     "vllm+audit": "engine vllm, `audit`",
     "vllm+enforce": "engine vllm, `enforce`",
     "agentcho+enforce": "agentcho's own engine, `enforce`",
@@ -31,8 +31,9 @@ def part(found: Result) -> list[str]:
     machine = f"{found.machine['machine']}, vLLM {found.machine['vllm']}, commit {found.machine['commit'][:8]}"
     head = (
         f"{found.model}, {found.dtype}, on {machine}, by `{found.command}`: arms in turns, {found.repeats} repeats, "
-        f"the same forced words in all arms, texts of {found.scale:g} times their usual length. Times are medians with "
-        "the least and the largest; in parentheses how many times sooner than vLLM alone."
+        f"the same forced words in all arms, texts of {found.scale:g} times their usual length, blocks of 32 tokens in "
+        "both vLLMs. Times are medians with the least and the largest; in parentheses how many times sooner than vLLM "
+        "alone."
     )
     played = [s for s in found.subjects if found.values(s, PLAIN, "seconds")]
     lines = [*_wrapped(head), "", *_wrapped(_told(found, played)), ""]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import process_time
@@ -26,11 +26,9 @@ from agentcho.runner.model.checkpoint import folder_of
 from agentcho.runner.model.model import find
 from tools.bench.vllm.names import ON_VLLM, OWN, PLAIN
 
-ENGINE: Mapping[str, Any] = {"max_num_seqs": 64}
-"""What both vLLMs are given."""
-BLOCK = 32
-"""Tokens of a block of plain vLLM: prefixes are shared in whole blocks, and by default a block on a processor is four
-times as long."""
+ENGINE: Mapping[str, Any] = {"max_num_seqs": 64, "block_size": 32}
+"""What both vLLMs are given. Prefixes are shared in whole blocks; on a processor a block has 128 tokens by default,
+with which fewer are shared, and steps take longer here."""
 
 Play = Callable[[Workflow], Mapping[str, float]]
 
@@ -62,6 +60,11 @@ class Peer:
         played = WorkflowTimes(times, found["encoded"], found["steps"])
         return played.figures() | {"cpu": found["cpu"], "step": found["step"]}
 
+    def step(self, prompts: Sequence[list[int]], text: list[int]) -> dict[str, float]:
+        """Processor seconds of a decode step of so many rows, each over a prompt of its own."""
+        calls = {str(nth): {"prompt": prompt, "text": text, "needs": []} for nth, prompt in enumerate(prompts)}
+        return {"step": self._asked("play", calls=calls)["step"]}
+
     def first(self, prefix: list[int], tails: Iterator[list[int]]) -> dict[str, float]:
         """The figures of a first token behind a prefix that its cache has, and a tail that it has not."""
         if not self._warm:
@@ -83,7 +86,7 @@ class Peer:
 @contextmanager
 def engines(model: str, dtype: str, context: int) -> Iterator[Engines]:
     """All three, until the context ends."""
-    words = [str(folder_of(find(model).path)), dtype, str(context), json.dumps({"block_size": BLOCK, **ENGINE})]
+    words = [str(folder_of(find(model).path)), dtype, str(context), json.dumps(ENGINE)]
     command = [sys.executable, "-m", "tools.bench.vllm.peer", *words]
     with (
         Engine.load(model, device="cpu", dtype=dtype, context=context) as own,

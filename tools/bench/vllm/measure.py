@@ -17,10 +17,9 @@ from agentcho.integrations.vllm.jobs import Job
 from agentcho.lab.bench.measure import Timed, measure, runs_of
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.result import Figures
-from agentcho.lab.bench.workflows import line, random_words, spoken, whole
+from agentcho.lab.bench.workflows import random_words
 from agentcho.lab.timing import alone
 from agentcho.protocol.progress import ProgressCallback, part
-from agentcho.records.trace import Workflow
 from tools.bench.vllm.arms import Engines, arms
 from tools.bench.vllm.names import FIRST, ON_VLLM, OWN, PLAIN, ROWS, step_of
 
@@ -51,35 +50,26 @@ def compare(
 
 
 def _steps(on: Engines, rows: int, seed: int) -> dict[str, Timed]:
-    workflow = talk(rows, seed)
-    plain = partial(_only, ("step",), partial(on.peer.play, workflow))
-    ours = {name: partial(step, getattr(on, engine), rows, seed) for name, engine in OURS.items()}
+    """The same ids in all arms: each row has as many behind it, and says as many."""
+    framing, words = on.own.framing, _words(on.own, rows, seed)
+    opening = framing.opening("assistant", None)
+    prompts = [[*each[:BEHIND], *opening] for each in words]
+    plain = partial(on.peer.step, prompts, [*words[0][:SAID]])
+    ours = {name: partial(step, getattr(on, engine), words) for name, engine in OURS.items()}
     return {name: Timed(take, take) for name, take in {PLAIN: plain, **ours}.items()}
 
 
-def talk(rows: int, seed: int) -> Workflow:
-    """Agents that speak side by side, each over a message of its own."""
-    dice, lines = random.Random(seed), []
-    for row in range(rows):
-        known = line(f"k{row}", f"a{row}", [], random_words(dice, BEHIND // 3), role="user")
-        lines += [known, spoken(f"s{row}", f"a{row}", [f"k{row}"], random_words(dice, SAID // 3))]
-    return whole("rows", rows, [f"a{row}" for row in range(rows)], lines)
-
-
-def _only(names: Sequence[str], play: Callable[[], Mapping[str, float]]) -> dict[str, float]:
-    found = play()
-    return {name: found[name] for name in names}
+def _words(engine: EngineCore, rows: int, seed: int) -> list[tuple[int, ...]]:
+    dice = random.Random(seed)
+    return [tuple(engine.framing.content.encode(random_words(dice, BEHIND))) for _ in range(rows)]
 
 
 @alone
-def step(engine: EngineCore, rows: int, seed: int) -> dict[str, float]:
+def step(engine: EngineCore, words: Sequence[tuple[int, ...]]) -> dict[str, float]:
     """Processor seconds of a decode step of so many rows, each over a message of its own."""
-    dice, content = random.Random(seed), engine.framing.content
-    words = [content.encode(random_words(dice, BEHIND)) for _ in range(rows)]
-    known = engine.prefill([Prefill("x", framed=tuple(each[:BEHIND])) for each in words])
-    said = engine.submit(
-        [Decode(parents=[id], forced=tuple(each[:SAID])) for id, each in zip(known, words, strict=True)]
-    )
+    rows = len(words)
+    known = engine.prefill([Prefill("x", framed=each[:BEHIND]) for each in words])
+    said = engine.submit([Decode(parents=[id], forced=words[0][:SAID]) for id in known])
     begun = set[int]()
     while len(begun) < rows:
         begun |= {spoken.id for spoken in engine.step().spoken}
