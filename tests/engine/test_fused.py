@@ -17,6 +17,7 @@ from agentcho.protocol.call import Repair
 from agentcho.reuse.top_k import TopK
 from agentcho.runner.attention import dense, flex, triton_paged
 from agentcho.runner.attention.base import CausalMask, Scoring
+from agentcho.runner.invariance import _Watch
 from agentcho.runner.model.device import DevicePlacement, fused_attention
 from agentcho.runner.model.loading import EngineSizes, prove_model
 from agentcho.runner.model.model import Model, find
@@ -129,6 +130,16 @@ def test_causality_alone_gives_what_its_mask_gives(keys: int, flash: bool, monke
     tensors = torch.randn(1, 4, 70, 16), torch.randn(1, 2, keys, 16), torch.randn(1, 2, keys, 16)
     found = dense._causal(*tensors, mask, 0.25)
     torch.testing.assert_close(found, dense.attend(*tensors, dense.seen_by(mask), Scoring(0.25)), rtol=1e-4, atol=1e-5)
+
+
+def test_causality_alone_is_said_where_operations_are_watched() -> None:
+    """As the proof of sizes that keep each other's bits watches them: `deterministic` begins with it."""
+    tensors = torch.randn(1, 4, 70, 16), torch.randn(1, 4, 90, 16), torch.randn(1, 4, 90, 16)
+    plain = dense._causal(*tensors, CausalMask(70, 90, CPU), 0.25)
+    with _Watch() as watch:
+        found = dense._causal(*tensors, CausalMask(70, 90, CPU), 0.25)
+    assert not watch.decided
+    assert torch.equal(found, plain)
 
 
 def test_a_cpu_is_given_the_mask(engines: Engines, asked: list[Asked]) -> None:

@@ -408,7 +408,7 @@ def test_a_draw_is_that_of_all_tokens_in_order(spread: float, options: dict[str,
     dice = torch.Generator().manual_seed(int(10 * spread))
     logits = (spread * torch.randn(rows, width, generator=dice)).bfloat16().float().to(PLACE)
     sampling = Sampling(**{"seed": 5, **options})
-    found = sample_tokens(logits, [SamplingDraw(sampling, nth) for nth in range(rows)], torch.zeros(1) > 0)
+    found = sample_tokens(logits, [SamplingDraw(sampling, nth) for nth in range(rows)], torch.zeros(1).to(PLACE) > 0)
     for nth, row in enumerate(logits):
         best = _chosen(row, sampling, nth, 0.0)
         same_k = options.get("top_k", 900) <= 256 or options.get("top_p", 1.0) < 1

@@ -188,7 +188,7 @@ def stage() -> Iterator[Stage]:
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (60 << 30, 80 << 30))
         patch.setattr(triton_paged.TRIAL, "works", lambda kind: True)
         patch.setattr(dense, "_can_flash", lambda *_: True)
-        patch.setattr(dense, "causal_lower_right", lambda own, keys: None)  # its tensors cannot be fake ones
+        patch.setattr(dense, "_lower_right", lambda own, keys: None)  # its tensors cannot be fake ones
         phases = torch.zeros(DIM // 2, dtype=torch.long, device=CUDA)
         patch.setattr(triton_paged, "_phases", lambda *_: phases, raising=False)
         _known_sizes(patch)

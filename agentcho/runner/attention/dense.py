@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.backends.cuda import SDPAParams, can_use_flash_attention
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import _disable_current_modes
 
 from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
@@ -214,10 +214,18 @@ def _causal(queries: Tensor, keys: Tensor, values: Tensor, mask: CausalMask, sca
         queries,
         keys,
         values,
-        attn_mask=causal_lower_right(mask.own, mask.keys),
+        attn_mask=_lower_right(mask.own, mask.keys),
         scale=scale,
         enable_gqa=groups > 1,
     )
+
+
+def _lower_right(own: int, keys: int) -> Tensor:
+    """The mask of `own` queries that are the last of `keys` positions, as flash attention takes it: no tensor of it."""
+    from torch.nn.attention.bias import causal_lower_right  # imports torch's compiler: seconds that a CPU need not wait
+
+    with _disable_current_modes():  # it cannot be made where operations are watched
+        return causal_lower_right(own, keys)
 
 
 def _can_flash(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
