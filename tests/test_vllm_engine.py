@@ -7,6 +7,7 @@ request computes, the client compares what its slots hold with its prompt.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,8 @@ from agentcho.errors import CallFailed, ConfigError, EngineFailed, RequestError,
 from agentcho.integrations.vllm.core import VllmCore
 from agentcho.integrations.vllm.jobs import PAUSE, Job, Jobs
 from agentcho.integrations.vllm.kv_layout import BlockLayout
-from agentcho.integrations.vllm.runner import VllmRunner
+from agentcho.integrations.vllm.mover import Mover
+from agentcho.integrations.vllm.runner import VllmRunner, fill
 from agentcho.integrations.vllm.scheduler import BLOCK as BLOCK_OF_SHADOWS
 from agentcho.protocol.call import Repair, Shadow
 from agentcho.runner.kv.kv_pool import LayerShape, PagePool
@@ -147,13 +149,14 @@ def engine() -> Iterator[VllmCore]:
     layout = BlockLayout("tiny", layer(Packed()), empty(), BLOCK)
     client = Client(jobs, layout)
     pages = PagePool([LayerShape(1, DIM, DIM)], 600, torch.device("cpu"), torch.float32)
+    mover = Mover([layout], [TURNING], pages)
+    jobs.load_kv = partial(fill, mover)
     framing = derive(TOKENIZER, "tiny", frozenset(TOKENIZER.convert_tokens_to_ids(["<|im_end|>"])))
     runner = VllmRunner(
         client,
         jobs,
         pages,
-        layouts=[layout],
-        rotations=[TURNING],
+        mover=mover,
         template=framing,
         tokenizer=TOKENIZER,
         origin="tiny",
@@ -396,7 +399,8 @@ def test_how_keys_turn_is_measured_by_a_token_that_is_repeated(engine: VllmCore)
     runner = engine._runner
     assert runner.turn_errors(5)[0] < 1e-5
     assert TURNING.frequencies is not None
-    runner._rotations = [Rotation("half", TURNING.frequencies * 1.01)]
+    assert isinstance(runner._mover, Mover)
+    runner._mover.rotations = [Rotation("half", TURNING.frequencies * 1.01)]
     assert runner.turn_errors(5)[0] > 1e-2
     assert not client_of(engine).live
 

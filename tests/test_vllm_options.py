@@ -13,6 +13,7 @@ from pydantic import ValidationError
 import agentcho
 from agentcho import Engine, ModelConfig, RunConfig
 from agentcho.cli.serve_run import _loaded
+from agentcho.config import EngineOptions
 from agentcho.errors import AgentchoError, ConfigError, ExtraMissing, ModelError
 from agentcho.games.runs.runtime import load_engine
 from agentcho.integrations.vllm import versions
@@ -34,6 +35,7 @@ from agentcho.testing import FakeEngine
         ({"repair": "first-k:4"}, "repair cannot be used with engine vllm: vLLM computes only the end of a prompt"),
         ({"kv_dtype": "int8"}, "kv_dtype cannot be used with engine vllm: quantised keys would be rounded again"),
         ({"adapter": "folder"}, "adapter cannot be used with engine vllm"),
+        ({"tensor_parallel": 0}, "greater than or equal to 1"),
         ({"speculate": True}, "speculate cannot be used with engine vllm: speculation is supported"),
         ({"reuse": "in-place"}, "reuse in-place cannot be used with engine vllm, which supports rotate only"),
         ({"model": "fake"}, "engine vllm needs a model with weights, and the fake one has none"),
@@ -50,6 +52,16 @@ def test_a_model_beside_the_runs_own_may_be_in_it() -> None:
     assert config.models["other"].engine == "vllm"
     with pytest.raises(ValidationError, match="models other: weights cannot be used with engine vllm"):
         RunConfig(models={"other": ModelConfig(model="smollm2", engine="vllm", weights="int8")})
+
+
+@pytest.mark.parametrize("kind", [RunConfig, ServeConfig, ModelConfig, EngineOptions])
+@pytest.mark.parametrize("name", ["tensor_parallel", "pipeline_parallel"])
+def test_only_a_model_in_it_is_divided_among_gpus(kind: Any, name: str) -> None:
+    model: dict[str, Any] = {} if kind is EngineOptions else {"model": "smollm2"}
+    assert kind(**model, engine="vllm", **{name: 2}).division == {f"{name}_size": 2}
+    assert kind(**model, engine="vllm").division == {}
+    with pytest.raises(ValidationError, match=f"{name} divides a model in vLLM; give engine=vllm too"):
+        kind(**model, **{name: 2})
 
 
 def test_where_it_is_not_installed_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

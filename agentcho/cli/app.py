@@ -301,12 +301,13 @@ def doctor(
 ) -> None:
     """Prove that a model can share encodings, or say why it cannot. Without weights, say what its prompts look like."""
     from agentcho.cli.listing import doctor_table
-    from agentcho.config import VLLM, ModelConfig, check_model
+    from agentcho.config import VLLM, EngineOptions, ModelConfig, check_model, checked
     from agentcho.display.progress import progress
     from agentcho.runner.doctor import doctor as examine
 
     place = dict(where)
-    if place.pop("engine", "agentcho") == VLLM:
+    computed = checked(EngineOptions, **{name: place.pop(name) for name in EngineOptions.model_fields})
+    if computed.engine == VLLM:
         from agentcho.integrations.vllm.doctor import doctor as examine_vllm
         from agentcho.protocol.variables import of_option
 
@@ -316,7 +317,9 @@ def doctor(
             check_model(model, given)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--engine") from None
-        served = examine_vllm(model, place["dtype"], of_option(place["chat_template_kwargs"]))
+        served = examine_vllm(
+            model, place["dtype"], of_option(place["chat_template_kwargs"]), options=computed.division
+        )
         typer.echo(doctor_table(served, verbose=verbose, served="vLLM"))
         return
     with progress("doctor", sys.stderr) as told:

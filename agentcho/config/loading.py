@@ -7,9 +7,9 @@ last one first. Does not know: which commands have them, torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from agentcho.protocol.variables import option
 
@@ -21,6 +21,8 @@ Markers = Literal["refuse", "accept"]
 Computing = Literal["agentcho", "vllm"]
 VLLM = "vllm"
 """The engine that computes with vLLM, as the name of one."""
+DIVIDING = ("tensor_parallel", "pipeline_parallel")
+"""Options that divide a model among GPUs, of the engine of that name alone."""
 NOT_OF_VLLM = {
     "device": "vLLM uses the device that it was installed for",
     "device_map": "vLLM places layers itself",
@@ -66,6 +68,29 @@ class EngineOptions(FrozenOptions):
         description="What computes a model that is loaded here: agentcho, or vllm (needs the extra of that name).",
         json_schema_extra={"group": "inference"},
     )
+    tensor_parallel: int = Field(
+        default=1,
+        ge=1,
+        description="For --engine vllm: divide the heads of each layer among so many GPUs.",
+        json_schema_extra={"metavar": "N", "group": "inference"},
+    )
+    pipeline_parallel: int = Field(
+        default=1,
+        ge=1,
+        description="For --engine vllm: divide the layers among so many stages, each on --tensor-parallel GPUs.",
+        json_schema_extra={"metavar": "N", "group": "inference"},
+    )
+
+    @property
+    def division(self) -> dict[str, int]:
+        """How many ranks vLLM divides the model among, as its `EngineArgs` has it; nothing where it does not."""
+        return {f"{name}_size": getattr(self, name) for name in DIVIDING if getattr(self, name) != 1}
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.engine != VLLM and (wrong := next((name for name in DIVIDING if getattr(self, name) != 1), None)):
+            raise ValueError(f"{wrong} divides a model in vLLM; give engine=vllm too, or leave it out")
+        return self
 
 
 class DeviceOptions(FrozenOptions):

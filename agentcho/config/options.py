@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from agentcho.config.loading import (
+    DIVIDING,
     NOT_OF_VLLM,
     VLLM,
     ComputeOptions,
@@ -217,7 +218,7 @@ ENCODED = {
     "prefill_budget": "its server decides what goes beside what",
 }
 """Options of a run that a model behind an API cannot take, and why."""
-FREE = (*KEYS, "threads", "disk_tokens", "keep_cache", "prefill_budget")
+FREE = (*KEYS, *DIVIDING, "threads", "disk_tokens", "keep_cache", "prefill_budget")
 """Options that a run may go on with otherwise."""
 
 

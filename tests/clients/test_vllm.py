@@ -119,6 +119,71 @@ def test_a_game_on_it_is_audited_as_any_other(tmp_path: Any, leakage: str, verdi
     assert audited.stdout.startswith(f"{verdict}: ")
 
 
+@pytest.mark.parametrize(
+    ("case", "ranks"),
+    [
+        ("tensor", "2 x 1"),
+        pytest.param("tensor-copied", "2 x 1", marks=pytest.mark.slow),
+        pytest.param("pipeline", "1 x 2", marks=pytest.mark.slow),
+        pytest.param("tensor-and-pipeline", "2 x 2", marks=pytest.mark.slow),
+    ],
+)
+def test_a_model_that_is_divided_among_ranks_has_the_log_probabilities_of_our_engine(case: str, ranks: str) -> None:
+    found = oracle(case)
+    assert max(found[name] for name in ("shapes", "crowd", "shadows")) <= 2 * CLOSE
+    assert max(found["begun"].values()) > 1, "no decode was preempted"
+    assert max(found["blocks"]) >= 32, "no shadow was encoded in blocks"
+    assert found["enforce"] <= 1e-5
+    assert found["audit"] > 0.01, "the swap would be seen"
+    for place in ("admission", "worker"):
+        failed, other = found["refused"][place]
+        assert ([each.split()[0] for each in failed], other) == (["0"], "go on"), place
+    assert (found["ranks"], found["left"]) == (ranks, 0)
+
+
+@pytest.mark.slow
+def test_where_a_rank_dies_the_step_ends_with_the_reason_and_nothing_is_left() -> None:
+    found = oracle("killed")
+    assert [told.split(":")[0] for told in found["told"]] == ["EngineFailed"] * 2
+    assert all("a worker of vLLM has died (rank" in told for told in found["told"])
+    assert found["seconds"] < 30
+    assert found["kept"].startswith("all that is said here")
+    assert found["left"] == []
+    assert [name for name in found["segments"] if Path(name).exists()] == []
+
+
+@pytest.mark.slow
+def test_a_real_model_says_the_same_words_divided_among_three_ranks() -> None:
+    found = oracle("words-divided")
+    assert found["equal"] == found["of"]
+
+
+LOST = Path(__file__).parent / "scripts" / "lost.py"
+
+
+@pytest.mark.slow
+def test_a_game_that_lost_a_rank_keeps_what_was_said_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "bad").touch()
+    words = ("--model", "smollm2", "--engine", "vllm", "--dtype", "float32", "--pipeline-parallel", "2", "--seed", "1")
+    played = ran("-m", "agentcho", "run", str(LOST), *words, cwd=tmp_path, timeout=300)
+    assert played.returncode == 1, played.stderr[-3000:]
+    assert "a worker of vLLM has died" in played.stdout + played.stderr
+    before = _spoken(tmp_path)
+    assert len(before) == 2, "one round was over"
+    (tmp_path / "bad").unlink()
+    on = ran("-m", "agentcho", "run", "--resume", "last", cwd=tmp_path, timeout=300)
+    assert on.returncode == 0, on.stderr[-3000:]
+    after = _spoken(tmp_path)
+    assert (after[:2], len(after)) == (before, 4)
+    assert ran("-m", "agentcho", "audit", "last", cwd=tmp_path).stdout.startswith("CLEAN: ")
+
+
+def _spoken(folder: Path) -> list[str]:
+    """What agents said in the only game of the last run."""
+    game = find("last", folder / "runs").games()[0]
+    return [entry.message.text for entry in game if entry.message.kind == "decode"]
+
+
 @pytest.mark.parametrize(("requests", "at_once"), [(120, 40), pytest.param(2000, 200, marks=pytest.mark.slow)])
 def test_a_crowd_at_a_server_on_it_leaves_nothing_behind(requests: int, at_once: int) -> None:
     pressed = f"from tests.serve.test_load import press; press('understudy', {requests}, {at_once}, '--engine', 'vllm')"

@@ -13,7 +13,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import active_children
 from pathlib import Path
+from signal import SIGKILL
+from time import monotonic
 from typing import Any
 
 os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
@@ -27,6 +30,7 @@ from agentcho.engine.core import EngineCore
 from agentcho.errors import AgentchoError, ConfigError
 from agentcho.games.results.played import Played
 from agentcho.integrations.vllm.engine import VllmEngine
+from agentcho.integrations.vllm.parallel.ranks import PARALLEL
 from agentcho.protocol.call import Shadow
 from agentcho.records.trace import exported
 from agentcho.runner.model.loading import EngineSizes
@@ -51,10 +55,10 @@ EAGER = {"enforce_eager": True}
 
 
 @contextmanager
-def saved(family: str) -> Iterator[Path]:
+def saved(family: str, **settings: Any) -> Iterator[Path]:
     """A tiny random model, as a user has one."""
     with tempfile.TemporaryDirectory() as folder:
-        _: PreTrainedModel = FAMILIES[family].save(Path(folder))
+        _: PreTrainedModel = FAMILIES[family].save(Path(folder), **settings)
         yield Path(folder)
 
 
@@ -137,13 +141,13 @@ def crowd(engine: EngineCore) -> list[torch.Tensor]:
     """The log-probabilities of eight long messages over one of their own each."""
     parents = engine.prefill([Prefill(f"{number} {WORDS} " * 4) for number in range(8)])
     if isinstance(engine, VllmEngine):
-        load = engine._runner.jobs.load_kv
+        end = engine._runner.end
 
         def counted(job: Any) -> None:
-            BEGUN[job.name] = BEGUN.get(job.name, 0) + 1
-            load(job)
+            BEGUN[job.name] = job.begun
+            end(job)
 
-        engine._runner.jobs.load_kv = counted
+        engine._runner.end = counted  # type: ignore[method-assign]
     said = [forced(engine, f"{WORDS} {number} " * 5) for number in range(8)]
     calls = [Decode(parents=[parent], forced=words, logits=True) for parent, words in zip(parents, said, strict=True)]
     return [rows(engine, id) for id in engine.decode(calls)]
@@ -360,6 +364,65 @@ def _gap(own: Engine, play: Played, number: int, id: str, theirs: tuple[int, ...
 
 GAMES = 20
 
+
+def divided(heads: int, **division: int) -> dict[str, Any]:
+    """A model with so many key-value heads, divided among ranks: all shapes of reads, preempted decodes, prompts in
+    parts, shadows, and secrets that are swapped."""
+    with saved("llama", num_key_value_heads=heads) as folder:
+        small = {"context": 768, "num_gpu_blocks_override": 14, "max_num_batched_tokens": 64, "max_num_seqs": 8}
+        own, other = engines(folder, **small, **division)
+        found = {
+            "shapes": apart(shapes(own), shapes(other)),
+            "crowd": apart(crowd(own), crowd(other)),
+            "shadows": apart(_over_shadows(own, 1), _over_shadows(other, 1)),
+        }
+        swaps = {leakage: _swap(other, leakage) for leakage in ("enforce", "audit")}
+        more = {"begun": BEGUN, "blocks": EXTENDED, "refused": _refused(other), "ranks": other.fingerprint["ranks"]}
+        other.close()
+        return found | swaps | more | {"left": len(active_children())}
+
+
+def killed() -> dict[str, Any]:
+    """A rank that is killed while tokens are drawn: what this step and the next one say, and what is left."""
+    with saved("llama", num_key_value_heads=2) as folder:
+        own, other = engines(folder, tensor_parallel_size=2)
+        own.close()
+        [read] = other.prefill([Prefill(WORDS)])
+        sample = other._runner.jobs.sample
+        workers = active_children()
+        executor: Any = PARALLEL[other._runner._client._name].executor  # type: ignore[attr-defined]
+        queues = [executor.rpc_broadcast_mq, *(each.worker_response_mq for each in executor.workers)]
+        segments = [f"/dev/shm/{queue.buffer.shared_memory.name}" for queue in queues]
+
+        def draw(asking: Any) -> Any:
+            assert workers[0].pid is not None
+            os.kill(workers[0].pid, SIGKILL)
+            return sample(asking)
+
+        other._runner.jobs.sample = draw
+        began, told = monotonic(), list[str]()
+        for _ in range(2):
+            other.submit([Decode(parents=[read], forced=forced(other, WORDS))])
+            try:
+                other.step()
+            except AgentchoError as error:
+                told.append(f"{type(error).__name__}: {error}")
+        took = monotonic() - began
+        kept = other.message(read).text
+        other.close()
+        left = [each.name for each in workers if each.is_alive()]
+        met = executor._met
+        left += [str(path) for path in (met, *Path("/dev/shm").glob(f"{met.name}*")) if path.exists()]
+        return {"told": told, "seconds": took, "kept": kept, "left": left, "segments": segments}
+
+
+def words_divided() -> dict[str, Any]:
+    """What SmolLM2 says in the own engine, and divided among three ranks."""
+    own, other = engines("smollm2", context=2048, tensor_parallel_size=3)
+    ours, theirs = said(own), said(other)
+    return {"equal": sum(one == their for one, their in zip(ours, theirs, strict=True)), "of": len(ours)}
+
+
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: lambda name=name: family(name) for name in FAMILIES},  # type: ignore[misc]
     "bfloat16": bfloat16,
@@ -371,6 +434,12 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "ended": ended,
     "words": words,
     "games": games,
+    "tensor": lambda: divided(2, tensor_parallel_size=2),
+    "tensor-copied": lambda: divided(1, tensor_parallel_size=2),
+    "pipeline": lambda: divided(2, pipeline_parallel_size=2),
+    "tensor-and-pipeline": lambda: divided(2, tensor_parallel_size=2, pipeline_parallel_size=2),
+    "killed": killed,
+    "words-divided": words_divided,
 }
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ VLLM = (
     Mutant(
         "keys are stored as they stand in slots",
         "each later reader would read them at other positions",
-        f"{OF}/runner.py",
-        "rotation.turn(keys.transpose(0, 1), -slot.shift)",
+        f"{OF}/mover.py",
+        "rotation.turn(keys.transpose(0, 1), save.turn)",
         "keys.transpose(0, 1)",
         (ENGINE,),
     ),
@@ -72,8 +72,8 @@ VLLM = (
         "keys are read where they were encoded",
         "messages would be read in the order in which they were said, whatever the call asked for",
         f"{OF}/runner.py",
-        "torch.full((length,), piece.shift + job.shift)",
-        "torch.full((length,), job.shift)",
+        "Read(piece.entry.length, piece.shift + job.shift, offset=piece.offset)",
+        "Read(piece.entry.length, job.shift, offset=piece.offset)",
         (ENGINE,),
     ),
     Mutant(

@@ -305,6 +305,7 @@ def in_vllm(source: EngineSource, config: RunConfig, markers: Markers, share: fl
         markers=markers,
         differs=config.template_differs,
         variables=of_option(source.model.chat_template_kwargs),
+        options=source.model.division,
     )
 
 

@@ -9,12 +9,13 @@ import logging
 import os
 import warnings
 
-# One process: the scheduler, the worker and the sampling of this package call each other.
+# The scheduler and the sampling of this package call each other: vLLM's scheduler is in this process.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # ranks must not inherit what this process has open
 
 logging.getLogger("vllm").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
@@ -28,6 +29,7 @@ from agentcho.integrations.vllm.imports import (  # noqa: E402
     KVTransferConfig,
     LLMEngine,
     LogitsProcessor,
+    MultiprocExecutor,
     SamplingParams,
     current_platform,
     process_dict_updates,
@@ -46,6 +48,7 @@ __all__ = [
     "KVTransferConfig",
     "LLMEngine",
     "LogitsProcessor",
+    "MultiprocExecutor",
     "SamplingParams",
     "process_dict_updates",
 ]

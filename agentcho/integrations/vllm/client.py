@@ -1,4 +1,4 @@
-"""vLLM as the runner of an engine uses it: requests in, steps, requests given up. In this process.
+"""vLLM as the runner of an engine uses it: requests in, steps, requests given up.
 
 Does not know: what a request reads, how tokens are drawn.
 """
@@ -12,14 +12,21 @@ from typing import Any
 from pydantic import ValidationError
 from torch import Tensor
 
-from agentcho.errors import ModelError
+from agentcho.errors import AgentchoError, ModelError
 from agentcho.integrations.vllm.bindings import FOUND, ON_CPU, EngineArgs, KVTransferConfig, LLMEngine, SamplingParams
-from agentcho.integrations.vllm.connector import OPTION, AgentchoConnector
-from agentcho.integrations.vllm.jobs import ENGINES, PAUSE, Job, Jobs
+from agentcho.integrations.vllm.connector import AgentchoConnector
+from agentcho.integrations.vllm.jobs import ENGINES, OPTION, PAUSE, Job, Jobs
 from agentcho.integrations.vllm.logits import DrawnTokens
+from agentcho.integrations.vllm.parallel.connector import RankedConnector
+from agentcho.integrations.vllm.parallel.executor import RankExecutor
+from agentcho.integrations.vllm.parallel.logits import ToldTokens
+from agentcho.integrations.vllm.parallel.ranks import PARALLEL, Ranks
+from agentcho.integrations.vllm.parallel.worker import RankWorker
 
 CACHE = 4 << 30
 """Bytes of vLLM's cache on a processor, as many as the store of an engine has there."""
+LOADING = (ValueError, RuntimeError, TypeError, NotImplementedError)
+"""What vLLM raises where it cannot load a model."""
 UTILIZATION = 0.7
 """Share of a GPU's memory that vLLM takes for weights and cache; a store takes half of what is then free."""
 
@@ -32,12 +39,16 @@ class Client:
         engine: The name of the engine in `ENGINES`.
         jobs: Its requests.
         options: Arguments of vLLM's `EngineArgs`.
+        ranks: The processes among which the model is divided; None: it is in this one.
 
     `ModelError`: vLLM cannot load it.
     """
 
-    def __init__(self, model: str, path: str, engine: str, jobs: Jobs, options: dict[str, Any]) -> None:
-        self._jobs, self._name = jobs, engine
+    def __init__(
+        self, model: str, path: str, engine: str, jobs: Jobs, options: dict[str, Any], ranks: Ranks | None = None
+    ) -> None:
+        self._jobs, self._name, self._ranks = jobs, engine, ranks
+        connector: type = AgentchoConnector if ranks is None else RankedConnector
         ours = {
             "model": path,
             "trust_remote_code": False,
@@ -47,20 +58,21 @@ class Client:
             "async_scheduling": False,
             "disable_log_stats": True,
             "disable_hybrid_kv_cache_manager": True,
-            "logits_processors": [DrawnTokens],
+            "logits_processors": [DrawnTokens if ranks is None else ToldTokens],
             "kv_transfer_config": KVTransferConfig(
-                kv_connector=AgentchoConnector.__name__,
-                kv_connector_module_path=AgentchoConnector.__module__,
+                kv_connector=connector.__name__,
+                kv_connector_module_path=connector.__module__,
                 kv_role="kv_both",
                 kv_connector_extra_config={OPTION: engine},
             ),
         }
         ENGINES[engine] = jobs
         try:
-            self._vllm = LLMEngine.from_engine_args(EngineArgs(**(_memory(options) | options | ours)))
+            args = EngineArgs(**(_memory(options) | options | ours))
+            self._vllm = LLMEngine.from_engine_args(args) if ranks is None else _divided(args, engine, ranks)
         except BaseException as error:
-            del ENGINES[engine]
-            if not isinstance(error, (ValueError, RuntimeError, TypeError, NotImplementedError)):
+            self._forget()
+            if isinstance(error, AgentchoError) or not isinstance(error, LOADING if ranks is None else Exception):
                 raise
             raise ModelError(f"vLLM {FOUND} could not load {model}: {_told(error)}") from error
 
@@ -79,6 +91,16 @@ class Client:
     def caches(self) -> dict[str, Tensor]:
         """The cache of each attention layer, by its name."""
         return self._jobs.caches
+
+    @property
+    def requests(self) -> int:
+        """How many requests a step may have."""
+        return int(self._vllm.vllm_config.scheduler_config.max_num_seqs)
+
+    @property
+    def heads(self) -> int:
+        """The number of key-value heads of a layer, in all ranks together."""
+        return int(self._vllm.vllm_config.model_config.get_total_num_kv_heads())
 
     @property
     def block(self) -> int:
@@ -126,8 +148,14 @@ class Client:
         return self._vllm.input_processor.process_inputs(name, prompt, params, tasks, resumable=True)
 
     def step(self) -> dict[str, bool]:
-        """One step; returns the requests that it has stopped, by name, and whether that was at `PAUSE`."""
-        outputs = self._vllm.engine_core.get_output().outputs
+        """One step; returns the requests that it has stopped, by name, and whether that was at `PAUSE`.
+        `EngineFailed`: a worker has died."""
+        try:
+            outputs = self._vllm.engine_core.get_output().outputs
+        except Exception as error:
+            if self._ranks is not None and self._ranks.executor is not None:
+                self._ranks.executor.check(error)
+            raise
         return {
             str(output.request_id): output.stop_reason == PAUSE
             for output in outputs
@@ -141,7 +169,24 @@ class Client:
     def close(self) -> None:
         """Let go of vLLM's worker and its memory."""
         self._vllm.engine_core.shutdown()
+        self._forget()
+
+    def _forget(self) -> None:
         ENGINES.pop(self._name, None)
+        PARALLEL.pop(self._name, None)
+        if self._ranks is not None and self._ranks.executor is not None:
+            self._ranks.executor.shutdown()
+
+
+def _divided(args: Any, engine: str, ranks: Ranks) -> Any:
+    """vLLM with a model that is divided among ranks, each a process of its own."""
+    args.distributed_executor_backend = "mp"
+    args.worker_extension_cls = f"{RankWorker.__module__}.{RankWorker.__qualname__}"
+    PARALLEL[engine] = ranks
+    found = LLMEngine(vllm_config=args.create_engine_config(), executor_class=RankExecutor, log_stats=False)
+    core = found.engine_core.engine_core
+    core.batch_queue, core.step_fn = None, core.step  # tokens of a step are drawn before the next one is scheduled
+    return found
 
 
 def _memory(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentcho.integrations.vllm.bindings import KVConnectorBase_V1, KVConnectorMetadata, KVConnectorRole
-from agentcho.integrations.vllm.jobs import ENGINES, Jobs
-
-OPTION = "agentcho"
-"""The name by which the options of the connector, and the parameters of a request, say whose they are."""
+from agentcho.integrations.vllm.jobs import ENGINES, OPTION, Jobs
 
 
 @dataclass

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agentcho.integrations.vllm.bindings import FOUND
 from agentcho.integrations.vllm.engine import VllmEngine
@@ -14,22 +16,23 @@ def doctor(
     model: str | Path,
     dtype: str = "auto",
     variables: Variables = NO_VARIABLES,
+    options: Mapping[str, Any] | None = None,
 ) -> DoctorReport:
     """Load a model in vLLM, and report. Raises as `VllmEngine.load` does, with the cause and the remedy."""
-    with VllmEngine.load(model, dtype, differs="accept", variables=variables) as engine:
+    with VllmEngine.load(model, dtype, differs="accept", variables=variables, options=options) as engine:
         found, layers = engine.fingerprint, engine.layers
-        backends = sorted({type(layer.layout.backend).__name__ for layer in layers})
-        turning = ", ".join(sorted({layer.rotation.form for layer in layers}))
-        shape = layers[0].shape
+        backends = sorted({layer.backend for layer in layers})
+        turning = ", ".join(sorted({layer.form for layer in layers}))
+        divided = f", divided among {engine.division.ranks} ranks" if engine.division.ranks > 1 else ""
         rows = [
             DoctorRow("model", None, found["model_type"], f"{found['dtype']} on {found['device']}"),
-            DoctorRow("engine", None, found["engine"], f"at most {engine.context} tokens in one request"),
+            DoctorRow("engine", None, found["engine"], f"at most {engine.context} tokens in one request{divided}"),
             DoctorRow("attention", None, ", ".join(backends), "keys and values are found again where it writes them"),
             DoctorRow(
                 "layers",
                 None,
                 str(len(layers)),
-                f"{shape.heads} key-value heads of {shape.key_dim}; keys turn by rotary positions ({turning})",
+                f"{layers[0].heads} key-value heads of {layers[0].dim}; keys turn by rotary positions ({turning})",
             ),
             *template_rows(engine),
         ]

@@ -7,6 +7,7 @@ know: agents, audiences.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
@@ -20,14 +21,18 @@ from agentcho.engine.framing import Framing
 from agentcho.engine.template import derive
 from agentcho.engine.template_fidelity import TemplateFidelity
 from agentcho.errors import ModelError, UnsupportedModel
-from agentcho.integrations.vllm.bindings import FOUND
+from agentcho.integrations.vllm.bindings import FOUND, ON_CPU
 from agentcho.integrations.vllm.client import Client
 from agentcho.integrations.vllm.core import VllmCore
-from agentcho.integrations.vllm.gate import INSTEAD, ServedLayer, check_turning, served_layers
+from agentcho.integrations.vllm.gate import INSTEAD, FoundLayer, check_turning, served_layers
 from agentcho.integrations.vllm.jobs import Jobs
-from agentcho.integrations.vllm.runner import VllmRunner
+from agentcho.integrations.vllm.mover import Mover, MovesKV
+from agentcho.integrations.vllm.parallel.division import Division
+from agentcho.integrations.vllm.parallel.ranks import Ranks
+from agentcho.integrations.vllm.parallel.shares import SharedPool
+from agentcho.integrations.vllm.runner import VllmRunner, fill
 from agentcho.protocol.variables import NO_VARIABLES, Variables
-from agentcho.runner.kv.kv_pool import KVFormat, PagePool, shared_host_tokens, shared_tokens
+from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, PagePool, shared_host_tokens, shared_tokens
 from agentcho.runner.model.checkpoint import folder_of
 from agentcho.runner.model.device import DevicePlacement
 from agentcho.runner.model.digests import tokenizer_digest
@@ -38,8 +43,12 @@ NAMES = count()
 SIZES = EngineSizes()
 NOT_OPTIONS = {
     **dict.fromkeys(
-        ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "distributed_executor_backend"),
-        "keys and values are copied in one process",
+        ("data_parallel_size", "nnodes", "node_rank", "distributed_executor_backend", "worker_extension_cls"),
+        "agentcho starts the ranks of one model, all on this machine",
+    ),
+    **dict.fromkeys(
+        ("decode_context_parallel_size", "prefill_context_parallel_size", "enable_expert_parallel"),
+        "ranks divide heads or layers",
     ),
     **dict.fromkeys(
         ("enable_prefix_caching", "kv_transfer_config", "logits_processors", "async_scheduling"),
@@ -69,7 +78,7 @@ class VllmEngine(VllmCore):
         disk: DiskQuota = NO_DISK,
     ) -> None:
         self.fidelity: TemplateFidelity | None = None
-        self.layers = list[ServedLayer]()
+        self.layers, self.division = list[FoundLayer](), Division()
         self._source, self.tokenizer = source, tokenizer
         self._weights: str | None = None
         super().__init__(runner, framing, context, host_tokens, disk=disk)
@@ -109,15 +118,20 @@ class VllmEngine(VllmCore):
         _check_source(found.source)
         tokenizer = found.tokenizer or read_tokenizer(found.source)
         framing = found.framing or derive(tokenizer, found.source.name, found.ends, variables)
+        division = Division.of(options)
+        division.check(found.source.name, found.source.config, None if ON_CPU else torch.cuda.device_count())
         jobs, name = Jobs(), f"agentcho-engine-{next(NAMES)}"
+        ranks = None if division.ranks == 1 else Ranks(jobs, division)
         given = options | {"dtype": dtype, "max_model_len": sizes.context}
-        client = Client(found.source.name, found.source.path, engine=name, jobs=jobs, options=given)
+        client = Client(found.source.name, found.source.path, engine=name, jobs=jobs, options=given, ranks=ranks)
         try:
-            engine = cls._over(client, jobs, sizes, source=found.source, tokenizer=tokenizer, framing=framing)
+            engine = cls._over(
+                client, jobs, sizes, source=found.source, tokenizer=tokenizer, framing=framing, ranks=ranks
+            )
         except BaseException:
             client.close()
             raise
-        engine.fidelity = found.fidelity
+        engine.fidelity, engine.division = found.fidelity, division
         return engine
 
     @classmethod
@@ -130,25 +144,25 @@ class VllmEngine(VllmCore):
         source: ModelSource,
         tokenizer: Any,
         framing: Framing,
+        ranks: Ranks | None,
     ) -> VllmEngine:
         """An engine over vLLM with its model, once it is proved that encodings of it can be moved."""
-        layers = served_layers(
-            source.name, client.network, layers=client.layers, caches=client.caches, block=client.block
-        )
-        shapes, cache = [layer.shape for layer in layers], layers[0].layout.cache
-        kind = KVFormat(shapes, cache.device, cache.dtype)
-        store, host = sizes.store_tokens, sizes.host_tokens
-        store = shared_tokens([kind], sizes.share)[0] if store is None else store
-        host = shared_host_tokens([kind], sizes.share)[0] if host is None else host
+        if ranks is None:
+            layers, kind, pages, whole = _undivided(client, sizes, source.name)
+            mover: MovesKV = whole
+            jobs.load_kv = partial(fill, whole)
+        else:
+            layers, kind, pages = _divided(client, sizes, source.name, ranks)
+            mover = ranks
+        host = shared_host_tokens([kind], sizes.share)[0] if sizes.host_tokens is None else sizes.host_tokens
         runner = VllmRunner(
             client,
             jobs,
-            PagePool(shapes, store, cache.device, cache.dtype),
-            layouts=[layer.layout for layer in layers],
-            rotations=[layer.rotation for layer in layers],
+            pages,
+            mover=mover,
             template=framing,
             tokenizer=tokenizer,
-            origin=f"vllm {source.name} {cache.dtype}\0",
+            origin=f"vllm {source.name} {kind.dtype}\0",
         )
         engine = cls(
             runner,
@@ -160,7 +174,7 @@ class VllmEngine(VllmCore):
             disk=sizes.disk,
         )
         engine.layers = layers
-        check_turning(source.name, runner.turn_errors(framing.content.encode("a")[-1]), cache.dtype)
+        check_turning(source.name, runner.turn_errors(framing.content.encode("a")[-1]), kind.dtype)
         return engine
 
     @property
@@ -173,10 +187,38 @@ class VllmEngine(VllmCore):
             "weights": self._weights,
             "tokenizer": tokenizer_digest(self.tokenizer),
             "dtype": str(self.store.dtype).removeprefix("torch."),
-            "device": self._runner.device.type,
+            "device": self.layers[0].device,
             "engine": f"vllm {FOUND}",
             "torch": torch.__version__,
+            **({} if self.division.ranks == 1 else {"ranks": "{} x {}".format(*self.division)}),
         } | self.framing.fingerprint
+
+
+def _undivided(client: Client, sizes: EngineSizes, name: str) -> tuple[list[FoundLayer], KVFormat, PagePool, Mover]:
+    """The layers of a model in this process, what a token of it takes, a store, and what moves keys and values."""
+    layers = served_layers(name, client.network, layers=client.layers, caches=client.caches, block=client.block)
+    shapes, cache = [layer.shape for layer in layers], layers[0].layout.cache
+    kind = KVFormat(shapes, cache.device, cache.dtype)
+    pages = PagePool(shapes, _store_tokens(kind, sizes), kind.device, kind.dtype)
+    mover = Mover([layer.layout for layer in layers], [layer.rotation for layer in layers], pages)
+    return [layer.told(each) for each, layer in zip(client.caches, layers, strict=True)], kind, pages, mover
+
+
+def _divided(
+    client: Client, sizes: EngineSizes, name: str, ranks: Ranks
+) -> tuple[list[FoundLayer], KVFormat, PagePool]:
+    """The same of a model that is divided among ranks: its store is in the memory of the host."""
+    layers = ranks.served(name, client.heads, client.block)
+    kind = KVFormat([LayerShape(layer.heads, layer.dim, layer.dim) for layer in layers], ranks.device, layers[0].dtype)
+    logits = (client.requests, client.vocabulary)
+    pages = SharedPool(kind.layers, _store_tokens(kind, sizes), kind.dtype, logits)
+    ranks.share(pages)
+    return layers, kind, pages
+
+
+def _store_tokens(kind: KVFormat, sizes: EngineSizes) -> int:
+    """The tokens that a store may hold."""
+    return shared_tokens([kind], sizes.share)[0] if sizes.store_tokens is None else sizes.store_tokens
 
 
 def _check_source(source: ModelSource) -> None:

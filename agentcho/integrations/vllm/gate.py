@@ -27,12 +27,46 @@ TURNED = 1e-3
 """What is tolerated of keys in float32, as a share of the largest."""
 
 
+class FoundLayer(NamedTuple):
+    """One attention layer as it is told to others: numbers and names alone.
+
+    Attributes:
+        name: vLLM's name of the layer.
+        heads: The number of its key-value heads.
+        dim: The dimension of a head.
+        dtype: The type in which its keys and values are kept.
+        device: The type of the device that has them.
+        backend: vLLM's attention backend.
+        form: The form of its rotation.
+    """
+
+    name: str
+    heads: int
+    dim: int
+    dtype: torch.dtype
+    device: str
+    backend: str
+    form: str
+
+
 class ServedLayer(NamedTuple):
     """One attention layer: the blocks of its cache, its shape, and how its keys turn."""
 
     layout: BlockLayout
     shape: LayerShape
     rotation: Rotation
+
+    def told(self, name: str) -> FoundLayer:
+        """The layer of this name as it is told to others."""
+        return FoundLayer(
+            name,
+            heads=self.shape.heads,
+            dim=self.shape.key_dim,
+            dtype=self.layout.cache.dtype,
+            device=self.layout.cache.device.type,
+            backend=type(self.layout.backend).__name__,
+            form=self.rotation.form,
+        )
 
 
 def served_layers(

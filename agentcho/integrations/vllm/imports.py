@@ -24,6 +24,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (  # noqa: E402
 from vllm.model_executor.layers import rotary_embedding  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.engine.llm_engine import LLMEngine  # noqa: E402
+from vllm.v1.executor.multiproc_executor import MultiprocExecutor  # noqa: E402
 from vllm.v1.sample.logits_processor import LogitsProcessor  # noqa: E402
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates  # noqa: E402
 
@@ -37,6 +38,7 @@ __all__ = [
     "KVTransferConfig",
     "LLMEngine",
     "LogitsProcessor",
+    "MultiprocExecutor",
     "SamplingParams",
     "current_platform",
     "process_dict_updates",

@@ -14,6 +14,8 @@ from typing import Any
 from agentcho.engine.call_layout import ContextPiece, Reading
 
 Ids = tuple[int, ...]
+OPTION = "agentcho"
+"""The name by which the options of the connector, and the parameters of a request, say whose they are."""
 PAUSE = 0
 """The token at which a request pauses, and with which it ends; it is never computed."""
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from agentcho.integrations.vllm.bindings import LogitsProcessor, SamplingParams, process_dict_updates
-from agentcho.integrations.vllm.connector import OPTION
-from agentcho.integrations.vllm.jobs import ENGINES, Job
+from agentcho.integrations.vllm.jobs import ENGINES, OPTION, Job
 
 
 class DrawnTokens(LogitsProcessor):  # type: ignore[misc]

@@ -23,13 +23,12 @@ from agentcho.engine.runner_port import Ran
 from agentcho.engine.sequence import Sequence as Admitted
 from agentcho.errors import CallFailed, EngineFailed, RequestError
 from agentcho.integrations.vllm.jobs import Job, Jobs
-from agentcho.integrations.vllm.kv_layout import BlockLayout
+from agentcho.integrations.vllm.mover import Load, Mover, MovesKV, Read, Save
 from agentcho.protocol.call import Logprobs, Sampling
 from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.protocol.ownership import Owner
 from agentcho.protocol.tools import AnswerForm
 from agentcho.runner.kv.kv_pool import PagePool
-from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.sampling.constraint import Constraints
 from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
 
@@ -62,8 +61,7 @@ class VllmRunner:
         client: vLLM.
         jobs: Its requests.
         pages: The store.
-        layouts: The cache of each layer, in the order of the layers.
-        rotations: How the keys of each layer turn.
+        mover: Moves keys and values between the store and vLLM's cache.
         template: The framing of messages.
         tokenizer: The Hugging Face tokenizer.
         origin: A name for keys that no other model has.
@@ -77,25 +75,23 @@ class VllmRunner:
         client: ClientPort,
         jobs: Jobs,
         pages: PagePool,
-        layouts: Sequence[BlockLayout],
-        rotations: Sequence[Rotation],
+        mover: MovesKV,
         template: Framing,
         tokenizer: Any,
         origin: str,
     ) -> None:
         self._client = client
         self.jobs, self.pages = jobs, pages
-        self._layouts, self._rotations = layouts, rotations
+        self._mover = mover
         self.origin = origin
         self.vocabulary, self.longest = client.vocabulary, client.longest
         self.owner, self.budget = Owner(), TokenBudget(WHOLE, WHOLE)
         self.slots = VllmSlots(self)
         self.costs: ForwardCosts | None = None
         self._constraints = Constraints(template, tokenizer, self.vocabulary)
-        self._banned = torch.zeros(self.vocabulary, dtype=torch.bool, device=layouts[0].cache.device)
+        self._banned = torch.zeros(self.vocabulary, dtype=torch.bool, device=mover.device)
         self._banned[template.unsayable(self.vocabulary, len(tokenizer))] = True
-        self._names, self._workspace = count(), Workspace()
-        jobs.load_kv = self._load_kv
+        self._names = count()
 
     @property
     def usage(self) -> float:
@@ -104,8 +100,8 @@ class VllmRunner:
 
     @property
     def device(self) -> torch.device:
-        """Where vLLM's cache is."""
-        return self._layouts[0].cache.device
+        """Where rows of logits are drawn from."""
+        return self._mover.device
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -148,6 +144,8 @@ class VllmRunner:
         try:
             for name, paused in self._client.step().items():
                 self._stopped(self.jobs.get(name), paused)
+        except EngineFailed:
+            raise
         except Exception as error:
             raise EngineFailed.of(error) from error
 
@@ -205,53 +203,17 @@ class VllmRunner:
                 self.advance()
             if job.error is not None:
                 raise job.error
-            found = []
-            for layout, rotation in zip(self._layouts, self._rotations, strict=True):
-                keys = layout.read(job.blocks, 0, count)[0].transpose(0, 1).float()
-                turned = torch.cat([rotation.turn(keys[:, :1], place) for place in range(count)], 1)
-                found.append(float((turned - keys).abs().max() / keys.abs().max().clamp(min=1e-6)))
-            return found
+            return self._mover.turn_errors(job.blocks, count)
         finally:
             self.end(job)
 
     # -- keys and values -------------------------------------------------------------------------------------
 
-    def _load_kv(self, job: Job) -> None:
-        """Write the encodings that a job reads into its slots, each turned to its place there."""
-        place = 0
-        rows, turns = list[Tensor](), list[Tensor]()
-        for piece in job.stored:
-            pages, length = piece.entry.block, piece.entry.length
-            rows.append(pages.on(self._layouts[0].cache.device))
-            turns.append(torch.full((length,), piece.shift + job.shift))
-            job.written.append((piece.offset, length))
-            place += length
-        if not place:
-            return
-        slots = self._slots(job, 0, place)
-        where, by = torch.cat(rows), torch.cat(turns)
-        angles = {rotation: rotation.angles(by, self.device) for rotation in set(self._rotations)} if by.any() else {}
-        for layer, (layout, rotation) in enumerate(zip(self._layouts, self._rotations, strict=True)):
-            keys, values = self.pages.gather(where, layer, self._workspace)
-            if rotation in angles:
-                rotation.turn_into(keys, keys, angles[rotation], self._workspace)
-            layout.write(keys.transpose(0, 1).contiguous(), values.transpose(0, 1).contiguous(), slots)
-
     def store(self, slot: CoreSlot, start: int, entry: KVEntry) -> None:
         """Move what a request has computed, from slot `start` on, into the pages of an entry, with its keys turned to
         the positions that the core knows."""
         assert isinstance(slot, Job)
-        for layer, (layout, rotation) in enumerate(zip(self._layouts, self._rotations, strict=True)):
-            keys, values = layout.read(slot.blocks, start, start + entry.length)
-            turned = rotation.turn(keys.transpose(0, 1), -slot.shift)
-            self.pages.write(entry.block, layer, turned, values.transpose(0, 1))
-
-    def _slots(self, job: Job, start: int, stop: int) -> Tensor:
-        """The numbers of these slots of a job in vLLM's cache."""
-        at = torch.arange(start, stop)
-        size = self._layouts[0].block
-        blocks = torch.tensor(job.blocks)
-        return (blocks[at // size] * size + at % size).to(self._layouts[0].cache.device)
+        self._mover.save(Save(tuple(slot.blocks), start, entry.block.rows, -slot.shift))
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
@@ -295,7 +257,22 @@ class VllmRunner:
 
     def probe(self) -> None:
         """Do a trivial operation on the device."""
-        assert torch.ones(2, device=self._layouts[0].cache.device).sum().item() == 2
+        assert torch.ones(2, device=self.device).sum().item() == 2
+
+
+def load_of(job: Job) -> Load:
+    """What fills the slots of a job, each encoding turned to its place there."""
+    rows = [piece.entry.block.rows for piece in job.stored]
+    return Load(
+        blocks=tuple(job.blocks),
+        rows=torch.cat(rows) if rows else torch.empty(0, dtype=torch.long),
+        reads=tuple(Read(piece.entry.length, piece.shift + job.shift, offset=piece.offset) for piece in job.stored),
+    )
+
+
+def fill(mover: Mover, job: Job) -> None:
+    """Fill the slots of a job that it reads, and note what was written."""
+    job.written += mover.load(load_of(job))
 
 
 NO_REPAIR = (

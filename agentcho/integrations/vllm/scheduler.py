@@ -279,6 +279,8 @@ class VllmScheduler(Scheduler):
         assert isinstance(job, Job)
         try:
             self._runner.store(job, job.before, call.own)
+        except EngineFailed:  # a rank has died: no other call can be kept either
+            raise
         except Exception as error:
             self._fail(call, error)
             return

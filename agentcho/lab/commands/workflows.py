@@ -16,6 +16,7 @@ import typer
 from agentcho.cli.options import GivenOptions, OptionsFrom
 from agentcho.cli.outputs import drawable, writable, written
 from agentcho.config import LOCAL, VLLM, EngineOptions, QuantizationOptions, TemplateChecks, check_model
+from agentcho.config import checked as checked_options
 from agentcho.display.progress import progress
 from agentcho.errors import ConfigError
 from agentcho.extras import require
@@ -130,7 +131,10 @@ class Benchmark(NamedTuple):
         sizes |= {"host_tokens": 0} if sizes else {}
         few, differs = self.quantized.quantization, self.checked.template_differs
         if self.computed.engine == VLLM:
-            return Engine.load(self.model, engine="vllm", dtype=self.kind, **sizes, template_differs=differs)
+            divided = self.computed.division
+            return Engine.load(
+                self.model, engine="vllm", dtype=self.kind, **sizes, template_differs=differs, options=divided
+            )
         return Engine.load(self.model, self.device, self.kind, **few, **sizes, template_differs=differs, tell=tell)
 
     def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
@@ -220,7 +224,7 @@ def workflows(
         asked=asked._replace(
             quantized=QuantizationOptions(**quantized),
             checked=TemplateChecks(**checked),
-            computed=EngineOptions(**computed),
+            computed=checked_options(EngineOptions, **computed),
         ),
         subjects=subjects,
         arms=arms,

@@ -175,7 +175,10 @@ class PagePool:
     def write(self, pages: Pages, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
         """Store keys and values `[heads, n, dim]` of one layer as tokens start … start + n. Each token of a layer is
         written once."""
-        rows = pages.on(keys.device)[start : start + keys.shape[1]]
+        self.put(pages.on(keys.device)[start : start + keys.shape[1]], layer, keys, values)
+
+    def put(self, rows: Tensor, layer: int, keys: Tensor, values: Tensor) -> None:
+        """The same for the given rows."""
         for pool, each in ((self._keys[layer], keys), (self._values[layer], values)):
             pool[rows] = (kv_quant.quantize_vectors(each) if self.rounding else each).transpose(0, 1)
 

@@ -1,0 +1,60 @@
+"""Whether a model can be divided as it is asked for, told before anything is loaded. Does not know: vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from agentcho.errors import ModelError
+
+TENSOR, PIPELINE = "tensor_parallel_size", "pipeline_parallel_size"
+"""What vLLM calls the two numbers."""
+
+
+class Division(NamedTuple):
+    """Among how many ranks the heads of each layer are divided, and among how many stages the layers."""
+
+    tensor: int = 1
+    pipeline: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes, each with a device of its own."""
+        return self.tensor * self.pipeline
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Division:
+        """What is asked for among these options of vLLM. `ModelError`: it is no number."""
+        for name in (TENSOR, PIPELINE):
+            given = options.get(name, 1)
+            if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+                raise ModelError(f"{name} {given!r}: give a whole number from 1 on")
+        return cls(options.get(TENSOR, 1), options.get(PIPELINE, 1))
+
+    def check(self, name: str, config: Any, devices: int | None) -> None:
+        """`ModelError`: a model cannot be divided so.
+
+        Args:
+            name: What errors call the model.
+            config: Its configuration, as transformers reads it.
+            devices: The number of GPUs of this machine; None: it computes on processors.
+        """
+        if devices is not None and self.ranks > devices:
+            raise ModelError(
+                f"{TENSOR} {self.tensor} and {PIPELINE} {self.pipeline} need {self.ranks} GPUs, and this machine has "
+                f"{devices}; ask for no more (all ranks have to be on one machine)"
+            )
+        text = config.get_text_config()
+        heads = text.num_attention_heads
+        shared = getattr(text, "num_key_value_heads", None) or heads
+        if heads % self.tensor or (shared % self.tensor and self.tensor % shared):
+            raise ModelError(
+                f"{TENSOR} {self.tensor}: {name} has {heads} attention heads and {shared} key-value heads, which "
+                f"cannot be divided evenly among {self.tensor} ranks; give a number that divides both, or a multiple "
+                "of the second that divides the first"
+            )
+        if self.pipeline > text.num_hidden_layers:
+            raise ModelError(
+                f"{PIPELINE} {self.pipeline}: {name} has {text.num_hidden_layers} layers; give no more stages than "
+                "layers"
+            )
