@@ -19,7 +19,7 @@ from agentcho.games.runs.run import game_seed
 from agentcho.protocol.call import Sampling
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.runner.sampling.sampler import _kept, _options, uniform
+from agentcho.runner.sampling.sampler import MASK, _kept, _row_table, uniform
 
 NEAR = 1e-3
 """Of a logit, and of probability: far above what rounding does, far below what a reader would call a choice."""
@@ -76,7 +76,7 @@ def _chosen(row: Tensor, sampling: Sampling, nth: int, move: float) -> int:
     if sampling.temperature == 0:
         return int(row.argmax())
     probs, order = (row / sampling.temperature).softmax(-1).sort(descending=True, stable=True)
-    options = _options([SamplingDraw(sampling, nth)], probs.device)
+    options = _row_table([SamplingDraw(sampling, nth)], None, probs.device)[:, :MASK]
     kept = torch.where(_kept(probs[None], options)[0], probs, 0.0).double()
     reach = kept.cumsum(-1)
     at = min(max(uniform(sampling.seed, nth) + move, 0.0), 1.0) * float(reach[-1])

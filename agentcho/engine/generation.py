@@ -157,7 +157,7 @@ class Generation:
 
     def _admits(self, allowed: Any, token: int) -> bool:
         """Whether a constraint that allows these ids allows a token; for a script, always: a model could say it."""
-        return isinstance(allowed, int) or token in allowed.tolist()
+        return isinstance(allowed, int) or token in allowed
 
     def draws(self) -> list[SamplingDraw]:
         """How the next token is to be drawn, and each one behind a guessed token."""
@@ -181,14 +181,11 @@ class Generation:
             return scripted if mark is None else mark if scripted is not None else [mark]
         if scripted is not None:
             return mark if scripted == mark else self._header[0]
-        begins = [self._header[0]] if self._header else self._constrained_now()
-        return begins if mark is None or isinstance(begins, int) else sorted({mark, *begins})
-
-    def _constrained_now(self) -> Any:
-        """The ids that a constraint allows."""
+        if self._header:
+            return [self._header[0]] if mark is None else sorted({mark, self._header[0]})
         assert self._constraint is not None
         allowed = self._constraint.allowed
-        return allowed if isinstance(allowed, int) else allowed.tolist()
+        return allowed if mark is None or isinstance(allowed, int) else allowed.also(mark)
 
     def _draw(self, nth: int, allowed: Any) -> SamplingDraw:
         """How the token behind so many guessed ones is to be drawn."""

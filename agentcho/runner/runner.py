@@ -47,6 +47,7 @@ from agentcho.runner.reuse.embeddings import distances
 from agentcho.runner.reuse.kernels import assembly_kernel
 from agentcho.runner.sampling.constraint import Constraints
 from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
+from agentcho.runner.sampling.token_mask import Banned
 from agentcho.runner.slots import Slots
 
 PROBE = (1, 2, 3)
@@ -65,8 +66,8 @@ class TorchRunner:
         self.origin, self.vocabulary, self.owner = model.origin, model.vocabulary, model.owner
         self.budget = budget_of(model.packed, model.device)
         self._constraints = Constraints(template, model.tokenizer, model.vocabulary)
-        self._banned = torch.zeros(model.vocabulary, dtype=torch.bool, device=model.device)
-        self._banned[template.unsayable(model.vocabulary, len(model.tokenizer))] = True
+        unsayable = template.unsayable(model.vocabulary, len(model.tokenizer))
+        self._banned = Banned(unsayable, model.vocabulary, model.device)
         self._devices = [device for device in model.devices if device.type == "cuda"]
         self.asynchronous = bool(self._devices)
         self.layers = Layers(pages, rotations, model.device, slots.backends)

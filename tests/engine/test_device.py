@@ -34,9 +34,10 @@ OF_ONE_KIND = {
     "engine/test_octets.py": "sums of bytes, without a tensor",
     "engine/test_packing.py": "matrices in the order of a processor",
     "engine/test_placement.py": "which device is chosen, and where weights go",
+    "engine/test_sampling.py": "what goes to a GPU that is not there",
     "engine/test_sharing.py": "an attention that only processors have",
     "engine/test_spread.py": "a model on two GPUs that are not there",
-    "engine/test_stored.py": "what doctor says of each kind of device",
+    "engine/test_stored.py": "what doctor says of each kind of device, and memory of a GPU that is not there",
     "engine/test_threads.py": "threads of a processor",
     "choreography/test_endpoint.py": "an option that is refused",
 }

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,13 +21,15 @@ from agentcho import Decode, Engine, Sampling
 from agentcho.engine.generation import SamplingDraw, TokenLimits
 from agentcho.errors import RequestError
 from agentcho.protocol.tools import AnswerForm, ToolDefinition
-from agentcho.runner.sampling.sampler import sample_tokens
+from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
+from agentcho.runner.sampling.token_mask import Banned, TokenMask
 
 from ..device import PLACE
 from ..engines import Engines
 from ..words import _chosen
 from .families import llama_family
 from .oracle import Message, Oracle
+from .pretend import Pretend
 from .stage import text_of
 from .templates import styles
 
@@ -316,7 +321,7 @@ def test_a_repetition_penalty_goes_by_what_the_call_reads_and_by_nothing_else(ll
 def test_a_row_that_is_bent_leaves_the_others_as_they_are(temperature: float) -> None:
     plain = Sampling(temperature=temperature, seed=3)
     heavy = Sampling(temperature=temperature, seed=3, logit_bias={5: 100.0}, repetition_penalty=1e-6)
-    logits, none = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)), torch.zeros(40, dtype=torch.bool)
+    logits, none = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)).to(PLACE), Banned([], 40, PLACE)
     alone = sample_tokens(logits[:1], [SamplingDraw(plain, 0)], none)
     together = sample_tokens(
         logits[[0, 0, 1]], [SamplingDraw(plain, 0), SamplingDraw(heavy, 0, bent=True), SamplingDraw(plain, 0)], none
@@ -330,9 +335,8 @@ def test_a_row_that_is_bent_leaves_the_others_as_they_are(temperature: float) ->
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_a_row_that_is_limited_leaves_the_others_as_they_are(temperature: float) -> None:
     plain = Sampling(temperature=temperature, seed=3)
-    banned = torch.zeros(40, dtype=torch.bool)
-    banned[:2] = True
-    logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(1))
+    banned = Banned([0, 1], 40, PLACE)
+    logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(1)).to(PLACE)
     alone = sample_tokens(logits[:1], [SamplingDraw(plain, 0)], banned)
     [first] = alone
     assert first is not None
@@ -387,17 +391,24 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 class Noted(TorchFunctionMode):
-    """The widths that are sorted, and how often the host waits for what is computed."""
+    """The widths that are sorted, how often the host waits for what is computed, what it sends to a GPU without waiting
+    for it, in bytes, and how many operations there are."""
 
     def __init__(self) -> None:
-        self.sorted, self.waits = list[int](), 0
+        self.sorted, self.waits, self.sent, self.operations = list[int](), 0, list[int](), 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        name = getattr(func, "__name__", "")
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name == "sort":
             self.sorted.append(args[0].shape[-1])
-        self.waits += name in ("tolist", "item", "nonzero", "__bool__", "__int__")
-        return func(*args, **kwargs or {})
+        self.waits += name in ("tolist", "item", "nonzero", "__bool__", "__int__", "cpu")
+        self.operations += not name.startswith("__get__")
+        onto = [each for each in (*args[1:], kwargs.get("device")) if isinstance(each, torch.device)]
+        from_host = name == "tensor" or (name == "to" and args[0].device.type == "cpu")
+        if from_host and any(device.type == "cuda" for device in onto):
+            self.waits += not kwargs.get("non_blocking")
+            self.sent.append(args[0].nbytes if name == "to" else 0)
+        return func(*args, **kwargs)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -408,21 +419,99 @@ def test_a_draw_is_that_of_all_tokens_in_order(spread: float, options: dict[str,
     dice = torch.Generator().manual_seed(int(10 * spread))
     logits = (spread * torch.randn(rows, width, generator=dice)).bfloat16().float().to(PLACE)
     sampling = Sampling(**{"seed": 5, **options})
-    found = sample_tokens(logits, [SamplingDraw(sampling, nth) for nth in range(rows)], torch.zeros(1).to(PLACE) > 0)
+    found = sample_tokens(logits, [SamplingDraw(sampling, nth) for nth in range(rows)], Banned([], width, PLACE))
     for nth, row in enumerate(logits):
         best = _chosen(row, sampling, nth, 0.0)
         same_k = options.get("top_k", 900) <= 256 or options.get("top_p", 1.0) < 1
         assert found[nth] == best or (same_k and row[best] == row[found[nth]])
 
 
-def test_the_host_waits_once_and_little_is_sorted() -> None:
-    logits = torch.randn(8, 128_000, generator=torch.Generator().manual_seed(0)).to(PLACE)
-    logits[:, 7] = 30.0
+WIDE = 128_000
+GPU = torch.device("cuda", 0)
+
+
+@pytest.fixture
+def gpu() -> Iterator[torch.device]:
+    """A GPU, pretended where there is none."""
+    with nullcontext() if PLACE.type == "cuda" else Pretend():
+        yield GPU
+
+
+def leaning(rows: int, token: int, gpu: torch.device) -> Tensor:
+    """Logits of so many rows that all but say this token."""
+    logits = torch.randn(rows, WIDE, generator=torch.Generator().manual_seed(0)).to(gpu)
+    logits[:, token] = 30.0
+    return logits
+
+
+def test_the_host_waits_once_and_little_is_sorted(gpu: torch.device) -> None:
+    logits = leaning(8, 7, gpu)
     sampled = (Sampling(seed=2), Sampling(seed=2, top_p=0.9), Sampling(seed=2, min_p=0.1), Sampling(seed=2))
     draws = [SamplingDraw(each, 0) for each in sampled]
     draws += [SamplingDraw(Sampling(seed=2, temperature=0), 0)] * 4
-    banned = torch.zeros(128_000, dtype=torch.bool).to(PLACE)
+    banned = Banned([], WIDE, gpu)
     with Noted() as noted:
         assert sample_tokens(logits, draws, banned) == [7] * 8
     assert noted.waits == 1
+    assert len(noted.sent) == 1
     assert max(noted.sorted) <= 256
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_what_rows_may_say_goes_to_the_device_as_bits_and_at_once(temperature: float, gpu: torch.device) -> None:
+    """Whatever the number of rows and of ids: nothing is done row by row, and the host waits for nothing but tokens."""
+    plain, banned = Sampling(seed=2, temperature=temperature), Banned([], WIDE, gpu)
+    wide, few = TokenMask.of(range(5, WIDE, 2), WIDE), TokenMask.of([7, 9], WIDE)
+    limits = TokenLimits(array("q", range(8)), (), (3,))
+    found = []
+    for rows in (3, 48):
+        draws = [SamplingDraw(plain, 0, wide), SamplingDraw(plain, 0, few), SamplingDraw(plain, 0, limits=limits)]
+        logits = leaning(rows, 7, gpu)
+        with Noted() as noted:
+            assert sample_tokens(logits, draws * (rows // 3), banned) == [7] * rows
+        assert noted.waits == 1
+        assert sorted(noted.sent) == sorted([rows * 7 * 8, rows * WIDE // 8])
+        found.append(noted.operations)
+    assert found[0] == found[1] < 150
+
+
+def test_a_bent_row_and_logprobs_wait_for_nothing_but_what_they_tell(gpu: torch.device) -> None:
+    heavy = Sampling(seed=2, logit_bias={5: 1.0, 9: -2.0}, repetition_penalty=1.2, frequency_penalty=0.5)
+    logits, banned = leaning(2, 7, gpu), Banned([], WIDE, gpu)
+    draw = SamplingDraw(heavy, 2, bent=True, prompt=frozenset([5, 11]), said=(5, 12))
+    with Noted() as noted:
+        assert sample_tokens(logits, [draw, SamplingDraw(heavy, 0)], banned) == [7, 7]
+        assert [each[0][0] for each in top_logprobs(logits, [(7, 2), (9, 1)])] == [7, 9]
+    assert noted.waits == 2
+
+
+@pytest.mark.parametrize("size", [31, 32, 33, 100])
+def test_a_mask_is_the_set_of_its_ids(size: int) -> None:
+    dice = Random(size)
+    for count in (0, 1, 2, size // 2, size):
+        ids, more = sorted(dice.sample(range(size), count)), dice.randrange(size)
+        mask, other = TokenMask.of(ids, size), TokenMask.of([more], size)
+        assert mask.tolist() == ids
+        assert [id for id in range(-40, size + 40) if id in mask] == ids
+        assert mask.only == (ids[0] if count == 1 else None)
+        assert (mask | other).tolist() == mask.also(more).tolist() == sorted({*ids, more})
+    assert TokenMask(np.full(-(-size // 32), -1, dtype=np.int32), size).tolist() == [*range(size)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_masks_and_ids_rule_rows_alike_and_each_its_own(temperature: float) -> None:
+    """A row that may say few is as a row whose other tokens cannot be: to the bit, whatever stands beside it."""
+    size, dice = 300, Random(3)
+    banned = Banned(range(20), size, PLACE)
+    logits = torch.randn(6, size, generator=torch.Generator().manual_seed(4)).to(PLACE)
+    sampling = [Sampling(seed=seed, temperature=temperature) for seed in range(6)]
+    allowed = [None, [4], [4, 250], None, [*range(0, size, 3)], sorted(dice.sample(range(size), 40))]
+    draws = [SamplingDraw(each, 0, ids) for each, ids in zip(sampling, allowed, strict=True)]
+    masks = [SamplingDraw(d.sampling, 0, None if d.allowed is None else TokenMask.of(d.allowed, size)) for d in draws]
+    expected = list[int | None]()
+    for row, (draw, ids) in enumerate(zip(draws, allowed, strict=True)):
+        alone = torch.full_like(logits[:1], float("-inf"))
+        kept = torch.arange(20, size).to(PLACE) if ids is None else torch.tensor(ids).to(PLACE)
+        alone[0, kept] = logits[row, kept]
+        expected += sample_tokens(alone, [SamplingDraw(draw.sampling, 0)], Banned([], size, PLACE))
+    assert sample_tokens(logits, draws, banned) == sample_tokens(logits, masks, banned) == expected

@@ -31,6 +31,7 @@ from agentcho.protocol.tools import AnswerForm
 from agentcho.runner.kv.kv_pool import PagePool
 from agentcho.runner.sampling.constraint import Constraints
 from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
+from agentcho.runner.sampling.token_mask import Banned
 
 PROBE = 64
 """Places at which the turning of keys is measured."""
@@ -89,8 +90,8 @@ class VllmRunner:
         self.slots = VllmSlots(self)
         self.costs: ForwardCosts | None = None
         self._constraints = Constraints(template, tokenizer, self.vocabulary)
-        self._banned = torch.zeros(self.vocabulary, dtype=torch.bool, device=mover.device)
-        self._banned[template.unsayable(self.vocabulary, len(tokenizer))] = True
+        unsayable = template.unsayable(self.vocabulary, len(tokenizer))
+        self._banned = Banned(unsayable, self.vocabulary, mover.device)
         self._names = count()
 
     @property

@@ -184,12 +184,12 @@ def free_memory(device: torch.device) -> int:
     return min([whole, *map(_limit, LIMITS)])
 
 
-def has_room(device: torch.device, size: int) -> bool:
-    """Whether so many bytes can be taken at once and for good, and leave room for forwards. On a CPU they can: memory
-    is taken there as it is written."""
+def has_room(device: torch.device, size: int, spare: int = SPARE) -> bool:
+    """Whether so many bytes can be taken at once and for good, and leave `spare` bytes for forwards. On a CPU they can:
+    memory is taken there as it is written."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return True
-    return size + SPARE <= free_memory(device)
+    return size + spare <= free_memory(device)
 
 
 def _limit(path: Path) -> int:

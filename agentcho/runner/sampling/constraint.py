@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from functools import reduce
 from math import inf
+from operator import or_
 from typing import Any
 
-import llguidance.numpy
-import numpy as np
-import torch
 from llguidance import LLMatcher
-from torch import Tensor
 
 from agentcho.engine.protocols import Template, TokenConstraint
 from agentcho.errors import RequestError
@@ -27,6 +25,7 @@ from agentcho.runner.sampling.endings import DocumentEnding, DocumentEndings
 from agentcho.runner.sampling.grammar import grammar
 from agentcho.runner.sampling.pattern_hints import hints
 from agentcho.runner.sampling.token_bytes import TokenBytes
+from agentcho.runner.sampling.token_mask import TokenMask
 
 KEPT = 64
 """The grammars of so many schemas are kept, those that were used last."""
@@ -48,7 +47,8 @@ class Constraints:
             return FormsConstraint(self._usable(forms, sampling.max_tokens))
         if sampling.choices is not None:
             encode = self._content.encode_behind if begun else self._content.encode
-            return ChoiceConstraint([encode(c) for c in sampling.choices], self._stop, sampling.max_tokens)
+            sequences = [encode(choice) for choice in sampling.choices]
+            return ChoiceConstraint(sequences, self._stop, sampling.max_tokens, self._grammars.vocabulary)
         if sampling.json_schema is not None:
             return self._grammars.json(sampling.json_schema, sampling.max_tokens)
         return None
@@ -69,24 +69,29 @@ class Constraints:
 class ChoiceConstraint:
     """One of several token sequences. Where one sequence is the beginning of another, `stop` ends it."""
 
-    def __init__(self, sequences: list[list[int]], stop: int, max_tokens: int) -> None:
+    def __init__(self, sequences: list[list[int]], stop: int, max_tokens: int, vocabulary: int) -> None:
         longest = max(map(len, sequences))
         if longest > max_tokens:
             raise RequestError(
                 f"the longest choice has {longest} tokens and max_tokens is {max_tokens}; raise max_tokens", "sampling"
             )
         self._left = [tuple(sequence) for sequence in sequences]
-        self._stop = stop
+        self._stop, self._vocabulary = stop, vocabulary
 
     @property
-    def allowed(self) -> Tensor:
+    def allowed(self) -> TokenMask:
         """The next tokens of the choices that are still possible."""
-        return torch.tensor(sorted({left[0] if left else self._stop for left in self._left}))
+        return TokenMask.of(self._next, self._vocabulary)
 
     @property
     def only(self) -> int | None:
         """The one id that all possible choices go on with."""
-        return _only({left[0] if left else self._stop for left in self._left})
+        ids = self._next
+        return next(iter(ids)) if len(ids) == 1 else None
+
+    @property
+    def _next(self) -> set[int]:
+        return {left[0] if left else self._stop for left in self._left}
 
     @property
     def done(self) -> bool:
@@ -115,6 +120,7 @@ class FormConstraint:
         self.lead, self._trail, self._stop = list(form.lead), list(form.trail), stop
         around = len(self.lead) + len(self._trail)
         self._json = None if form.schema is None else grammars.json(form.schema, max_tokens, around, lenient=True)
+        self._vocabulary = grammars.vocabulary
 
     @property
     def _fixed(self) -> int | None:
@@ -126,10 +132,10 @@ class FormConstraint:
         return self._trail[0] if self._trail else self._stop
 
     @property
-    def allowed(self) -> Tensor:
+    def allowed(self) -> TokenMask:
         """The ids that may come next."""
         if (fixed := self._fixed) is not None:
-            return torch.tensor([fixed])
+            return TokenMask.of([fixed], self._vocabulary)
         assert self._json is not None
         return self._json.allowed
 
@@ -146,7 +152,7 @@ class FormConstraint:
 
     def admits(self, token: int) -> bool:
         """Whether a token may come next."""
-        return bool((self.allowed == token).any())
+        return token in self.allowed
 
     def ahead(self) -> FormConstraint:
         """A copy."""
@@ -180,16 +186,14 @@ class FormsConstraint:
         self._left = forms
 
     @property
-    def allowed(self) -> Tensor:
+    def allowed(self) -> TokenMask:
         """The next ids of the forms that are still possible."""
-        if len(self._left) == 1:
-            return self._left[0].allowed
-        return torch.tensor(sorted({id for form in self._left for id in form.allowed.tolist()}))
+        return reduce(or_, (form.allowed for form in self._left))
 
     @property
     def only(self) -> int | None:
         """The one id that all possible forms go on with."""
-        return self._left[0].only if len(self._left) == 1 else _only({*self.allowed.tolist()})
+        return self._left[0].only if len(self._left) == 1 else self.allowed.only
 
     @property
     def done(self) -> bool:
@@ -239,7 +243,8 @@ class Grammars:
     """Makes JSON constraints for one tokenizer; its tables are built at the first use."""
 
     def __init__(self, tokenizer: Any, vocabulary: int, stop: int) -> None:
-        self._tokenizer, self._vocabulary, self._stop = tokenizer, vocabulary, stop
+        self.vocabulary = vocabulary
+        self._tokenizer, self._stop = tokenizer, stop
         self._spelling: TokenBytes | None = None
         self._compiled: dict[tuple[str, bool], CompiledGrammar] = {}
 
@@ -247,7 +252,7 @@ class Grammars:
         """A constraint for a schema, of whose tokens so many stand around the JSON. `lenient`: what a grammar cannot
         hold an answer to is left out of the schema. `RequestError`: the schema cannot be used, or needs more tokens."""
         if self._spelling is None:
-            self._spelling = TokenBytes(self._tokenizer, self._vocabulary, self._stop)
+            self._spelling = TokenBytes(self._tokenizer, self.vocabulary, self._stop)
         return JsonConstraint(self._grammar(schema, lenient, self._spelling), self._spelling, max_tokens, around)
 
     def _grammar(self, schema: dict[str, Any], lenient: bool, spelling: TokenBytes) -> CompiledGrammar:
@@ -274,7 +279,7 @@ class JsonConstraint:
         self._matcher = compiled.matcher.deep_copy()
         self._said = bytearray()
         self._document: DocumentEnding | None = None
-        self._allowed: Tensor | None = None
+        self._allowed: TokenMask | None = None
         self._next_search = inf
         room = max_tokens - around
         self.ending, hopeless = self._shortest(compiled.whole(), room)
@@ -291,21 +296,21 @@ class JsonConstraint:
             )
 
     @property
-    def allowed(self) -> Tensor:
+    def allowed(self) -> TokenMask:
         """The ids after which the document can still become valid JSON."""
         if self._allowed is None:
-            self._allowed = _allowed(self._matcher, self._spelling.size)
+            self._allowed = TokenMask.after(self._matcher, self._spelling.size)
         return self._allowed
 
     @property
     def only(self) -> int | None:
         """The one id after which the document can still become valid JSON."""
-        return _only({*self.allowed[:2].tolist()})
+        return self.allowed.only
 
     @property
     def done(self) -> bool:
         """Whether the document is whole, and nothing can follow."""
-        return self._matcher.is_stopped() or self.allowed.tolist() == [self._spelling.stop]
+        return self._matcher.is_stopped() or self.allowed.only == self._spelling.stop
 
     def ahead(self) -> JsonConstraint:
         """A copy."""
@@ -386,15 +391,3 @@ class JsonConstraint:
             if best is not None and len(best) <= room:
                 break
         return best, False
-
-
-def _only(ids: set[int]) -> int | None:
-    return next(iter(ids)) if len(ids) == 1 else None
-
-
-def _allowed(matcher: LLMatcher, vocabulary: int) -> Tensor:
-    """The ids that a matcher accepts next, in ascending order."""
-    mask = llguidance.numpy.allocate_token_bitmask(1, vocabulary)
-    llguidance.numpy.fill_next_token_bitmask(matcher, mask, 0)
-    bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[:vocabulary]
-    return torch.from_numpy(bits.nonzero()[0])

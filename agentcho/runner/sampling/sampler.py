@@ -17,14 +17,17 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from agentcho.engine.generation import SamplingDraw, TokenLimits
+from agentcho.engine.generation import SamplingDraw
 from agentcho.protocol.call import Logprobs
+from agentcho.runner.sampling.token_mask import Banned, RowMasks, row_masks
 
 FEW = 256
 BEYOND = -2
 """In place of a token that the `FEW` likeliest do not tell."""
 MOST = 3e38
 """The largest logit that penalties make."""
+MASK, HOT = 5, 6
+"""Columns of the table of a step behind those of its options."""
 
 
 def uniform(seed: int, index: int) -> float:
@@ -33,39 +36,46 @@ def uniform(seed: int, index: int) -> float:
     return (int.from_bytes(digest) >> 11) / 2**53
 
 
-def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Tensor) -> list[int | None]:
+def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Banned) -> list[int | None]:
     """One token for each row of `logits` `[rows, vocab]`; None where a row has no token that can be drawn.
 
-    `banned`: bool `[vocab]`, the ids that no message may contain. The `allowed` ids (int64) of a draw are those that
-    its constraint leaves; they win over `banned`, and over the `limits` of a text that has no constraint. Logits must
-    be finite where allowed: a NaN fails its row.
+    The `allowed` ids of a draw, a `TokenMask` or integers, are those that its constraint leaves; they win over
+    `banned`, and over the `limits` of a text that has no constraint. Logits must be finite where allowed: a NaN fails
+    its row.
     """
-    scores, hot = logits.masked_fill(banned, float("-inf")), list[bool]()
-    for row, draw in enumerate(draws):
-        hot.append(draw.sampling.temperature > 0)
-        own = logits[row]
-        if draw.bent:
-            own = _bent(own, draw)
-            scores[row] = own.masked_fill(banned, float("-inf"))
-        if draw.allowed is None and draw.limits is not None:
-            scores[row] = _within(draw.limits, scores[row], own)
-        elif draw.allowed is not None:
-            scores[row] = float("-inf")
-            scores[row, draw.allowed] = own[draw.allowed]
+    hot, ruled = [draw.sampling.temperature > 0 for draw in draws], False
+    for draw in draws:
+        ruled = ruled or draw.allowed is not None or draw.limits is not None
+    masks = row_masks(draws, banned) if ruled else None
+    own = _all_bent(logits, draws)
+    table = _row_table(draws, masks, logits.device) if any(hot) or masks is not None else None
+    if masks is None or table is None:
+        scores = own.masked_fill(banned.flags, float("-inf"))
+    else:
+        scores = torch.where(masks.on(_sent(masks.table, own.device), table[:, MASK].long()), own, float("-inf"))
     good = torch.isfinite(scores.max(-1).values)  # which is no number where one of them is none
     scores = torch.where(good.unsqueeze(1), scores, 0.0)
-    if not any(hot):
+    if table is None or not any(hot):
         return _told(torch.where(good, scores.argmax(-1), -1).tolist())
-    options = _options(draws, scores.device)
+    options = table[:, :MASK]
     probs = (scores / options[:, :1].to(scores.dtype)).softmax(-1)
     tokens = _draw(probs, options)
     if not all(hot):
-        tokens = torch.where(torch.tensor(hot, device=scores.device), tokens, scores.argmax(-1))
+        tokens = torch.where(table[:, HOT] > 0, tokens, scores.argmax(-1))
     found: list[int] = torch.where(good, tokens, -1).tolist()  # the one time that the host waits
     if beyond := [row for row, token in enumerate(found) if token == BEYOND]:
         for row, token in zip(beyond, _whole(probs[beyond], options[beyond]), strict=True):
             found[row] = token
     return _told(found)
+
+
+def _sent(values: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the processor, copied to a device. On CUDA Python does not wait until that is done: the copy is taken
+    from page-locked memory, which torch gives to nobody else before."""
+    if device.type != "cuda":
+        return values.to(device)
+    locked = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    return locked.copy_(values).to(device, non_blocking=True)
 
 
 def _told(tokens: list[int]) -> list[int | None]:
@@ -76,7 +86,7 @@ def top_logprobs(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logpr
     """For each row of `logits` `[rows, vocab]`, and a token and a number: the natural logarithms of the probabilities,
     computed in float32, of this token, and then of so many of the likeliest ones, the likeliest first."""
     logs = logits.float().log_softmax(-1)
-    said = logs.gather(-1, torch.tensor([[token] for token, _ in asked], device=logs.device))
+    said = logs.gather(-1, _sent(torch.tensor([[token] for token, _ in asked]), logs.device))
     best = logs.topk(min(max(most for _, most in asked), logs.shape[-1]))
     copied = torch.cat([said.double(), best.values.double(), best.indices.double()], -1).tolist()  # in one transfer
     found, width = list[Logprobs](), best.values.shape[-1]
@@ -86,18 +96,12 @@ def top_logprobs(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logpr
     return found
 
 
-def _within(limits: TokenLimits, scores: Tensor, row: Tensor) -> Tensor:
-    """A row of logits `[vocab]` whose control tokens are ruled out (`scores`), within limits. `row`: it as a whole."""
-    found = scores.clone()
-    if limits.freed:
-        found[[*limits.freed]] = row[[*limits.freed]]
-    if limits.among is not None:
-        among = torch.frombuffer(limits.among, dtype=torch.int64).to(row.device)
-        kept = found[among]
-        found = torch.full_like(found, float("-inf"))
-        found[among] = kept
-    if limits.barred:
-        found[[*limits.barred]] = float("-inf")
+def _all_bent(logits: Tensor, draws: Sequence[SamplingDraw]) -> Tensor:
+    """Logits `[rows, vocab]` with the penalties and biases of the rows that have some."""
+    bent = [row for row, draw in enumerate(draws) if draw.bent]
+    found = logits.clone() if bent else logits
+    for row in bent:
+        found[row] = _bent(logits[row], draws[row])
     return found
 
 
@@ -105,30 +109,31 @@ def _bent(row: Tensor, draw: SamplingDraw) -> Tensor:
     """A row of logits `[vocab]` with the bias of chosen tokens, and then the penalties of those that were read or said
     before, in the order of vLLM. Computed in float32; what would be infinite stays finite."""
     options, bent = draw.sampling, row.float().clone()
-    for token, bias in options.logit_bias.items():
-        if token < len(bent):
-            bent[token] += bias
+    if known := {token: bias for token, bias in options.logit_bias.items() if token < len(bent)}:
+        bent[_sent(torch.tensor([*known]), bent.device)] += _sent(torch.tensor([*known.values()]), bent.device)
     if options.repetition_penalty != 1 and (seen := sorted(draw.prompt.union(draw.said))):
-        ids = torch.tensor(seen, device=bent.device)
+        ids = _sent(torch.tensor(seen), bent.device)
         found = bent[ids]
         by = options.repetition_penalty
         bent[ids] = torch.where(found > 0, found / by, found * by)
     if draw.said:
         counted = Counter(draw.said)
-        ids = torch.tensor([*counted], device=bent.device)
-        counts = torch.tensor([*counted.values()], device=bent.device)
+        ids = _sent(torch.tensor([*counted]), bent.device)
+        counts = _sent(torch.tensor([*counted.values()]), bent.device)
         bent[ids] -= options.frequency_penalty * counts + options.presence_penalty
     return bent.clamp(-MOST, MOST).to(row.dtype)
 
 
-def _options(draws: Sequence[SamplingDraw], device: torch.device) -> Tensor:
-    """`[rows, 5]`, float64: temperature (1 where greedy), top_k, top_p, min_p, and the random number of the token."""
+def _row_table(draws: Sequence[SamplingDraw], masks: RowMasks | None, device: torch.device) -> Tensor:
+    """`[rows, 7]`, float64: temperature (1 where greedy), top_k, top_p, min_p, and the random number of the token; then
+    the number of the row's mask, and 1 where it is not greedy."""
     rows = list[tuple[float, ...]]()
-    for draw in draws:
+    for row, draw in enumerate(draws):
         options = draw.sampling
         number = uniform(options.seed, draw.nth)
-        rows.append((options.temperature or 1.0, options.top_k, options.top_p, options.min_p, number))
-    return torch.tensor(rows, device=device, dtype=torch.float64)
+        told = (options.temperature or 1.0, options.top_k, options.top_p, options.min_p, number)
+        rows.append((*told, 0 if masks is None else masks.rows[row], options.temperature > 0))
+    return _sent(torch.tensor(rows, dtype=torch.float64), device)
 
 
 def _draw(probs: Tensor, options: Tensor) -> Tensor:
