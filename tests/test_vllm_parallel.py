@@ -177,7 +177,7 @@ def test_a_store_that_the_system_does_not_give_is_refused(monkeypatch: pytest.Mo
 def test_pages_are_given_and_taken_back_as_in_any_store() -> None:
     store = pool(2)
     pages = store.allocate(5)
-    store.copy_in(pages, tuple((torch.ones(5, 2, DIM), torch.ones(5, 2, DIM)) for _ in range(LAYERS)))
+    store.copy_in([(pages, tuple((torch.ones(5, 2, DIM), torch.ones(5, 2, DIM)) for _ in range(LAYERS)))])
     assert all(torch.equal(keys, torch.ones(2, 5, DIM)) for keys, _ in [store.read(pages, 0)])
     store.free(pages)
     store.check([])

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from agentcho.engine.spill_files import SpillFile, SpillFiles
 
 ENGINE = logging.getLogger("agentcho.engine")
+AT_ONCE = 1 << 13
+"""Tokens that are moved between two tiers at once, where they are of several encodings."""
 FULL = "cannot write to %s: %s. From now on %d tokens are kept there, and all else that leaves memory is made again"
 
 
@@ -241,17 +243,36 @@ class TieredCache:
         """Copy those of these entries that are in host memory or on disk back into the store, and note that all of them
         are in use. They must be pinned and wanted, and none dropped. `StoreDamaged`: a copy is not what it was, and is
         dropped; with a `file` where that was found on disk."""
-        for entry in entries:
-            if (copy := self._copy(entry)) is not None:
-                if self.store.checksum(copy) != entry.digest:
-                    self.drop(entry)  # the next call that reads it encodes it again
-                    raise StoreDamaged("a copy in host memory has changed")
-                self.allocate(entry)
-                self.store.copy_in(entry.block, copy)
-                self._forget_copy(entry)
+        asked = list(entries)
+        for some in _at_once(entry for entry in dict.fromkeys(asked) if _outside(entry)):
+            self._bring(some)
+        for entry in asked:
             assert entry.pages is not None
             del self.resident[entry]
             self.resident[entry] = None
+
+    def _bring(self, entries: Sequence[KVEntry]) -> None:
+        """Copy entries back into the store, all in one go. Where that fails, they are dropped."""
+        copies = [self._checked(entry) for entry in entries]
+        try:
+            for entry in entries:
+                self._forget_copy(entry)
+            self._make_room(sum(map(self._pages, entries)))
+            for entry in entries:
+                self.allocate(entry)
+            self.store.copy_in([(entry.block, copy) for entry, copy in zip(entries, copies, strict=True)])
+        except BaseException:
+            for entry in entries:
+                self.drop(entry)
+            raise
+
+    def _checked(self, entry: KVEntry) -> Stored:
+        """The copy of an entry that is outside of the store."""
+        copy = self._copy(entry)
+        if self.store.checksum(copy) != entry.digest:
+            self.drop(entry)  # the next call that reads it encodes it again
+            raise StoreDamaged("a copy in host memory has changed")
+        return copy
 
     def read(self, file: SpillFile) -> Stored:
         """The copy in a file. `StoreDamaged`: it is gone, or not what it was."""
@@ -269,14 +290,24 @@ class TieredCache:
             self.drop(entry)
             raise
 
-    def move_out(self, entry: KVEntry) -> None:
-        """Move an entry out of the store: to host memory if there is room, else to disk, else it is dropped.
-        `StoreDamaged`: its content is not what it was."""
+    def move_out(self, entries: Iterable[KVEntry]) -> None:
+        """Move entries out of the store: each to host memory if there is room, else to disk, else it is dropped.
+        `StoreDamaged`: the content of one is not what it was."""
+        for some in _at_once(entries):
+            kept = [entry for entry in some if self._may_keep(entry)]
+            copies = dict(zip(kept, self.store.copy_out([entry.block for entry in kept]), strict=True))
+            for entry in some:
+                self._move_out(entry, copies.pop(entry, None))
+
+    def _may_keep(self, entry: KVEntry) -> bool:
+        """Whether a copy of an entry may find a place outside of the store."""
+        return entry in self.wanted or entry.length <= max(self.outside.limit, self.beneath.limit)
+
+    def _move_out(self, entry: KVEntry, copy: Stored | None) -> None:
         self.evicted += 1
         near = entry in self.wanted or self._room_outside(entry.length)
-        if not near and entry.length > self.beneath.limit:
+        if copy is None or (not near and entry.length > self.beneath.limit):
             return self.drop(entry)
-        copy = self.store.copy_out(entry.block)
         digest = self.store.checksum(copy)
         if entry.digest not in (None, digest):
             raise StoreDamaged("keys or values in the store have changed")
@@ -295,9 +326,8 @@ class TieredCache:
 
     def swap_out(self, entries: Iterable[KVEntry]) -> None:
         """Move those of these entries out of the store that are not pinned."""
-        for entry in dict.fromkeys(entries):
-            if entry.pages is not None and not self.pinned[entry]:
-                self.move_out(entry)
+        asked = dict.fromkeys(entries)
+        self.move_out([entry for entry in asked if entry.pages is not None and not self.pinned[entry]])
 
     def trim(self, tokens: int = 0) -> None:
         """Move the oldest copies to disk, or drop them, until there is room in host memory for so many tokens more."""
@@ -330,11 +360,16 @@ class TieredCache:
         return self.store.pages_for(entry.length)
 
     def _make_room(self, pages: int) -> None:
-        while self.store.room < pages:
-            victim = next((entry for entry in self.resident if not self.pinned[entry]), None)
-            if victim is None:
-                raise StoreFull(pages * self.store.page_tokens, self.store.room * self.store.page_tokens)
-            self.move_out(victim)
+        room, victims = self.store.room, list[KVEntry]()
+        for entry in self.resident if room < pages else ():
+            if not self.pinned[entry]:
+                victims.append(entry)
+                room += self._pages(entry)
+                if room >= pages:
+                    break
+        self.move_out(victims)
+        if room < pages:
+            raise StoreFull(pages * self.store.page_tokens, self.store.room * self.store.page_tokens)
 
     def _room_outside(self, tokens: int) -> bool:
         if tokens > self.outside.limit:
@@ -357,3 +392,21 @@ class TieredCache:
             self.beneath.take(entry)
             self.files.remove(entry.file)
             entry.file = None
+
+
+def _outside(entry: KVEntry) -> bool:
+    """Whether an entry has a copy in host memory or on disk."""
+    return entry.host is not None or entry.file is not None
+
+
+def _at_once(entries: Iterable[KVEntry]) -> Iterator[list[KVEntry]]:
+    """Entries in groups of `AT_ONCE` tokens at most; one that has more is alone."""
+    group, tokens = list[KVEntry](), 0
+    for entry in entries:
+        if group and tokens + entry.length > AT_ONCE:
+            yield group
+            group, tokens = [], 0
+        group.append(entry)
+        tokens += entry.length
+    if group:
+        yield group

@@ -89,7 +89,7 @@ class Integrity:
     def _content(self, entry: KVEntry) -> None:
         copy = entry.host if entry.file is None else self._tiers.read(entry.file)
         if entry.pages is not None and entry.ready:
-            copy = self._tiers.store.copy_out(entry.pages)
+            [copy] = self._tiers.store.copy_out([entry.pages])
         if copy is not None:
             found = self._tiers.store.checksum(copy)
             entry.digest = found if entry.digest is None else entry.digest

@@ -49,7 +49,7 @@ class PersistentCache:
         copy = store.unpacked(data)
         self._assembly.begin(call, (), call.own)
         call.start()
-        store.copy_in(call.own.block, copy)
+        store.copy_in([(call.own.block, copy)])
         call.own.written = call.own.length
         self.found += call.own.length
         ENGINE.info("%d tokens are from an earlier run: %s", call.own.length, self.files.folder / name)
@@ -62,7 +62,8 @@ class PersistentCache:
             return
         store, entry = self._assembly.tiers.store, call.own
         try:
-            kept = self.files.write(self.files.name(entry.key, exact), store.packed(store.copy_out(entry.block)))
+            [copy] = store.copy_out([entry.block])
+            kept = self.files.write(self.files.name(entry.key, exact), store.packed(copy))
         except OSError as error:
             self._full = True
             ENGINE.warning(FULL, self.files.folder, error.strerror or error)

@@ -92,8 +92,12 @@ class KVPool(Protocol):
         """Pages for this many tokens. `StoreFull`: there is no room."""
 
     def free(self, pages: Stored) -> None: ...
-    def copy_out(self, pages: Stored) -> Stored: ...
-    def copy_in(self, pages: Stored, copy: Stored) -> None: ...
+    def copy_out(self, pages: Sequence[Stored]) -> list[Stored]:
+        """Copies of several encodings in host memory, whole when this returns."""
+
+    def copy_in(self, copies: Sequence[tuple[Stored, Stored]]) -> None:
+        """Write copies into pages of their lengths: pairs of both."""
+
     def copy(self, source: Stored, target: Stored, tokens: int) -> None:
         """Copy the first so many tokens of one encoding to the beginning of another."""
 

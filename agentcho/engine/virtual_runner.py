@@ -65,11 +65,11 @@ class VirtualPages:
         """Give it back."""
         self.used -= pages
 
-    def copy_out(self, pages: int) -> int:
-        """Nothing is in it."""
-        return pages
+    def copy_out(self, pages: Sequence[int]) -> list[int]:
+        """Nothing is in them."""
+        return list(pages)
 
-    def copy_in(self, pages: int, copy: int) -> None:
+    def copy_in(self, copies: Sequence[tuple[int, int]]) -> None:
         """Nothing is in it."""
 
     def copy(self, source: int, target: int, tokens: int) -> None:

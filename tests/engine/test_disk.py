@@ -335,7 +335,7 @@ def test_a_full_disk_is_told_once_and_nothing_is_lost(
     before = whole(other, [other.prefill(f"number {n}") for n in range(4)])
     files = engine._tiers.files
     assert files is not None
-    size, write = len(engine.store.packed(engine.store.copy_out(entry(engine, ids[0]).block))), os.write
+    size, write = len(engine.store.packed(engine.store.copy_out([entry(engine, ids[0]).block])[0])), os.write
 
     def full(file: int, data: memoryview) -> int:
         """On a disk with room for so many files."""

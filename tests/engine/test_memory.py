@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.engine.call_layout import KVEntry
@@ -543,6 +544,108 @@ def test_a_gpu_gives_the_memory_of_a_store_at_once(free: int, moved: int, monkey
             store.allocate(length)
         assert store.moved == moved
         assert ([pool.data_ptr() for pool in store._keys] == before) is (moved == 0)
+
+
+class Moved(TorchFunctionMode):
+    """The copies between devices, and all other operations over tensors of a GPU."""
+
+    def __init__(self) -> None:
+        self.copies, self.operations = 0, 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        over = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+        kinds = {each.device.type for each in over} | {each.type for each in args if isinstance(each, torch.device)}
+        self.copies += name in ("copy_", "to") and len(kinds) == 2
+        self.operations += name in ("index_select", "__setitem__") and "cuda" in kinds
+        return func(*args, **kwargs)
+
+
+@pytest.mark.parametrize("rounding", [False, True])
+@pytest.mark.parametrize("staged", [1 << 27, 3000])
+def test_many_encodings_leave_and_enter_a_gpu_in_as_many_copies_as_one(
+    rounding: bool, staged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each layer is read once and written once for all of them; and all are what they were, to the bit."""
+    monkeypatch.setattr("agentcho.runner.kv.kv_pool.STAGED", staged)
+    layers, lengths = [LayerShape(2, 4, 6)] * 3, (3, 40, 1, 9)
+    with Pretend():
+        store = PagePool(layers, 4096, torch.device("cuda", 0), torch.float32, rounding=rounding)
+        pages = [store.allocate(length) for length in lengths]
+        for each in pages:
+            made = [(torch.randn(2, each.length, d).to(store.devices[0]) for d in (4, 6)) for _ in layers]
+            store.write_all(each, [(keys, values) for keys, values in made])
+        with Moved() as out:
+            copies = store.copy_out(pages)
+        others = [store.allocate(length) for length in lengths]
+        with Moved() as back:
+            store.copy_in([*zip(others, copies, strict=True)])
+        for moved in (out, back):
+            assert moved.operations == 2 * len(layers)
+            assert moved.copies == 1 if staged > 3000 else 1 < moved.copies <= 2 * len(layers)
+        for one, other, copy in zip(pages, others, copies, strict=True):
+            assert [store.checksum(each) for each in store.copy_out([other, one])] == [store.checksum(copy)] * 2
+            for layer in range(len(layers)):
+                for mine, its in zip(store.read(one, layer), store.read(other, layer), strict=True):
+                    assert torch.equal(mine, its)
+        assert store.copy_out([]) == []
+
+
+def test_what_makes_room_leaves_at_once_and_what_is_needed_comes_at_once(small: Small) -> None:
+    engine = small(ROOM, ROOM)
+    ids = [engine.prefill(f"number {number}") for number in range(6)]
+    calls, store = list[int](), engine.store
+    out, back = store.copy_out, store.copy_in
+
+    def leave(pages: Sequence[Any]) -> Any:
+        calls.append(len(pages))
+        return out(pages)
+
+    def enter(copies: Sequence[Any]) -> None:
+        calls.append(-len(copies))
+        back(copies)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "copy_out", leave)
+        patch.setattr(store, "copy_in", enter)
+        engine.swap_out(ids)
+        assert engine.score("so", parents=ids[1:]).isfinite().all()
+        engine.swap_out(ids[1:])
+        engine._tiers._make_room(store.limit - 1)
+        assert calls == [6, -5, 5]
+    engine.check_integrity()
+
+
+def test_of_several_that_are_needed_the_damaged_one_alone_is_made_again(small: Small) -> None:
+    engine = small(ROOM, ROOM)
+    ids = [engine.prefill(f"number {number}") for number in range(3)]
+    engine.swap_out(ids)
+    copied(engine, ids[1])
+    engine.submit([Prefill("over", ids)])
+    assert [type(failure.error) for failure in engine.step().failed] == [StoreDamaged]
+    engine.check_integrity()
+    assert [entry(engine, id).host is not None for id in ids] == [True, False, True]
+    assert engine.score("so", parents=ids).isfinite().all()
+    assert engine.fullness.remade == 1
+
+
+def test_what_could_not_come_back_is_made_again(small: Small) -> None:
+    engine = small(ROOM, ROOM)
+    ids = [engine.prefill(f"number {number}") for number in range(3)]
+    kept = whole(engine, ids)
+    engine.swap_out(ids)
+
+    def fails(copies: object) -> None:
+        raise RuntimeError("out of memory")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine.store, "copy_in", fails)
+        with pytest.raises(RuntimeError):
+            engine.score("so", parents=ids)
+    engine.check_integrity()
+    assert engine.fullness.used == 1
+    assert same(whole(engine, ids), kept)
+    assert engine.fullness.remade == 3
 
 
 def test_what_is_read_again_and_again_is_gathered_so_often(small: Small) -> None:

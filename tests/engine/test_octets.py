@@ -123,7 +123,8 @@ def test_a_store_gives_back_what_is_rounded_by_hand(dtype: torch.dtype, dim: int
         store.write(pages, layer, keys[:, :2], values[:, :2])
         store.write(pages, layer, keys[:, 2:], values[:, 2:], start=2)
     there = store.allocate(5)
-    store.copy_in(there, store.unpacked(store.packed(copy := store.copy_out(pages))))
+    [copy] = store.copy_out([pages])
+    store.copy_in([(there, store.unpacked(store.packed(copy)))])
     beginning = store.allocate(3)
     store.copy(there, beginning, 3)
     for stored, count in ((pages, 5), (there, 5), (beginning, 3)):

@@ -10,7 +10,7 @@ import math
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,6 +29,9 @@ ALIGNED = 64
 not."""
 AT_ONCE = 1 << 19
 """Rounded numbers that are read at once: what is between stays in the processor's cache."""
+STAGED = 1 << 27
+"""Bytes that go between a GPU and host memory in one copy, where a layer has no more: so many are taken for it, on the
+GPU and in page-locked memory."""
 Copy = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory or read from disk. In 8 bits
 they are bytes, and wider: see `kv_quant`."""
@@ -212,12 +215,40 @@ class PagePool:
             kv_quant.dequantize_vectors(pool.index_select(0, rows[part]), out[part])
         return out.transpose(0, 1)
 
-    def copy_out(self, pages: Pages) -> Copy:
-        """A copy in host memory, whole when this returns; page-locked where the device is CUDA."""
-        return tuple(
-            (self._to_host(keys, pages), self._to_host(values, pages))
-            for keys, values in zip(self._keys, self._values, strict=True)
-        )
+    def copy_out(self, pages: Sequence[Pages]) -> list[Copy]:
+        """Copies of several encodings in host memory, whole when this returns. On CUDA a layer is read once for all of
+        them, and what is read of some layers is moved at once."""
+        found, tokens = [list[Tensor]() for _ in pages], sum(each.length for each in pages)
+        for pools in self._staged(tokens if pages else 0):
+            if pools[0].device.type != "cuda":
+                for each, copied in zip(pages, found, strict=True):
+                    copied += (pool.index_select(0, each.on(pool.device)).cpu() for pool in pools)
+                continue
+            rows = torch.cat([each.on(pools[0].device) for each in pages])
+            sizes = [tokens * pool.shape[1] * pool.shape[2] for pool in pools]
+            there = torch.empty(sum(sizes), dtype=pools[0].dtype, device=pools[0].device)
+            for pool, part in zip(pools, torch.split(there, sizes), strict=True):
+                torch.index_select(pool, 0, rows, out=part.view(tokens, *pool.shape[1:]))
+            here = torch.empty(there.shape, dtype=there.dtype, pin_memory=True).copy_(there)
+            for pool, part in zip(pools, torch.split(here, sizes), strict=True):
+                parts = torch.split(part.view(tokens, *pool.shape[1:]), [each.length for each in pages])
+                for copied, one in zip(found, parts, strict=True):
+                    copied.append(one.clone())
+        return [tuple(zip(copied[::2], copied[1::2], strict=True)) for copied in found]
+
+    def _staged(self, tokens: int) -> Iterator[list[Tensor]]:
+        """Keys and values of all layers, in order, as they are moved: those in one list together, of so many tokens.
+        None for no token."""
+        together, room = list[Tensor](), STAGED
+        for pool in (each for pair in zip(self._keys, self._values, strict=True) for each in pair):
+            size = tokens * pool.shape[1] * pool.shape[2] * pool.dtype.itemsize
+            if together and (size > room or pool.device != together[0].device):
+                yield together
+                together, room = [], STAGED
+            together.append(pool)
+            room -= size
+        if tokens:
+            yield together
 
     def checksum(self, copy: Copy) -> int:
         """See `checksum`."""
@@ -245,23 +276,29 @@ class PagePool:
         if any(each.length != length for each, length in stored):
             raise StoreDamaged("pages are not as long as their encoding")
 
-    def copy_in(self, pages: Pages, copy: Copy) -> None:
-        """Write a copy into pages of its length."""
-        for layer, ((keys, values), device) in enumerate(zip(copy, self.devices, strict=True)):
-            self._keys[layer][pages.on(device)] = keys.to(device)
-            self._values[layer][pages.on(device)] = values.to(device)
+    def copy_in(self, copies: Sequence[tuple[Pages, Copy]]) -> None:
+        """Write copies into pages of their lengths. On CUDA several are moved as in `copy_out`."""
+        given = [iter([each for pair in copy for each in pair]) for _, copy in copies]
+        for pools in self._staged(sum(pages.length for pages, _ in copies)):
+            device = pools[0].device
+            if device.type != "cuda":
+                for (pages, _), copied in zip(copies, given, strict=True):
+                    for pool in pools:
+                        pool[pages.on(device)] = next(copied)
+                continue
+            parts = [[next(copied) for copied in given] for _ in pools]
+            sizes = [sum(each.numel() for each in some) for some in parts]
+            here = torch.empty(sum(sizes), dtype=pools[0].dtype, pin_memory=True)
+            torch.cat([each.flatten() for some in parts for each in some], out=here)
+            rows = torch.cat([pages.on(device) for pages, _ in copies])
+            for pool, part in zip(pools, torch.split(here.to(device, non_blocking=True), sizes), strict=True):
+                pool[rows] = part.view(-1, *pool.shape[1:])
 
     def copy(self, source: Pages, target: Pages, tokens: int) -> None:
         """See `base.Pool.copy`."""
         for keys, values, device in zip(self._keys, self._values, self.devices, strict=True):
             rows, there = source.on(device)[:tokens], target.on(device)[:tokens]
             keys[there], values[there] = keys[rows], values[rows]
-
-    def _to_host(self, pool: Tensor, pages: Pages) -> Tensor:
-        rows = pool.index_select(0, pages.on(pool.device))
-        if pool.device.type != "cuda":
-            return rows.cpu()
-        return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
 
     def _pools(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
         """Keys and values of every layer: of so many token rows where there is room for them all, else of none."""
