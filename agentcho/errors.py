@@ -199,6 +199,14 @@ class CallFailed(AgentchoError):
         return error
 
     @classmethod
+    def memory(cls, tokens: int, device: str) -> CallFailed:
+        """Its device has no memory for so many tokens more, beside the store and what other calls say."""
+        return cls(
+            f"{device} has no memory left for {tokens} tokens more that running calls say; run fewer calls at once, "
+            "lower max_tokens, or load the engine with a smaller store_tokens"
+        )
+
+    @classmethod
     def sampling(cls) -> CallFailed:
         """No token can be chosen: the same logits come again."""
         error = cls("sampling failed for this call alone: no finite logit among the tokens it may say")

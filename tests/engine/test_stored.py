@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill
-from agentcho.errors import EngineFailed
+from agentcho.errors import CallFailed, EngineFailed
 from agentcho.protocol.call import Shadow
 from agentcho.runner.attention import flex, triton_paged
 from agentcho.runner.attention.base import Setting
@@ -16,13 +16,15 @@ from agentcho.runner.attention.registry import BACKENDS, Backends
 from agentcho.runner.doctor import attention_rows, doctor
 from agentcho.runner.graphs import CudaGraphs
 from agentcho.runner.kv.decode_kv import Slot
-from agentcho.runner.kv.kv_pool import LayerShape
-from agentcho.runner.kv.lanes import LANE, LanePool, Room
+from agentcho.runner.kv.kv_pool import LayerShape, token_bytes
+from agentcho.runner.kv.lanes import LANE, LEAST, LanePool, Room
+from agentcho.runner.model.device import SPARE
 
 from ..device import PLACE
 from ..engines import Engines
 from .broken import dead
 from .families import SOME, Family, named
+from .pretend import Pretend
 from .test_graphs import KINDS, Traced, stored, talk
 
 TOLD = ("the quick brown fox jumps over a lazy dog", "what does it dream of at night? ", "and of the wolf? ")
@@ -193,6 +195,52 @@ def test_doctor_says_why_on_a_processor() -> None:
     assert "FlexAttention is no faster on cpu" in found["flex"]
     assert not found["shared-prefix"].startswith("not used")
     assert not found["dense"].startswith("not used")
+
+
+def test_lanes_take_what_memory_there_is_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as much where there is room, as little as possible where memory is short; and what is refused changes
+    nothing."""
+    free, layers = [1 << 40], [LayerShape(2, 4, 6)] * 3
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("agentcho.runner.model.device.free_memory", lambda device: free[0])
+    with Pretend():
+        a_block = LANE * token_bytes(layers, torch.float32)
+        pool = LanePool(layers, torch.device("cuda", 0), torch.float32, several=True, room=Room(4, 4, 256))
+        slot = pool.open()
+        pool.ensure(slot, 4 * LANE)
+        assert len(pool.positions) == 8
+        free[0] = SPARE + 16 * a_block - 1
+        pool.ensure(slot, 8 * LANE)
+        assert len(pool.positions) == 9
+        free[0] = LEAST + 11 * a_block - 1
+        before = pool.serial, pool.keys[0].data_ptr(), [*slot.blocks], slot.capacity
+        with pytest.raises(CallFailed, match="cuda:0 has no memory left for 256 tokens more that running calls say"):
+            pool.ensure(slot, 10 * LANE)
+        assert before == (pool.serial, pool.keys[0].data_ptr(), slot.blocks, slot.capacity)
+        free[0] += 1
+        pool.ensure(slot, 10 * LANE)
+        assert len(pool.positions) == 11
+
+
+def test_a_call_whose_words_find_no_memory_is_refused_and_others_go_on(
+    llama: Engine, by_copies: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcho.runner.kv.lanes.has_room", lambda device, size, spare: False)
+    engine = stored(llama.adapted(None))
+    engine._runner.slots._room = Room(4, 3, 256)
+    told, failed = engine.prefill([Prefill(TOLD[0])]), dict[int, Exception]()
+    (long,) = engine.submit([Decode(parents=told, forced=(40,) * 200)])
+    for _ in range(9):
+        engine.step()
+    (other,) = engine.submit([Decode(parents=told, forced=(41,) * 200)])
+    while not engine.idle:
+        failed |= {each.id: each.error for each in engine.step().failed}
+        engine.check_integrity()
+    assert [*failed] == [long]
+    assert isinstance(failed[long], CallFailed)
+    assert "run fewer calls at once" in str(failed[long])
+    assert engine.message(other).stopped == "forced"
+    assert not len(engine.debug.slots)
 
 
 def test_rows_that_come_and_grow_keep_what_they_have_and_leave_nothing() -> None:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from agentcho.engine.call_layout import ContextPiece
+from agentcho.errors import CallFailed
 from agentcho.runner.kv.decode_kv import PoolKind, Slot, SlotPool, serials, tokens
-from agentcho.runner.kv.kv_pool import LayerShape, token_bytes, zeros
+from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, token_bytes, zeros
 from agentcho.runner.kv.page_tables import Tables
-from agentcho.runner.model.device import has_room
+from agentcho.runner.model.device import SPARE, has_room
 
 LANE = 128
 """Tokens of a block."""
@@ -26,6 +27,8 @@ MANY = 64
 """Rows for which there is room on a GPU from the beginning."""
 SHARE = 8
 """What part of the tokens of the store lanes have room for there."""
+LEAST = 1 << 28
+"""Bytes that must stay free for forwards where more blocks are taken."""
 ROWS = 8
 """Rows for which there are tables at first, where it is not said."""
 
@@ -116,6 +119,8 @@ class LanePool(SlotPool):
         self.several = several
         self.slots, self._layers = [], layers
         self._device, self._dtype = device, dtype
+        self._format = KVFormat(layers, device, dtype)
+        self._places = {shape.device or device for shape in layers}
         self._stacks = dict[tuple[int, int, torch.device], Tensor]()
         self._made(max(2, room.blocks))
         self.tables = Tables(room.width, device, max(2, room.rows))
@@ -153,10 +158,8 @@ class LanePool(SlotPool):
         missing = -(-length // LANE) - len(slot.blocks)
         if missing <= 0:
             return
-        while missing > len(self._free_blocks):
-            blocks = len(self.positions)
-            self._made(2 * blocks)
-            self._free_blocks[:0] = range(2 * blocks - 1, blocks - 1, -1)
+        if missing > len(self._free_blocks):
+            self._grow(missing - len(self._free_blocks))
         first, more = len(slot.blocks), [self._free_blocks.pop() for _ in range(missing)]
         slot.blocks += more
         slot.capacity = len(slot.blocks) * LANE
@@ -166,6 +169,18 @@ class LanePool(SlotPool):
         while len(slot.blocks) > self.lanes.shape[1]:
             self.lanes = torch.cat([self.lanes, torch.zeros_like(self.lanes)], 1)
         self.lanes[slot.index, first : len(slot.blocks)] = torch.tensor(more, dtype=torch.int32).to(self.lanes.device)
+
+    def _grow(self, missing: int) -> None:
+        """Have so many blocks more: twice as many as there are, or as few as that where memory is short. `CallFailed`:
+        there is no memory for these either, and all is as it was."""
+        had = len(self.positions)
+        wide = next(had << times for times in range(1, 64) if had << times >= had + missing)
+        for blocks, spare in ((wide, SPARE), (had + missing, LEAST)):
+            if all(has_room(at, blocks * LANE * self._format.bytes_on(at), spare) for at in self._places):
+                self._made(blocks)
+                self._free_blocks[:0] = range(blocks - 1, had - 1, -1)
+                return
+        raise CallFailed.memory(missing * LANE, str(self._device))
 
     def close(self, slot: Slot) -> None:
         """Give a row up. What it has written is zeros again, so that nothing of it stands behind a mask of another."""
@@ -189,7 +204,7 @@ class LanePool(SlotPool):
 
     def _made(self, blocks: int) -> None:
         """Have so many blocks; what is there stays. Layers of one shape are in one tensor."""
-        old, self._stacks = self._stacks, {}
+        old, stacks = self._stacks, dict[tuple[int, int, torch.device], Tensor]()
         places = [(shape, shape.device or self._device) for shape in self._layers]
         kinds = [(s.heads, dim, at) for s, at in places for dim in (s.key_dim, s.value_dim)]
         for kind in dict.fromkeys(kinds):
@@ -197,12 +212,12 @@ class LanePool(SlotPool):
             stack = zeros((kinds.count(kind), blocks, heads, LANE, dim), at, self._dtype)
             if old:
                 stack[:, : old[kind].shape[1]] = old[kind]
-            self._stacks[kind] = stack
-        views = {kind: iter(stack.unbind(0)) for kind, stack in self._stacks.items()}
-        found = [next(views[kind]) for kind in kinds]
-        self.keys, self.values = found[::2], found[1::2]
+            stacks[kind] = stack
         positions = torch.zeros(blocks, LANE, device=self._device, dtype=torch.long)
         if old:
             positions[: len(self.positions)] = self.positions
-        self.positions = positions
+        self._stacks, self.positions = stacks, positions
+        views = {kind: iter(stack.unbind(0)) for kind, stack in stacks.items()}
+        found = [next(views[kind]) for kind in kinds]
+        self.keys, self.values = found[::2], found[1::2]
         self.serial = next(serials)
