@@ -26,7 +26,7 @@ from agentcho.errors import ConfigError, ContextOverflow, RequestError, StoreFul
 from agentcho.protocol.call import DEFAULT_PRIORITY, Decode, EncodingId, Offsets
 from agentcho.protocol.call_validation import checked_calls
 from agentcho.protocol.ownership import owned
-from agentcho.protocol.progress import ProgressCallback, no_progress
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 from agentcho.protocol.value_checks import checked_ints, checked_text
 from agentcho.protocol.variables import NO_VARIABLES, Variables
 from agentcho.reuse.method import Weighing
@@ -34,6 +34,7 @@ from agentcho.runner.attention.base import Setting
 from agentcho.runner.attention.registry import Backends
 from agentcho.runner.batch import Batch
 from agentcho.runner.gradients import Made
+from agentcho.runner.graphs import SIZES
 from agentcho.runner.kv.kv_pool import PagePool, token_bytes
 from agentcho.runner.kv.lanes import lane_room
 from agentcho.runner.model.device import DeviceMap, DevicePlacement
@@ -188,7 +189,8 @@ class Engine(EngineCore):
         - `template_differs` "refuse" takes no model whose plain chats would have other ids than stock transformers
           gives. `Engine.fidelity` says how far they are the same; None: it is the embedded model.
         - `chat_template_kwargs`: what the chat template is given beside the messages, such as `enable_thinking`.
-        - `tell` hears of megabytes downloaded, weights read, matrices packed and proofs made, in another thread.
+        - `tell` hears of megabytes downloaded, weights read, matrices packed, proofs made, and on a GPU of steps
+          compiled, in another thread.
         - `threads`: compute threads of each forward on a CPU. "auto": what `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
           `torch.set_num_threads` says, else one for a small network, else one or all, whichever a few forwards are
           faster on, which is looked at again when steps become much slower. "size": by the size alone, and no other
@@ -219,7 +221,7 @@ class Engine(EngineCore):
         # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
         # that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
-            return alone.submit(lambda: cls(*parts())._warmed()).result()
+            return alone.submit(lambda: cls(*parts())._warmed(tell)).result()
 
     @classmethod
     def load_all(
@@ -237,18 +239,25 @@ class Engine(EngineCore):
         `load`."""
         with ThreadPoolExecutor(1) as alone:
             parts = partial(load_all, wanted, plain_markers, tell, share, disk_tokens, keep_cache, template_differs)
-            return alone.submit(lambda: [cls(*each)._warmed() for each in parts()]).result()
+            return alone.submit(lambda: [cls(*each)._warmed(tell) for each in parts()]).result()
 
-    def _warmed(self) -> Engine:
+    def _warmed(self, tell: ProgressCallback) -> Engine:
         """Compile kernels and capture graphs now, on devices that need it; returns the engine. Rows that read in place
-        have one kernel for any number of them, those that have copies one for each."""
+        have one kernel for any number of them, those that have copies one for each. `tell` hears of it where there is
+        something to do."""
         runner = self._runner
-        if runner.graphs is not None and runner.slots.in_place:
-            runner.graphs.prepare(runner.slots.lanes)
+        graphs, several = runner.graphs if runner.slots.in_place else None, self._compiled()
+        captured = 0 if graphs is None else len(SIZES)
+        if not captured and not several:
+            return self
+        warmed = counted(tell, "steps compiled", captured + len(several))
+        if graphs is not None:
+            graphs.prepare(runner.slots.lanes, warmed)
         words = tuple(self.framing.content.encode("to be or not"))
         with suppress(ContextOverflow, StoreFull):  # the engine may be too small for it
-            for rows in self._compiled():
+            for done, rows in enumerate(several, captured + 1):
                 self.release(self.decode([Decode(forced=words)] * rows))
+                warmed(done)
         return self
 
     def _compiled(self) -> tuple[int, ...]:

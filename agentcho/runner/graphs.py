@@ -84,13 +84,14 @@ class CudaGraphs:
         found = [each for each in segments if in_place(each) and not each.adapter]
         return found if sum(len(each.ids) for each in found) <= LARGEST else []
 
-    def prepare(self, pool: LanePool) -> None:
+    def prepare(self, pool: LanePool, captured: Callable[[int], object] = lambda count: None) -> None:
         """Capture the graphs of few tokens that read little, over a pool in which no row runs. What has no kernel yet
-        is compiled by that."""
-        for tokens in SIZES:
+        is compiled by that. `captured` is told how many of `SIZES` there are after each."""
+        for count, tokens in enumerate(SIZES, 1):
             kind = self._kind(pool, tokens, 0, 0)
             self._forward(pool, kind, self._empty(tokens))
             self._keep(pool, kind)
+            captured(count)
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
         """One forward of segments that were `taken`. Returns them in the order of their rows of logits, and the rows of

@@ -15,9 +15,10 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Repo
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
 
-from agentcho import Engine, Sampling
+from agentcho import Decode, Engine, Sampling
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.protocol.progress import no_progress
+from agentcho.runner.attention.registry import Backends
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model import checkpoint
 from agentcho.runner.model.checkpoint import INDEX, refusal
@@ -92,6 +93,24 @@ def test_a_config_that_says_what_cannot_be_is_one_error_of_ours(folder: Path, op
         Engine.load(folder, device=DEVICE)
 
 
+def test_loading_tells_of_steps_that_are_compiled_and_is_quiet_where_none_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, decoded = list[tuple[str, int, int]](), list[int]()
+
+    def decode(engine: Engine, calls: list[Decode]) -> list[int]:
+        decoded.append(len(calls))
+        return []
+
+    monkeypatch.setattr(Engine, "decode", decode)
+    for compiles in (False, True):
+        monkeypatch.setattr(Backends, "compiled", compiles)
+        Engine.load(folder, device="cpu", tell=lambda *told: heard.append(told))
+        told = [each for each in heard if each[0] == "steps compiled"]
+        assert told == [("steps compiled", done, len(decoded)) for done in range(len(decoded) + 1) if compiles]
+    assert decoded == [1, 2, 5, 17]
+
+
 def test_a_name_that_no_folder_can_have_is_no_model() -> None:
     with pytest.raises(ModelNotFound, match="so long a name"):
         Engine.load("a" * 5000)
@@ -104,7 +123,7 @@ def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:
     assert [told for told in heard if told[0] == "weights read"] == [
         ("weights read", number, weights) for number in range(weights + 1)
     ]
-    assert heard[-2:] == [("proofs", 0, 1), ("proofs", 1, 1)]
+    assert [told for told in heard if told[0] != "steps compiled"][-2:] == [("proofs", 0, 1), ("proofs", 1, 1)]
     heard.clear()
     AutoModelForCausalLM.from_pretrained(folder)
     assert heard == [], "the library's bars are its own again"
