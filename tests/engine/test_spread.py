@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import dispatch_model
+from torch import nn
 
 from agentcho import Decode, Engine, Prefill, Sampling
 from agentcho.cli import main
@@ -23,7 +24,8 @@ from agentcho.runner.graphs import CudaGraphs
 from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, shared_tokens
 from agentcho.runner.model.device import DevicePlacement, check_device_map
 from agentcho.runner.model.loading import EngineSizes, prove_model
-from agentcho.runner.model.model import Model, find
+from agentcho.runner.model.model import Model, _kept, find
+from agentcho.runner.model.spread_layers import move_once
 
 from ..tune.flows import talk
 from .families import Family, cell, families
@@ -207,6 +209,43 @@ def test_training_goes_over_two_devices_too(folder: Path, halves: Engine) -> Non
     found, wanted = rows(halves), rows(Engine.load(folder, device="cpu"))
     assert found.device == ONE
     assert torch.allclose(found.cpu(), wanted, atol=1e-4)
+
+
+class Given(nn.Module):
+    """A layer that notes what it is given."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        put(self, device)
+        self.found: dict[str, Any] = {}
+
+    def forward(self, hidden: torch.Tensor, **given: Any) -> None:
+        self.found = given
+
+
+def test_what_all_layers_are_given_goes_to_a_gpu_once_a_forward() -> None:
+    with Pretend():
+        layers = [Given(ONE if number < 2 else OTHER) for number in range(4)]
+        network = nn.ModuleList(layers)
+        move_once(network, ["", *map(str, range(4))])
+        for _ in range(2):
+            hidden, places = torch.zeros(3, device=ONE), torch.arange(3, device=ONE)
+            turns = torch.ones(3, device=ONE), torch.zeros(3, device=ONE)
+            for layer in layers:
+                layer(hidden, places=places, turns=turns, other=7)
+            first, second, third, fourth = (layer.found for layer in layers)
+            assert first == second == {"places": places, "turns": turns, "other": 7}
+            assert [third["places"].device, third["turns"][1].device, third["other"]] == [OTHER, OTHER, 7]
+            assert third["places"] is fourth["places"]
+            assert [*map(id, third["turns"])] == [*map(id, fourth["turns"])]
+            assert third["turns"][0].tolist() == [1.0] * 3
+
+
+def test_rows_of_logits_are_named_without_waiting_for_the_device_where_they_can_be() -> None:
+    assert _kept(torch.arange(3), 3) == 0
+    assert _kept(torch.arange(0), 3) == slice(0, 0)
+    assert _kept(torch.tensor([1]), 3) == [1]
 
 
 def test_the_pretence_notices_what_is_mixed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from tests.gpu.limits import AIMS, asked, committed, lower, of_kernels, of_steps
+from tests.gpu.limits import AIMS, asked, committed, lower, of_kernels, of_spread, of_steps
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description="Numbers of a GPU that is not there.")
     parser.add_argument("--lower", action="store_true", help="write down what has gone down")
     given, most = parser.parse_args(), committed()
-    counted = of_steps(asked("fake")) | of_kernels(asked("compiled"))
+    counted = of_steps(asked("fake")) | of_spread(asked("spread")) | of_kernels(asked("compiled"))
     for name, number in counted.items():
         aim = f", {AIMS[name]} is aimed at" if name in AIMS else ""
         print(f"{name}: {number}, {most.get(name, 0)} is the most that may be{aim}")

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -141,7 +141,9 @@ class Stage:
     def launched(self, *given: Any, **more: Any) -> None:
         """In place of running a Triton kernel: all its tensors are on the device."""
         tensors = [each for each in (*given, *more.values()) if isinstance(each, Tensor)]
-        assert {tensor.device for tensor in tensors} == {CUDA}, [(tensor.shape, tensor.device) for tensor in tensors]
+        devices = {tensor.device for tensor in tensors}
+        assert len(devices) == 1, [(tensor.shape, tensor.device) for tensor in tensors]
+        assert devices.pop().type == CUDA.type
         if self._counting is not None:
             self._counting.triton += 1
 
@@ -176,10 +178,16 @@ class Stage:
         self.engine.cancel([call.id for call in self.engine.debug.calls])
 
 
+def _alone(name: str) -> torch.device:
+    return CUDA
+
+
 @contextmanager
-def stage() -> Iterator[Stage]:
+def stage(
+    place: Callable[[str], torch.device] = _alone, spread: Callable[[nn.Module], None] = lambda network: None
+) -> Iterator[Stage]:
     """An engine at the shape of Llama-3.1-8B, on a GPU that is not there. Without CUDA graphs: what a graph would
-    capture is counted."""
+    capture is counted. `place`: where each module is, by its name; `spread` is given the network then."""
     register_guard()
     frequencies = torch.tensor([5e5 ** (-pair / 64) for pair in range(64)], dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
@@ -189,10 +197,10 @@ def stage() -> Iterator[Stage]:
         patch.setattr(triton_paged.TRIAL, "works", lambda kind: True)
         patch.setattr(dense, "_can_flash", lambda *_: True)
         patch.setattr(dense, "_lower_right", lambda own, keys: None)  # its tensors cannot be fake ones
-        phases = torch.zeros(DIM // 2, dtype=torch.long, device=CUDA)
-        patch.setattr(triton_paged, "_phases", lambda *_: phases, raising=False)
+        phases = {at: torch.zeros(DIM // 2, dtype=torch.long, device=at) for at in (CUDA, torch.device("cuda", 1))}
+        patch.setattr(triton_paged, "_phases", lambda _, device: phases[device], raising=False)
         _known_sizes(patch)
-        engine = _made(Rotation("half", frequencies))
+        engine = _made(Rotation("half", frequencies), place, spread)
         engine._runner.graphs = None
         made = Stage(engine)
         from triton.runtime.jit import JITFunction
@@ -224,23 +232,24 @@ def _known_sizes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(page_tables.Tables, "write", told)
 
 
-def _made(rotation: Rotation) -> Engine:
+def _made(rotation: Rotation, place: Callable[[str], torch.device], spread: Callable[[nn.Module], None]) -> Engine:
     source = find(SHAPE)
     AttentionInterface.register(ATTENTION, models._answer)
     tokenizer = models.read_tokenizer(source)
     framing = derive(tokenizer, source.name)
     network: Any = models._made(source, torch.bfloat16, torch.device("meta"))
-    for module in network.modules():
+    for inside, module in network.named_modules():
         for name, weight in list(module._parameters.items()):
             if weight is not None:
-                there = torch.empty(weight.shape, dtype=weight.dtype, device=CUDA)
+                there = torch.empty(weight.shape, dtype=weight.dtype, device=place(inside))
                 module._parameters[name] = torch.nn.Parameter(there, requires_grad=False)
         for name, buffer in list(module._buffers.items()):
             if buffer is not None:
-                module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=CUDA)
-    shape = LayerShape(HEADS, DIM, DIM, CUDA)
+                module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=place(inside))
+    spread(network)
     layers = range(source.config.num_hidden_layers)
-    proofs = [LayerProof(layer, rotation, Locality(), shape, 0, 0, 0, plain=True) for layer in layers]
+    shapes = [LayerShape(HEADS, DIM, DIM, place(f"model.layers.{layer}")) for layer in layers]
+    proofs = [LayerProof(layer, rotation, Locality(), shapes[layer], 0, 0, 0, plain=True) for layer in layers]
     return Engine(Model(source, network.eval(), tokenizer), framing, proofs, STORE, 0, STORE)
 
 

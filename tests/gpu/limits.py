@@ -61,6 +61,11 @@ def of_steps(found: Mapping[str, Any]) -> dict[str, int]:
     return counted | moved | taken
 
 
+def of_spread(found: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """The numbers of `spread`."""
+    return {f"transfers between two GPUs, {name}": sum(moved.values()) for name, moved in found.items()}
+
+
 def _transfers(found: Mapping[str, Any]) -> int:
     return sum(len(sizes) for sizes in found["transfers"].values())
 

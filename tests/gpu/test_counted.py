@@ -18,7 +18,7 @@ from agentcho.runner.kv.rope import Rotation
 
 from ..ratchets import beyond
 from . import compiled, fake
-from .limits import AIMS, asked, committed, of_kernels, of_steps
+from .limits import AIMS, asked, committed, of_kernels, of_spread, of_steps
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +62,21 @@ def test_rows_over_8k_and_their_shadows_are_read_in_place_and_say_into_lanes_tha
     lanes, copied = fake.STORE // SHARE * token, 8192 * token
     assert steps["2 rows over 8k"]["bytes"] < 1.1 * lanes
     assert steps["2 rows over 8k and their shadows"]["bytes"] < copied / 8
+
+
+def test_between_two_gpus_go_hidden_states_and_what_all_layers_share_once_a_step() -> None:
+    """No operation is over tensors of both, or there would be no numbers."""
+    if (why := fake.why_not()) is not None:
+        pytest.skip(why)
+    found = asked("spread")
+    assert beyond(of_spread(found), committed()) == []
+    rows, hidden, dim, words = 8, 4096, fake.DIM, 128_256
+    numbers = {name: times for name, times in found["a decode step of 8 rows"].items() if "bfloat16" in name}
+    assert numbers == {
+        f"torch.bfloat16 (1, {rows}, {hidden})": 1,
+        f"torch.bfloat16 (1, {rows}, {dim})": 2,  # the cosines and sines of positions
+        f"torch.bfloat16 (1, {rows}, {words})": 1,  # the logits
+    }
 
 
 def test_no_kernel_takes_more_registers_stack_or_instructions_than_it_did() -> None:

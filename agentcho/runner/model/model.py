@@ -64,6 +64,7 @@ from agentcho.runner.model.lean_transformers import (
 )
 from agentcho.runner.model.lora import TRAINING, Adapters
 from agentcho.runner.model.shapes import PREFIX, SHAPES
+from agentcho.runner.model.spread_layers import move_once
 from agentcho.runner.model.threads import ComputeThreads
 from agentcho.runner.quant.prepack import use_packed
 from agentcho.runner.quant.quantized_linear import quantize_linears
@@ -240,6 +241,8 @@ class Model:
         self.devices = tuple(dict.fromkeys(weight.device for weight in network.parameters()))
         self._cuda = any(device.type == "cuda" for device in self.devices)
         self._hooked = hasattr(network, "hf_device_map")
+        if self._hooked and len(self.devices) > 1:
+            move_once(network, vars(network)["hf_device_map"])
         self.layers: int = self.config.num_hidden_layers
         self.context: int = _context(self.config)
         self.vocabulary: int = self.config.vocab_size
@@ -337,7 +340,7 @@ class Model:
         """The same, with gradients."""
         if not self.merged and self.adapters.used != self.adapter:
             self.adapters.use(self.adapter)
-        keep = wanted.tolist() if self._hooked else wanted  # hooks would move a tensor to the ids' device
+        keep = _kept(wanted, ids.shape[1]) if self._hooked else wanted
         with fused_attention(self.devices) if self._cuda else nullcontext():
             out = self.network(
                 input_ids=ids,
@@ -382,6 +385,15 @@ class Model:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         } | {key: value for key, name in OPTIONAL.items() if (value := getattr(self, name)) is not None}
+
+
+def _kept(wanted: Tensor, tokens: int) -> int | slice | list[int]:
+    """Which of so many tokens logits are made for, where hooks would move a tensor to the device of the ids: 0, or a
+    slice, where that can be said without waiting for the device."""
+    if len(wanted) in (0, tokens):
+        return slice(0, 0) if tokens and not len(wanted) else 0
+    found: list[int] = wanted.tolist()
+    return found
 
 
 def _short(dtype: torch.dtype) -> str:
