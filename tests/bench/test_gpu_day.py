@@ -313,6 +313,10 @@ MEASURED: dict[str, dict[str, Any]] = {
         "16 agents": {"steps": 200, "replays": 190, "rows a step": 9.0, "tokens a second": 1e3, "growths": 0},
         "16 agents, shadows": {"steps": 200, "replays": 20, "rows a step": 9.0, "tokens a second": 1e3, "growths": 2},
     },
+    "attention": {
+        "flash": {"first": [0.001, 0.002, 0.003], "again": [0.001, 0.001, 0.001]},
+        "cuDNN": {"why": "No available kernel. Aborting execution."},
+    },
     "kernel tests": {"counts": {"passed": 13}},
     "engine tests": {"counts": {"passed": 90, "failed": 2}},
     "peers": {"1 row over 512, generate": {"seconds": 0.03}},
@@ -335,6 +339,8 @@ def test_the_page_says_which_targets_were_met_and_which_were_missed() -> None:
         "kernel tests | none fail | 0 of 13 fail | met",
         "engine tests | none fail | 2 of 92 fail | missed",
         "1 row over 512 | 5.00 | 7.40 | 3 of 3 | 20.00 | 30.00 | ",
+        "flash | 2.00 | 3.00 | 1.00 |",
+        "cuDNN | No available kernel. Aborting execution. | ",
         "64 rows apart over 8192 | 524288 tokens do not fit into a store of 200000",
     ):
         assert f"| {row}" in shown

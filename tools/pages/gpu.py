@@ -63,6 +63,9 @@ def page_of(result: Found | None) -> str:
         first=_table(("", "ms", "the second token, ms"), _first(found.get("first tokens", {}))),
         profile=_table(("a step of", "kernels", "ms", "device busy, ms", "gaps, ms"), _profile(found)),
         kernel=_table(("", "GB/s"), _kernel(found.get("kernel", {}))),
+        attention=_table(
+            ("", "a new length, ms (median)", "the slowest, ms", "again, ms"), _lengths(found.get("attention", {}))
+        ),
         crowd=_table(("", "steps", "rows a step", "tokens/s", "replayed", "pools grew"), _crowd(found)),
         workflows=_table(
             ("", "first token, ms", "end to end, s", "forwards", "replayed"), _flows(found.get("workflows", {}))
@@ -80,7 +83,21 @@ PROOFS = (
         "no test names its device, and on a GPU that is pretended operations over tensors of two devices fail "
         "(`tests/engine/test_device.py`)",
     ),
-    ("two GPUs with a model spread over them", "pretended likewise (`tests/engine/test_spread.py`)"),
+    (
+        "two GPUs with a model spread over them: in a decode step hidden states, logits, and once each what all layers "
+        "share go from one to the other",
+        "pretended likewise (`tests/engine/test_spread.py`), and fake tensors on two devices (`tests/gpu/spread.py`)",
+    ),
+    (
+        "what schemas, choices and limits allow goes to the device as bits, in one copy a step; the sampler waits for "
+        "nothing but tokens",
+        "operations and copies are counted (`tests/engine/test_sampling.py`)",
+    ),
+    (
+        "encodings leave the store and come back in one copy for many; lanes never take more memory than there is",
+        "copies are counted, and the memory of a GPU is pretended (`tests/engine/test_memory.py`, "
+        "`tests/engine/test_stored.py`)",
+    ),
     (
         "the kernel gives what dense attention gives",
         "Triton's interpreter (`tests/engine/test_paged.py`), at the sizes of real models too (`tests/gpu`)",
@@ -183,6 +200,14 @@ def _kernel(found: Found) -> Iterator[tuple[str, ...]]:
     for name, each in found.items():
         if isinstance(each, dict) and "bytes a second" in each:
             yield name, f"{each['bytes a second'] / 1e9:.0f}"
+
+
+def _lengths(found: Found) -> Iterator[tuple[str, ...]]:
+    for name, each in found.items():
+        if "why" in each:
+            yield name, each["why"], "", ""
+        else:
+            yield name, _ms(median(each["first"])), _ms(max(each["first"])), _ms(median(each["again"]))
 
 
 def _crowd(found: Mapping[str, Found]) -> Iterator[tuple[str, ...]]:

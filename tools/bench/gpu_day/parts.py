@@ -62,6 +62,14 @@ PARTS = (
         gpu_only=True,
     ),
     Part("kernel", "the kernel's bytes a second, beside a copy", f"{HERE}.kernel:kernel", (*AGENTCHO, "triton"), 60),
+    Part(
+        "attention",
+        "torch's attention over new lengths, fused and by cuDNN",
+        f"{HERE}.attention:attention",
+        AGENTCHO,
+        60,
+        gpu_only=True,
+    ),
     Part("crowd", "many agents at once, with and without shadows", f"{HERE}.crowd:crowd", AGENTCHO, 120),
     Part(
         "workflows",
