@@ -328,13 +328,16 @@ def test_the_page_says_which_targets_were_met_and_which_were_missed() -> None:
         {"name": name, "title": name, "state": "done", "seconds": 1.0, "found": each} for name, each in MEASURED.items()
     ]
     told[-1] |= {"state": "failed", "why": "out of | memory"}
+    told.append({"name": "workflows", "title": "the paper's", "state": "running", "found": {}})
     shown = page_of({"parts": told, "command": "c", "ended": None, "machine": {"machine": "m", "commit": "1" * 40}})
     for row in (
         "a step of 1 row over 512 ÷ streaming the weights | ≤ 1.5 | 1.48 | met",
         "first token over 8k that is there, the worst of 1 new lengths | ≤ 15 ms | 14.0 ms | met",
         "kernels of a decode step of 1 row | ≤ 700 | 1815 | missed",
         "launches of a first token, 64 tokens over 8k | ≤ 400 | 400 | met",
+        "steps replayed, 1 agent | ≥ 95% |  | not measured",
         "steps replayed, 16 agents | ≥ 90% | 95% | met",
+        "workflows | the paper's |  |  | the run ended in it |",
         "steps replayed, 16 agents, shadows | ≥ 90% | 10% | missed",
         "kernel tests | none fail | 0 of 13 fail | met",
         "engine tests | none fail | 2 of 92 fail | missed",
@@ -348,6 +351,8 @@ def test_the_page_says_which_targets_were_met_and_which_were_missed() -> None:
     assert "`peers` failed: out of | memory" in shown
     assert "failed: out of \\| memory |" in shown
     assert "Nothing of agentcho" not in shown
+    assert "### Crowds" in shown
+    assert "### Workflows" not in shown
 
 
 def test_the_page_is_what_its_result_gives() -> None:

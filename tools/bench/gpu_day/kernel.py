@@ -39,7 +39,10 @@ def kernel(day: Day) -> None:
         attend = partial(attend_stored, asked, store, lanes, locality=proof.locality, scoring=scoring)
         seconds = _seconds(attend, device)
         read = sum(pool.nbytes for pool in (store.keys, store.values))
-        day.keep(f"{rows} rows", {"bytes a second": read / seconds, "seconds": seconds, "bytes": read})
+        day.keep(
+            f"{rows} row{'s' if rows > 1 else ''}",
+            {"bytes a second": read / seconds, "seconds": seconds, "bytes": read},
+        )
     day.keep("refused", {str(where): why for where, why in TRIAL.refused.items()})
 
 
