@@ -17,10 +17,12 @@ from torch import Tensor
 
 from agentcho.engine.call_layout import ContextPiece, KVEntry
 from agentcho.runner.kv.kv_pool import PagePool, Pages
-from agentcho.runner.kv.rope import Angles, Rotation, Workspace
+from agentcho.runner.kv.rope import Angles, Rotation, Workspace, few_launches
 
 AT_ONCE = 1 << 20
-"""Numbers that are turned at once: what is between stays in the processor's cache."""
+"""Numbers that a CPU turns at once: what is between stays in the processor's cache."""
+AT_ONCE_ON_GPU = 1 << 26
+"""Numbers that a GPU turns at once: every operation is one launch, and what is between takes some 400 MB at most."""
 
 
 class Source(NamedTuple):
@@ -90,23 +92,42 @@ class _Read:
         self._span, self._device = span, device
         self._stored = parts[0].stored
         self._rows = torch.cat([part.rows(device) for part in parts])
-        shifts = [torch.full((part.length,), part.piece.shift) for part in parts]
-        self._shifts = torch.cat(shifts) if parts[0].piece.shift else None
+        self._shifts = [part.piece.shift for part in parts] if parts[0].piece.shift else None
+        self._lengths = [part.length for part in parts]
         self._angles: dict[Rotation, Angles] = {}
 
     def write(self, source: Source, keys: Tensor, values: Tensor) -> None:
-        k, v = self._where_encoded(source)
-        values[:, self._span] = v
         rotation = source.rotation
-        if self._shifts is None or rotation.form == "none":
-            keys[:, self._span] = k
+        keys, values = keys[:, self._span], values[:, self._span]
+        turns = self._shifts is not None and rotation.form != "none"
+        if not turns and self._straight(source):
+            source.pages.gather_into(self._rows, source.layer, keys, values)
+            return
+        k, v = self._where_encoded(source, values)
+        if v is not values:
+            values.copy_(v)
+        if not turns:
+            keys.copy_(k)
             return
         if rotation not in self._angles:
-            self._angles[rotation] = rotation.angles(self._shifts, self._device)
-        _turn(source, self._angles[rotation], k, keys[:, self._span])
+            assert self._shifts is not None
+            self._angles[rotation] = rotation.angles_of_pieces(self._shifts, self._lengths, self._device)
+        _turn(source, self._angles[rotation], k, keys)
 
-    def _where_encoded(self, source: Source) -> tuple[Tensor, Tensor]:
-        """Their keys and values, `[heads, tokens, dim]`, at the positions where they were encoded."""
+    def _straight(self, source: Source) -> bool:
+        """Whether what is in pages is read to where it is attended to, by one launch. A CPU is quicker by way of
+        contiguous memory that stays in its cache."""
+        return self._stored and few_launches(self._device) and not source.pages.rounding
+
+    def _where_encoded(self, source: Source, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Their keys and values, `[heads, tokens, dim]`, at the positions where they were encoded. Values may be read
+        into `values`, which is then returned."""
+        if self._straight(source):
+            pool, _ = source.pages.pools(source.layer)
+            shape = len(self._rows), *pool.shape[1:]
+            keys = source.workspace.take("keys", shape, pool.device, pool.dtype).transpose(0, 1)
+            source.pages.gather_into(self._rows, source.layer, keys, values)
+            return keys, values
         if self._stored:
             return source.pages.gather(self._rows, source.layer, source.workspace)
         return source.keys[:, self._rows], source.values[:, self._rows]
@@ -187,9 +208,9 @@ _Kind = tuple[Gather, int] | tuple[bool, bool]
 
 
 def _turn(source: Source, angles: Angles, keys: Tensor, out: Tensor) -> None:
-    """Turn `keys` `[heads, tokens, dim]` into `out`, as many tokens at a time as stay in the processor's cache."""
+    """Turn `keys` `[heads, tokens, dim]` into `out`: on a CPU as many tokens at a time as stay in its cache."""
     heads, tokens, dim = keys.shape
-    most = max(1, AT_ONCE // (heads * dim))
+    most = max(1, (AT_ONCE_ON_GPU if few_launches(keys.device) else AT_ONCE) // (heads * dim))
     for start in range(0, tokens, most):
         part = slice(start, start + most)
         some = Angles(angles.cos[part], angles.sin[part])

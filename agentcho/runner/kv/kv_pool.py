@@ -203,6 +203,13 @@ class PagePool:
         keys = self._selected(self._keys[layer], rows, workspace, "keys")
         return keys, self._selected(self._values[layer], rows, workspace, "values")
 
+    def gather_into(self, rows: Tensor, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Read the given rows of a pool that does not round into `keys` and `values` `[heads, rows, dim]`, which may
+        be parts of longer tensors, by one operation each."""
+        assert not self.rounding
+        for pool, out in ((self._keys[layer], keys), (self._values[layer], values)):
+            torch.index_select(pool, 0, rows, out=out.transpose(0, 1))
+
     def _selected(self, pool: Tensor, rows: Tensor, workspace: Workspace, name: str) -> Tensor:
         """These rows of a pool, as `[heads, rows, dim]`."""
         dim = pool.shape[2] - (self.dtype.itemsize if self.rounding else 0)

@@ -80,16 +80,46 @@ class Rotation:
             each = Angles(torch.stack([cos, cos], -1).flatten(-2), torch.stack([-sin, sin], -1).flatten(-2))
         return Angles(each.cos.to(device, torch.float32), each.sin.to(device, torch.float32))
 
+    def angles_of_pieces(self, by: Sequence[int], lengths: Sequence[int], device: torch.device) -> Angles:
+        """The angles of the tokens of pieces in a row, each of which moves as a whole.
+
+        Args:
+            by: By how many positions each piece moves.
+            lengths: How many tokens each has.
+            device: Where the angles are needed. A row a piece goes there, and is repeated there.
+
+        Returns:
+            Angles `[sum of lengths, 2n]`.
+        """
+        table = torch.stack(self.angles(torch.tensor(by), torch.device("cpu"))).to(device)
+        counts = torch.tensor(lengths).to(device)
+        return Angles(*table.repeat_interleave(counts, 1, output_size=sum(lengths)))
+
     def turn_into(self, out: Tensor, keys: Tensor, angles: Angles, workspace: Workspace) -> None:
         """Write keys `[..., tokens, dim]`, moved, into `out` of the same shape; like `turn`, but without gradients."""
         last = self.first + angles.cos.shape[-1]
         old = keys[..., self.first : last]
+        if few_launches(old.device):
+            self._turn_in_few_launches(out[..., self.first : last], old, angles, workspace)
+        else:
+            self._turn_in_cache(out[..., self.first : last], old, angles, workspace)
+        if old.shape != keys.shape:
+            out[..., : self.first], out[..., last:] = keys[..., : self.first], keys[..., last:]
+
+    def _turn_in_few_launches(self, out: Tensor, old: Tensor, angles: Angles, workspace: Workspace) -> None:
+        """Three operations, which convert numbers as they read and write them. What is computed is the same: in
+        float32, rounded once."""
+        other = self._swapped(old, workspace.take("swapped", old.shape, old.device, old.dtype))
+        turned = workspace.take("turned", old.shape, old.device, torch.float32)
+        torch.mul(old, angles.cos, out=turned)
+        torch.addcmul(turned, other, angles.sin, out=out)
+
+    def _turn_in_cache(self, out: Tensor, old: Tensor, angles: Angles, workspace: Workspace) -> None:
+        """One pass over memory, and the rest in float32 in the processor's cache."""
         turned = workspace.take("turned", old.shape, old.device, torch.float32).copy_(old)
         other = self._swapped(turned, workspace.take("swapped", old.shape, old.device, torch.float32))
         turned.mul_(angles.cos).addcmul_(other, angles.sin)
-        out[..., self.first : last] = turned
-        if turned.shape != keys.shape:
-            out[..., : self.first], out[..., last:] = keys[..., : self.first], keys[..., last:]
+        out.copy_(turned)
 
     def _swapped(self, keys: Tensor, out: Tensor | None = None) -> Tensor:
         """The turned dimensions `[..., 2n]`, with the two dimensions of each pair exchanged."""
@@ -98,6 +128,12 @@ class Rotation:
             return torch.cat([keys[..., middle:], keys[..., :middle]], -1, out=out)
         pairs = None if out is None else out.view(*out.shape[:-1], -1, 2)
         return torch.stack([keys[..., 1::2], keys[..., ::2]], -1, out=pairs).flatten(-2)
+
+
+def few_launches(device: torch.device) -> bool:
+    """Whether every operation costs a launch there, so that few of them over much memory are best. Elsewhere memory is
+    what costs, and work is done in pieces that stay in the processor's cache."""
+    return device.type == "cuda"
 
 
 def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:
