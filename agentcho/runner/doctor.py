@@ -23,6 +23,7 @@ from agentcho.runner.attention.base import Locality
 from agentcho.runner.attention.registry import Backends, Reported
 from agentcho.runner.engine import Engine
 from agentcho.runner.kv.kv_pool import token_bytes
+from agentcho.runner.model.fused import FusedPart
 from agentcho.runner.model.known_models import place_of
 from agentcho.runner.model.model import ModelSource, read_tokenizer
 from agentcho.runner.quant.prepack import matmul_kernels
@@ -107,6 +108,7 @@ def report_of(model: str, engine: Engine) -> DoctorReport:
     if stored := engine.fingerprint.get("stored"):
         rows.append(DoctorRow("file", None, *stored.split(", ", 1)))
     rows.append(DoctorRow("kernels", None, *matmul_kernels(engine.network, engine.store.devices[0])))
+    rows += [DoctorRow("fused", None, each.name, _fused(each)) for each in engine.fused]
     if engine.store.devices[0].type == "cpu":
         rows.append(DoctorRow("threads", None, str(engine.threads[0]), engine.threads[1]))
     rows += attention_rows(engine.backends)
@@ -184,6 +186,13 @@ def attention_rows(backends: Backends) -> list[DoctorRow]:
 
 def _used(backend: Reported) -> str:
     return backend.does if backend.missing is None else f"not used: {backend.missing}"
+
+
+def _fused(part: FusedPart) -> str:
+    """What computes a part of the network in one kernel, or why nothing does."""
+    done = f"{part.how} for each of {part.modules} modules" if part.modules else None
+    left = None if part.why is None else f"{'others are ' if done else ''}not fused: {part.why}"
+    return "; ".join(filter(None, (done, left)))
 
 
 def _together(engine: Engine) -> tuple[str, str]:

@@ -39,6 +39,7 @@ from agentcho.runner.kv.kv_pool import PagePool, token_bytes
 from agentcho.runner.kv.lanes import lane_room
 from agentcho.runner.model.device import DeviceMap, DevicePlacement
 from agentcho.runner.model.fingerprints import kept_files
+from agentcho.runner.model.fused import FusedPart
 from agentcho.runner.model.loading import EngineSizes, WeightsSource, load, load_all
 from agentcho.runner.model.lora import Adapters
 from agentcho.runner.model.model import Model
@@ -308,6 +309,11 @@ class Engine(EngineCore):
     def threads(self) -> tuple[int, str]:
         """How many compute threads its forwards take, and why so many."""
         return self._model.threads.count, self._model.threads.why
+
+    @property
+    def fused(self) -> tuple[FusedPart, ...]:
+        """Parts of the network that one kernel each computes on a GPU, and those that could be and are not."""
+        return self._model.fused
 
     @property
     def adapters(self) -> Adapters:

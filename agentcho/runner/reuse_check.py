@@ -22,6 +22,7 @@ from agentcho.runner.batch import Batch, Layers
 from agentcho.runner.kv.kv_pool import LayerShape, PagePool
 from agentcho.runner.kv.rope import Rotation, candidates, infer
 from agentcho.runner.model.device import fused_attention
+from agentcho.runner.model.fused import use_fused
 from agentcho.runner.model.model import Model, ModelSource
 from agentcho.runner.quant.prepack import use_packed
 
@@ -292,7 +293,7 @@ class ReuseCheck:
         return entry
 
     def _run(self, batch: Batch) -> Sequence[Tensor]:
-        with use_packed(), fused_attention(self._model.devices):
+        with use_packed(), use_fused(), fused_attention(self._model.devices):
             out = self._model.network(
                 input_ids=batch.ids,
                 position_ids=batch.positions,

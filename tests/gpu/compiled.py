@@ -1,4 +1,4 @@
-"""The paged kernel compiled for GPUs that are not here, as the JIT compiles it: its registers, its stack, and the
+"""Triton's kernels compiled for GPUs that are not here, as the JIT compiles it: its registers, its stack, and the
 instructions of its longest loop. `python -m tests.gpu.compiled` prints them.
 
 It runs in a process of its own, whose Triton compiles: `TRITON_INTERPRET=0`. Triton brings what reads machine code.
@@ -73,10 +73,6 @@ def _tool(name: str) -> Path:
 
 def compiled(case: Case, own: bool, target: int) -> Use:
     """Compile one: over pools, or over rows' `own` tokens."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
     from agentcho.runner.attention.triton_kernel import weigh
 
     made: Any = triton_paged.PagedKind
@@ -86,13 +82,47 @@ def compiled(case: Case, own: bool, target: int) -> Use:
     number, whole = NUMBERS[case.dtype], "*i64" if own else "*i32"
     types = [number] * 3 + [whole] * 2 + ["*i64"] * 3 + ["*i32"] + ["*fp32"] * 2
     types += ["i32"] * 3 + ["fp32"] * 2 + ["constexpr"]
-    signature = dict(zip(weigh.arg_names, types, strict=True))
-    aligned = [place for place, name in enumerate(weigh.arg_names) if signature[name].startswith("*")]
-    attributes = {(place,): [["tt.divisibility", 16]] for place in (*aligned, list(weigh.arg_names).index("width"))}
-    source = ASTSource(weigh, signature, {"form": kind.form(own)}, attributes)
-    built = triton.compile(source, target=GPUTarget("cuda", target, 32))
+    return built(weigh, dict(zip(weigh.arg_names, types, strict=True)), kind.form(own), target, ("width",))
+
+
+def fused(target: int) -> dict[str, Use]:
+    """The kernels of parts of a network, at the shape of Llama-3.1-8B."""
+    from agentcho.runner.model.fused import COLUMNS, HEADS
+    from agentcho.runner.model.fused_kernels import GateForm, TurnForm, gate, turn
+
+    kernels = {"rotary embedding": (turn, TurnForm(32, 8, 128, HEADS, 64)), "SwiGLU": (gate, GateForm(14336, COLUMNS))}
+    return {
+        name: built(
+            kernel,
+            dict.fromkeys(kernel.arg_names, "*bf16") | {"form": "constexpr"},
+            form,
+            target,
+            options={"enable_fp_fusion": False},
+        )
+        for name, (kernel, form) in kernels.items()
+    }
+
+
+def built(
+    kernel: Any,
+    signature: dict[str, str],
+    form: Any,
+    target: int,
+    divisible: tuple[str, ...] = (),
+    options: dict[str, Any] | None = None,
+) -> Use:
+    """What a kernel takes that is compiled for a form: every pointer, and what is `divisible`, by 16."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = list(kernel.arg_names)
+    aligned = [place for place, name in enumerate(names) if signature[name].startswith("*") or name in divisible]
+    attributes = {(place,): [["tt.divisibility", 16]] for place in aligned}
+    source = ASTSource(kernel, signature, {"form": form}, attributes)
+    made = triton.compile(source, target=GPUTarget("cuda", target, 32), options=options or {})
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(built.asm["cubin"])
+        file.write(made.asm["cubin"])
         file.flush()
         usage = _run("cuobjdump", "-res-usage", file.name)
         listing = _run("nvdisasm", "-c", file.name)
@@ -125,7 +155,7 @@ def measured() -> dict[str, Use]:
         for name, case in cases().items()
         for own in (False, True)
         for target in TARGETS
-    }
+    } | {f"{name}, sm_{target}": use for target in TARGETS for name, use in fused(target).items()}
 
 
 def main() -> None:

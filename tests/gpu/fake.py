@@ -39,6 +39,7 @@ from agentcho.runner.attention.base import Locality
 from agentcho.runner.kv import page_tables
 from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.kv.rope import Rotation
+from agentcho.runner.model import fused
 from agentcho.runner.model import model as models
 from agentcho.runner.model.model import ATTENTION, Model, find
 from agentcho.runner.reuse_check import LayerProof
@@ -47,7 +48,7 @@ CUDA = torch.device("cuda", 0)
 SHAPE, STORE = "shape:llama-3.1-8b", 1 << 17
 HEADS, DIM = 8, 128
 COMPOSED = {"logsumexp": 9, "scaled_dot_product_attention": 4, "repeat": 2}
-"""Operations that launch several kernels, and how many at least."""
+"""Operations that launch several kernels, and how many at least. On CUDA torch's `rms_norm` is one."""
 SHADOWED = 40
 """Steps after which shadows run: these begin behind the first words of their message."""
 NO_KERNEL = {"empty", "new_empty", "empty_strided", "empty_like", "new_empty_strided", "detach", "lift_fresh"}
@@ -195,19 +196,26 @@ def stage(
         patch.setattr(torch.cuda, "empty_cache", lambda: None)
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (60 << 30, 80 << 30))
         patch.setattr(triton_paged.TRIAL, "works", lambda kind: True)
+        patch.setattr(fused, "_why_not", lambda *_: None)
         patch.setattr(dense, "_can_flash", lambda *_: True)
         patch.setattr(dense, "_lower_right", lambda own, keys: None)  # its tensors cannot be fake ones
         phases = {at: torch.zeros(DIM // 2, dtype=torch.long, device=at) for at in (CUDA, torch.device("cuda", 1))}
         patch.setattr(triton_paged, "_phases", lambda _, device: phases[device], raising=False)
         _known_sizes(patch)
-        engine = _made(Rotation("half", frequencies), place, spread)
-        engine._runner.graphs = None
-        made = Stage(engine)
         from triton.runtime.jit import JITFunction
 
+        stages = list[Stage]()
+
+        def run(kernel: Any, *given: Any, grid: Any, warmup: bool, **more: Any) -> None:
+            for each in stages:
+                each.launched(*given, **more)
+
         patch.setattr(torch.cuda, "device", lambda device: _nothing())
-        patch.setattr(JITFunction, "run", lambda kernel, *given, grid, warmup, **more: made.launched(*given, **more))
-        yield made
+        patch.setattr(JITFunction, "run", run)
+        engine = _made(Rotation("half", frequencies), place, spread)
+        engine._runner.graphs = None
+        stages.append(Stage(engine))
+        yield stages[0]
 
 
 @contextmanager
@@ -250,7 +258,9 @@ def _made(rotation: Rotation, place: Callable[[str], torch.device], spread: Call
     layers = range(source.config.num_hidden_layers)
     shapes = [LayerShape(HEADS, DIM, DIM, place(f"model.layers.{layer}")) for layer in layers]
     proofs = [LayerProof(layer, rotation, Locality(), shapes[layer], 0, 0, 0, plain=True) for layer in layers]
-    return Engine(Model(source, network.eval(), tokenizer), framing, proofs, STORE, 0, STORE)
+    model = Model(source, network.eval(), tokenizer)
+    model.fused = fused.fuse(network)
+    return Engine(model, framing, proofs, STORE, 0, STORE)
 
 
 def live() -> int:

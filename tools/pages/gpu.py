@@ -106,12 +106,18 @@ PROOFS = (
         "Triton's interpreter (`tests/engine/test_paged.py`), at the sizes of real models too (`tests/gpu`)",
     ),
     (
+        "RMSNorm, the rotary embedding and SwiGLU in one kernel each give what the modules of transformers give, and a "
+        "token has the same bits among any others",
+        "Triton's interpreter (`tests/engine/test_fewer_kernels.py`); RMSNorm is torch's own kernel, which is compared "
+        "when a model is loaded",
+    ),
+    (
         "the whole engine at the shape of Llama-3.1-8B: no operation over tensors of two devices, none for which "
         "Python has to wait for the device, no transfer inside of a decode step's forward",
         "fake tensors on `cuda:0` (`tests/gpu/fake.py`); every launch of Triton is counted and not run",
     ),
     (
-        "kernels of a decode step, launches of a first token, registers and loops of the kernel for sm_80 and sm_90",
+        "kernels of a decode step, launches of a first token, registers and loops of kernels for sm_80 and sm_90",
         "counted over fake tensors and in what Triton compiles; they may only go down (`tests/gpu/limits.json`), and "
         "`python -m tests.gpu` prints them",
     ),

@@ -61,7 +61,7 @@ class Trial(Generic[K, P]):
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:
-                self._refuse(kind.device, _failed(error))
+                self._refuse(kind.device, failure(error))
         return self._dense(*args, **kwargs)
 
     def works(self, kind: K) -> bool:
@@ -81,7 +81,7 @@ class Trial(Generic[K, P]):
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
-            self._refuse(kind.device, _failed(error))
+            self._refuse(kind.device, failure(error))
             return False
         wrong = [gap for gap in gaps if not gap <= tolerance(kind.dtype)]
         if wrong:
@@ -99,5 +99,6 @@ def tolerance(dtype: torch.dtype) -> float:
     return 1e-3 if dtype == torch.float32 else 1 / 32
 
 
-def _failed(error: Exception) -> str:
+def failure(error: Exception) -> str:
+    """What is said of a kernel that raised an error."""
     return f"fails here ({(str(error).strip() or type(error).__name__).splitlines()[0]})"

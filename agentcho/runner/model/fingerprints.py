@@ -61,4 +61,6 @@ def kept_files(folder: Path, model: Model, context: int) -> PersistentFiles:
         "processor": f"{platform.machine()} {cpu_capability()} {_processor()}",
         "devices": str([f"{device} {gpu_name(device)}" for device in model.devices]),
     }
+    if model.fused:
+        beside["fused"] = str(model.fused)
     return PersistentFiles(folder, Fingerprint(of_model, beside))

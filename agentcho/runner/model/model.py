@@ -37,6 +37,7 @@ from agentcho.runner.model.device import (
     warn_emulated,
 )
 from agentcho.runner.model.digests import tokenizer_digest, weights_digest
+from agentcho.runner.model.fused import FusedPart, fuse, use_fused
 from agentcho.runner.model.gguf_file import (
     WHOLE,
     GgufFile,
@@ -223,14 +224,16 @@ def _first_line(error: BaseException) -> str:
 class Model:
     """An unchanged causal language model and its tokenizer, in evaluation mode. `chunks`: the attention chunk of each
     layer that only the config tells of (llama4). `packed`: how many tokens one forward takes at most. `prepacked`:
-    forwards go through weights in the order of the processor's kernels. `sizes`: those of forwards in which rows do not
-    depend on each other, by adapter and number of threads, as they are proved."""
+    forwards go through weights in the order of the processor's kernels. `fused`: parts of it that one kernel each
+    computes on a GPU, and why others are not. `sizes`: those of forwards in which rows do not depend on each other, by
+    adapter and number of threads, as they are proved."""
 
     def __init__(self, source: ModelSource, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
         self.adapters, self.owner, self.threads = Adapters(network), Owner(), ComputeThreads()
         self.adapter: str | None = None
         self.merged = self.prepacked = False
+        self.fused: tuple[FusedPart, ...] = ()
         self._weights: str | None = None
         self.sizes: dict[tuple[str | None, int], tuple[int, ...]] = {}
         self.bits: str | None = None
@@ -283,6 +286,8 @@ class Model:
         model._weights = None if source.gguf is None else source.gguf.digest()
         if place.bits is not None:
             model._lighten(place.bits, tell)
+        if model._cuda:
+            model.fused = fuse(network)
         return model
 
     def _lighten(self, bits: str, tell: ProgressCallback) -> None:
@@ -331,9 +336,9 @@ class Model:
     @torch.inference_mode()
     def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
         """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
-        if not self.prepacked:
+        if not self.prepacked and not self.fused:
             return self.differentiable(ids, positions, wanted, attending)
-        with use_packed():
+        with use_packed(), use_fused():
             return self.differentiable(ids, positions, wanted, attending)
 
     def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
