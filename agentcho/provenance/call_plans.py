@@ -58,10 +58,12 @@ class ResolvedContext(NamedTuple):
 
 
 class DecodePlan(NamedTuple):
-    """The calls that say one message: what is missing, the decode, and its shadow, if it has one. `apart`: see
-    `ResolvedContext`; `opened`: see `EncodingRecord`."""
+    """The calls that say one message: what is missing, the decode, and its shadow, if it has one. `recipe`: that of the
+    decode's own encoding, "audience" where it is what others read, too. `apart`: see `ResolvedContext`; `opened`: see
+    `EncodingRecord`."""
 
     missing: tuple[MissingEncoding, ...]
     calls: tuple[Call, ...]
+    recipe: Recipe
     apart: bool = False
     opened: bool = False

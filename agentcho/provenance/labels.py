@@ -101,11 +101,11 @@ class EncodingRecord(NamedTuple):
     """One encoding of one message. `cone` holds message ids, its own included.
 
     `recipe` "author": in the context its author spoke in, E(m); "audience": over those of its parents that all its
-    readers may read, X(m), of no caller; "baseline": in `caller`'s own prompt; "repaired": in `caller`'s own prompt
-    too, but for the tokens that its base keeps (`receipt.base`), or as its base is with the offsets that
-    `receipt.anchors` give: the cones of all these are in its own. `engine` names the model on whose engine it is (None:
-    the run's own). `respelled`: the message was said under another tokenizer, and its text was encoded anew under this
-    one.
+    readers may read, X(m), of no caller, or of the author where E(m) is the same; "baseline": in `caller`'s own prompt;
+    "repaired": in `caller`'s own prompt too, but for the tokens that its base keeps (`receipt.base`), or as its base is
+    with the offsets that `receipt.anchors` give: the cones of all these are in its own. `engine` names the model on
+    whose engine it is (None: the run's own). `respelled`: the message was said under another tokenizer, and its text
+    was encoded anew under this one.
 
     A baseline encoding may be of several messages, the others in `also`: what the template writes of them cannot be cut
     at their borders. `tokens` are its ids where they are not those that the one message has in its own frame. Of what

@@ -83,6 +83,7 @@ class Resolver:
         self._private: dict[Key, EncodingId] = {}
         self._public: dict[Key, EncodingId] = {} if kin is None else kin._public
         self._keys: dict[str, list[Key]] = {}
+        self._single = set[str]()
         self._asked: set[Key] = set()
         self._anchors = AnchorPools(scoped=reuse.leakage == "deny")
         self._ends: dict[Key, int] = {}
@@ -122,31 +123,36 @@ class Resolver:
 
     def decode_plan(self, draft: Draft, shadow: bool = True, out: History | None = None, **options: Any) -> DecodePlan:
         """The calls that let an author say a message; `options` are the decode's. Not `shadow`: whatever the policy
-        says, X(m) is made when it is read. `out`: what is out, for guesses (None: what it reads)."""
+        says, X(m) is made when it is read, apart from E(m). `out`: what is out, for guesses (None: what it reads)."""
         resolved = self.resolve(draft.reads)
-        author = draft.own
+        single = shadow and self._made_once(draft)
+        self._single.update([draft.metadata.id] if single else ())
+        clearance = draft.metadata.audience if single else draft.own
         call = Decode(
             draft.text,
             resolved.parents,
             resolved.offsets,
             resolved.new_offset,
             name=draft.name,
-            salt=self._salt(author),
-            guard=self._guard(draft, author),
+            salt=self._salt(clearance),
+            guard=self._guard(draft, clearance),
             corpora=self._guessed_from(draft, out),
             adapter=self._adapter,
             ape=self._ape,
             opening=resolved.opening,
             **options,
         )
-        if not shadow or not self.shadowed(draft):
-            calls = *(lack.call for lack in resolved.missing), call
-            return DecodePlan(resolved.missing, calls, resolved.apart, resolved.opening is not None)
+        if single or not shadow or not self.shadowed(draft):
+            alone = *(lack.call for lack in resolved.missing), call
+            recipe = "audience" if single else self.own_recipe
+            opened = resolved.opening is not None
+            return DecodePlan(resolved.missing, alone, recipe, apart=resolved.apart, opened=opened)
         lacking = {lack.key: lack for lack in resolved.missing}
         parents, audience = self._public_encodings(draft, lacking), draft.metadata.audience
         guard = self._guard(draft, audience)
         public = Shadow(call, parents, self._default, salt=self._salt(audience), guard=guard, ape=self._ape)
-        return DecodePlan(tuple(lacking.values()), (*(lack.call for lack in lacking.values()), call, public))
+        calls = *(lack.call for lack in lacking.values()), call, public
+        return DecodePlan(tuple(lacking.values()), calls, self.own_recipe)
 
     def _guessed_from(self, draft: Draft, out: History | None) -> tuple[Corpus, ...] | None:
         """What the words of a message may be guessed from; None: nothing is."""
@@ -154,6 +160,27 @@ class Resolver:
             return None
         author, reads = draft.metadata.author, (read.id for read in draft.reads.reads)
         return self._corpora.read(author, reads) if out is None else self._corpora.of(author, out)
+
+    @property
+    def own_recipe(self) -> Recipe:
+        """The recipe of what an author has just said, where X(m) is not the same."""
+        return "baseline" if self.reuse.mode == "baseline" else "author"
+
+    def _made_once(self, draft: Draft) -> bool:
+        """Whether E(m) and X(m) have one recipe, so that one encoding is both: all that its author reads may be read by
+        everyone who may read the message, and the author reads it as they do. Never in the deterministic profile: the
+        last bits of what was spoken and of what was encoded differ, and would tell whether the author read more."""
+        metadata, reads = draft.metadata, draft.reads
+        if not self.shadowed(draft) or self._adapter is not None or not self._said_here(draft):
+            return False
+        if metadata.author is None or metadata.audience == draft.own or self._repair_of(reads) is not None:
+            return False
+        if self._positions(reads) != (self._default, None):
+            return False
+        read = [each.id for each in reads.reads]
+        return read == self._public_parents(draft) and all(
+            self._recipe(metadata.author, each) == "audience" for each in reads.reads
+        )
 
     def shadowed(self, draft: Draft) -> bool:
         """Whether X(m) is made while m is said: by what is public alone. The two differ in their keys, if only in
@@ -230,6 +257,7 @@ class Resolver:
         for recipe in ("author", "audience"):
             self._asked.discard((recipe, (message,)))
             self._ends.pop((recipe, (message,)), None)
+        self._single.discard(message)
         self._anchors.forget(message)
         self._prompts.forget(message)
         return [self._there(key).pop(key) for key in self._keys.pop(message, ())]
@@ -323,9 +351,10 @@ class Resolver:
 
     def _recipe(self, reader: str | None, read: Read) -> Recipe:
         """Under enforce it is never the author's encoding of another's message, clean or not: that choice would itself
-        tell of what is hidden. Nor is it anywhere but where the message was said."""
+        tell of what is hidden. Nor is it anywhere but where the message was said. Where one encoding is both, it is the
+        audience's."""
         if self._own(reader, read):
-            return "author"
+            return "audience" if read.id in self._single else "author"
         return "audience" if self.enforcing or not self._said_here(self.drafts[read.id]) else "author"
 
     def _own(self, reader: str | None, read: Read) -> bool:

@@ -92,14 +92,19 @@ def test_waiting_counts_overlapping_calls_once() -> None:
     assert played.prefill == pytest.approx(0.4)
 
 
-def test_solvers_without_names_read_the_same_from_the_first_word() -> None:
-    """What a baseline that keeps prefixes shares between them; nothing else differs."""
-    named, unnamed = (recorded("parallel-debate", 1, 0.1, each, agents=4) for each in (True, False))
-    briefs = [[m.text for m in one.messages if m.role == "system"] for one in (named, unnamed)]
-    assert [len(set(texts)) for texts in briefs] == [4, 1]
-    graphs = [[(m.id, m.parents, m.audience) for m in one.messages] for one in (named, unnamed)]
-    assert graphs[0] == graphs[1]
+def test_solvers_without_names_read_one_open_prompt() -> None:
+    """What a baseline that keeps prefixes shares between them; and under `enforce` nothing is encoded a second time,
+    since nobody says anything that was computed over what another may not read."""
+    named, unnamed = (recorded("parallel-debate", 1, 0.1, names=each, agents=4) for each in (True, False))
+    briefs = [[m for m in one.messages if m.role == "system"] for one in (named, unnamed)]
+    assert [len(each) for each in briefs] == [4, 1]
+    assert briefs[1][0].audience == "everyone"
+    said = [[str(m.author) for m in one.messages if m.kind == "decode"] for one in (named, unnamed)]
+    assert sorted(said[0]) == sorted(said[1])
     fed = [replay(one, FakeEngine(), mode="baseline", logits=False).encoded for one in (named, unnamed)]
     assert fed[1] < 0.6 * fed[0]
     reused = [replay(one, FakeEngine(), leakage="audit", logits=False).encoded for one in (named, unnamed)]
     assert reused[1] <= reused[0] < fed[1]
+    kept = [replay(one, FakeEngine(), leakage="enforce", logits=False).encoded for one in (named, unnamed)]
+    assert kept[0] > reused[0]
+    assert kept[1] == reused[1]

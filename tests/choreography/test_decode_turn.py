@@ -31,10 +31,14 @@ from .stage import Interrupted, Play, Scripted, Talker, heard, nothing_left
 
 
 class Speech:
-    """Something that Ann says: her words, whether her model thinks, in which step it is cancelled, and her options."""
+    """Something that Ann says: her words, whether her model thinks, in which step it is cancelled, her own system
+    prompt, and her options."""
 
-    def __init__(self, words: str, thinks: bool = False, cancelled: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, words: str, thinks: bool = False, cancelled: int | None = None, brief: str | None = None, **options: Any
+    ) -> None:
         self.words, self.thinks, self.cancelled, self.options = words, thinks, cancelled, options
+        self.brief = brief
         self.engines = 0
 
     def engine(self) -> Interrupted:
@@ -62,7 +66,7 @@ async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[Tra
 
     async def script(game: Game) -> None:
         with speech.said_on(engine):
-            await game.cast(Talker, "ann").say(**speech.options)
+            await game.cast(Talker, "ann", system=speech.brief).say(**speech.options)
 
     async with Choreographer(engine, leakage="enforce") as choreographer:
         await Game(choreographer, 0, 0, RunConfig(max_tokens=12, leakage="enforce"), sink=events.append).play(
@@ -77,7 +81,8 @@ async def in_society(engine: Interrupted, speech: Speech, folder: Path) -> list[
     options: Any = speech.options
     async with model.serving():
         with speech.said_on(engine):
-            request = ChatRequest((QuotedMessage("user", "Hi"),), options, max_tokens=12)
+            brief = () if speech.brief is None else (QuotedMessage("system", speech.brief),)
+            request = ChatRequest((*brief, QuotedMessage("user", "Hi")), options, max_tokens=12)
             await model.answer(Caller("", "town", "ann"), request, lambda delta: None)
     [run] = runs(folder)
     return [entry for entry in run.games()[0] if entry.message.kind == "decode"]
@@ -156,7 +161,8 @@ def test_others_have_nothing_encoded_while_a_model_may_think(
         return submit(engine, calls, *more)
 
     monkeypatch.setattr(FakeEngine, "submit", spy)
-    speech = Speech("<think> hm </think> hello there" if thinks else "hello there", thinks=thinks)
+    words = "<think> hm </think> hello there" if thinks else "hello there"
+    speech = Speech(words, thinks=thinks, brief="I know more")
     play(lambda: way(speech.engine(), speech, tmp_path))
     shadows = [call for call in submitted if isinstance(call, Shadow)]
     assert len(shadows) == (0 if thinks else 1)

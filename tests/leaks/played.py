@@ -48,7 +48,7 @@ class Played:
 
     def _enter(self, draft: Draft, plan: DecodePlan, ids: Sequence[EncodingId]) -> tuple[EncodingId, ...]:
         made = tuple(map(self._made, ids))
-        making = EncodingsToMake(plan.missing, draft.metadata.author, self.journal.resolver)
+        making = EncodingsToMake.of(plan, draft.metadata.author, self.journal.resolver)
         self.journal.enter(making, draft, RequestResult(made, 0.0, 0.0))
         return tuple(entry.id for entry in made[len(plan.missing)].receipt.context)
 
@@ -61,7 +61,7 @@ class Played:
         [begun] = [begun for step in steps for begun in step.begun]
         made = tuple(self._made(id) if id in finished else None for id in ids)
         said = UnfinishedDecode(FinishedCall(*begun), made, "cancelled", 0.0, 0.0)
-        making = EncodingsToMake(plan.missing, author, self.journal.resolver)
+        making = EncodingsToMake.of(plan, author, self.journal.resolver)
         self.journal.first_token(making, draft, said)
         self.engine.cancel(ids)
         self.journal.enter_dropped(making, draft, said)

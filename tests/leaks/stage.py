@@ -17,7 +17,7 @@ from agentcho.games.play.journal import EncodingsToMake, Journal
 from agentcho.games.play.limits import Meter
 from agentcho.message import Audience, Metadata
 from agentcho.protocol.call import Call, EncodingId
-from agentcho.provenance.call_plans import DecodePlan, MissingEncoding
+from agentcho.provenance.call_plans import DecodePlan
 from agentcho.provenance.drafts import Draft
 from agentcho.provenance.labels import EncodingRecord, LeakPaths
 from agentcho.provenance.views import Act, Place, Read, ReadSet
@@ -93,7 +93,8 @@ class Talk:
         speeches = [self._submit(plan, draft) for plan, draft in zip(plans, said, strict=True)]
         self._run()
         for speech in speeches:
-            self._enter(speech.speaking.missing, speech.draft, speech.ids)
+            making = EncodingsToMake.of(speech.speaking, speech.draft.metadata.author, self._journal.resolver)
+            self._enter(making, speech.draft, speech.ids)
             self.out.append(speech.draft.metadata.id)
         return [draft.metadata.id for draft in said]
 
@@ -161,18 +162,15 @@ class Talk:
             if missing := self.resolver.resolve(reads).missing:
                 made = self._take([m.call for m in missing], [m.message for m in missing])
                 self._run()
-                self._enter(missing, None, made)
+                self._enter(EncodingsToMake(missing, None, self._journal.resolver), None, made)
 
     def _run(self) -> None:
         for failure in self.engine.step(self.reuse.deterministic).failed:
             raise AssertionError(f"refused: {failure.error}")
 
-    def _enter(self, missing: Sequence[MissingEncoding], draft: Draft | None, ids: Sequence[EncodingId]) -> None:
+    def _enter(self, making: EncodingsToMake, draft: Draft | None, ids: Sequence[EncodingId]) -> None:
         made = tuple(FinishedCall(id, self.engine.message(id), self.engine.receipt(id)) for id in ids)
-        author = draft.metadata.author if draft else None
-        self._journal.enter(
-            EncodingsToMake(missing, author, self._journal.resolver), draft, RequestResult(made, 0.0, 0.0)
-        )
+        self._journal.enter(making, draft, RequestResult(made, 0.0, 0.0))
 
     # -- what it shows -----------------------------------------------------------------------------------
 

@@ -109,8 +109,10 @@ def test_labels_of_what_is_held_or_under_way_stay() -> None:
 def test_a_shadow_that_nobody_has_read_yet_outlives_what_it_was_put_off_over() -> None:
     played = Played(FakeEngine(), ReusePolicy("choreographed", "enforce"))
     played.put("told")
-    played.say("first", "bob", "told")
-    played.say("said", "alice", "told")
+    played.put("his", Audience(frozenset({"bob"})), "bob")
+    played.put("hers", Audience(frozenset({"alice"})), "alice")
+    played.say("first", "bob", "his", "told")
+    played.say("said", "alice", "hers", "told")
     deferred = len(played.engine.debug.deferred)
     played.forget("told", "first")
     played.forget("never there")

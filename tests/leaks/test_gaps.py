@@ -7,6 +7,7 @@ import json
 import pytest
 
 from agentcho import Agent, Game, RunConfig
+from agentcho.config.reuse import Shadowing
 from agentcho.errors import LeakageError
 from agentcho.message import EVERYONE, Audience
 from agentcho.protocol.call import ContextEntry, Receipt
@@ -24,9 +25,9 @@ class Talker(Agent):
     role = "talker"
 
 
-def enforced(script: Script) -> Rehearsal:
+def enforced(script: Script, shadow: Shadowing = "auto") -> Rehearsal:
     """Play a script under enforce."""
-    return play(script, config=RunConfig(model="fake", leakage="enforce", max_tokens=4))
+    return play(script, config=RunConfig(model="fake", leakage="enforce", shadow=shadow, max_tokens=4))
 
 
 async def _secret_then_public(game: Game) -> str:
@@ -54,7 +55,7 @@ def test_a_cone_holds_what_was_attended_to_and_not_what_was_asked_for() -> None:
     made = records(enforced(_secret_then_public))
     assert made["author", "alice.1"].cone == {"alice.0", "alice.1"}
     assert made["audience", "alice.1"].cone == {"alice.1"}
-    assert made["author", "bob.0"].cone == {"alice.1", "alice.2", "bob.0"}
+    assert made["audience", "bob.0"].cone == {"alice.1", "alice.2", "bob.0"}
 
 
 def test_a_line_that_is_written_and_read_again_has_its_cones() -> None:
@@ -106,7 +107,34 @@ def test_an_open_system_prompt_is_nobodys_and_a_private_one_reaches_nobody_else(
     assert made["audience", "alice.0"].cone == {"scenario.0", "alice.0"}
     assert made["author", "bob.1"].cone == {"bob.0", "scenario.0", "alice.0", "bob.1"}
     assert made["audience", "bob.1"].cone == {"scenario.0", "alice.0", "bob.1"}
-    assert made["author", "alice.1"].cone == {"scenario.0", "alice.0", "bob.1", "alice.1"}
+    assert made["audience", "alice.1"].cone == {"scenario.0", "alice.0", "bob.1", "alice.1"}
+
+
+@pytest.mark.parametrize("shadow", ["auto", "always", "never"])
+def test_what_all_may_read_is_encoded_once_until_its_author_has_a_secret(shadow: Shadowing) -> None:
+    """One encoding is E(m) and X(m) where both would be made over the same. Where shadows are never made, whether a
+    reader's call makes X(m) would tell that its author has no secret."""
+
+    async def script(game: Game) -> None:
+        alice, bob = (game.cast(Talker, name, system="same", open_system=True) for name in ("alice", "bob"))
+        await alice.say("everyone")
+        await bob.say("everyone")
+        await alice.say("everyone")
+        await alice.think("mine alone")
+        await alice.say("everyone")
+        await bob.say("everyone")
+
+    played = enforced(script, shadow=shadow)
+    made = [(record.message, record.recipe) for entry in played.entries for record in entry.made]
+    assert len(set(made)) == len(made)
+    said = {message: {recipe for id, recipe in made if id == message} for message, _ in made if message[-2] == "."}
+    twice = {message for message, recipes in said.items() if recipes == {"author", "audience"}} - {"alice.2", "alice.3"}
+    once = {message for message, recipes in said.items() if recipes == {"audience"}}
+    if shadow == "never":
+        assert (twice, once) == ({"alice.0", "bob.0", "alice.1", "alice.4"}, {"scenario.0"})
+    else:
+        assert (twice, once) == ({"alice.4"}, {"scenario.0", "alice.0", "bob.0", "alice.1", "bob.1"})
+    assert "author" in said["alice.2"] & said["alice.3"], "what she thinks is hers alone"
 
 
 def test_others_read_a_message_where_its_author_did_not_put_it() -> None:

@@ -173,26 +173,29 @@ def _compared(draft: Draft, entry: TranscriptEntry) -> Iterable[tuple[str, bool]
 
 class EncodingsToMake(NamedTuple):
     """What a request makes beside what is said: the encodings that its call lacks, on the engine of `on`. `caller`: in
-    whose prompt baseline encodings stand. `apart`, `opened`: see `EncodingRecord`."""
+    whose prompt baseline encodings stand. `recipe`: that of what is said. `apart`, `opened`: see `EncodingRecord`."""
 
     missing: Sequence[MissingEncoding]
     caller: str | None
     on: Resolver
+    recipe: Recipe = "author"
     apart: bool = False
     opened: bool = False
 
     @classmethod
     def of(cls, plan: DecodePlan, caller: str | None, on: Resolver) -> EncodingsToMake:
         """What is made by the calls that say one message."""
-        return cls(plan.missing, caller, on, plan.apart, plan.opened)
+        return cls(plan.missing, caller, on, recipe=plan.recipe, apart=plan.apart, opened=plan.opened)
 
 
 class MadeEncoding(NamedTuple):
-    """What an encoding is of that was made while a message was said. `apart`, `opened`: see `EncodingRecord`."""
+    """What an encoding is of that was made while a message was said. `spoken`: it is that which the author spoke in,
+    and no shadow of it. `apart`, `opened`: see `EncodingRecord`."""
 
     message: str
     recipe: Recipe
     path: tuple[str, ...] = ()
+    spoken: bool = False
     apart: bool = False
     opened: bool = False
 
@@ -219,7 +222,6 @@ class Journal:
         self._meter = meter
         self._sink = sink
         self._attempt = self._recorded.attempt
-        self._recipe: Recipe = "baseline" if reuse.mode == "baseline" else "author"
         self.resolver = Resolver(reuse, bos, salt=salt, spelling=spelling, frames=frames)
         self._resolvers, self._salt = [self.resolver], salt
         self._exact = self.resolver if reuse.deterministic else None
@@ -393,7 +395,7 @@ class Journal:
 
     def _enter_said(self, draft: Draft, result: RequestResult, making: EncodingsToMake) -> None:
         id, said = draft.metadata.id, result.made[len(making.missing) :]
-        path = making.on.said_path(draft) if self._recipe == "baseline" else ()
+        path = making.on.said_path(draft) if making.recipe == "baseline" else ()
         draft.message = self._recorded.restored(self._message(draft, said[0].words))
         self._record(self._own(draft, making, path), said[0], making)
         for shadow in said[1:]:
@@ -406,7 +408,12 @@ class Journal:
 
     def _own(self, draft: Draft, making: EncodingsToMake, path: tuple[str, ...] = ()) -> MadeEncoding:
         return MadeEncoding(
-            message=draft.metadata.id, recipe=self._recipe, path=path, apart=making.apart, opened=making.opened
+            message=draft.metadata.id,
+            recipe=making.recipe,
+            path=path,
+            spoken=True,
+            apart=making.apart,
+            opened=making.opened,
         )
 
     def _record(self, of: MissingEncoding | MadeEncoding, made: FinishedCall, making: EncodingsToMake) -> None:
@@ -440,10 +447,11 @@ class Journal:
         caller = making.caller
         recipe = of.recipe
         draft = on.drafts[of.message]
-        author = draft.metadata.author
-        whose = of.path[0] if recipe == "repaired" else {"baseline": caller, "author": author, "audience": None}[recipe]
         of_prompt = of if isinstance(of, MissingEncoding) else None
         own = of if isinstance(of, MadeEncoding) else MadeEncoding(of.message, recipe)
+        author = draft.metadata.author
+        known = {"baseline": caller, "author": author, "audience": author if own.spoken else None}
+        whose = of.path[0] if recipe == "repaired" else known[recipe]
         return self._ledger.record(
             made.id,
             of.message,

@@ -60,11 +60,12 @@ def debate(count: int, seed: int, scale: float) -> list[Workload]:
 
 
 def _unnamed(subject: Workload, name: str, seed: int, scale: float, **options: Any) -> list[Workload]:
-    """The same workload with one system prompt for all agents of a role, for debates, where the agents' names alone
-    keep prompts from sharing a prefix: then a baseline with a prefix cache encodes the question once."""
+    """The same debate with one system prompt for all solvers, as the scenario has it without names. It is one open
+    message: a baseline with a prefix cache encodes it and the question once, and under `enforce` nothing that a solver
+    says was computed over what another may not read."""
     if name != DEBATE:
         return []
-    return [_subject(subject.name + UNNAMED, recorded(name, seed, scale, named=False, **options))]
+    return [_subject(subject.name + UNNAMED, recorded(name, seed, scale, names=False, **options))]
 
 
 def traced(workflows: Iterable[Workflow], scale: float) -> list[Workload]:

@@ -8,7 +8,6 @@ tasks, in its tokens (solutions, votes and answers at MATH problems, games of th
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -25,7 +24,6 @@ from agentcho.testing import FakeEngine
 
 WORDS_A_TOKEN = 0.38
 """The understudy makes 2.6 tokens of a word of two syllables, and times are taken in its tokens."""
-NAME = re.compile(r"^Your name is \w+\. ")
 RAGGED = 0.25
 """Texts of one kind differ in length by up to so much of it, in both directions."""
 
@@ -53,12 +51,10 @@ KINDS = {
 }
 
 
-def recorded(name: str, seed: int, scale: float = 1.0, named: bool = True, **options: Any) -> Workflow:
+def recorded(name: str, seed: int, scale: float = 1.0, **options: Any) -> Workflow:
     """One workflow of a shipped scenario, with texts of `scale` times the usual lengths; `options` beside the paper's.
 
-    `named`: a system prompt that begins with its agent's name is its own; else agents of a role have the same one,
-    which a cache of prefixes encodes once. The same for the same arguments. Raises what `library.scenario` and its
-    options raise.
+    The same for the same arguments. Raises what `library.scenario` and its options raise.
     """
     kind = KINDS[name]
     scenario, entries = library.scenario(name)(**{**kind.options, **options}), list[TranscriptEntry]()
@@ -80,21 +76,13 @@ def recorded(name: str, seed: int, scale: float = 1.0, named: bool = True, **opt
     label = "-".join([name, *(f"{key}{value}" for key, value in options.items())])
     trace = exported(scenario=name, id=label, meta={}, cast=(), entries=entries, tokenizer=None)
     words = _Words(kind.tokens, scale, random.Random(seed))
-    given = trace.messages if named else [_nameless(message) for message in trace.messages]
-    messages = [words.say_again(message, _kind(message, name)) for message in given]
+    messages = [words.say_again(message, _kind(message, name)) for message in trace.messages]
     return workflow({**trace.to_json(), "messages": messages})
 
 
 def _last(call: Decode, prompt: str) -> str:
     """The last choice, so that no debate ends early."""
     return (call.sampling.choices or ('"none"',))[-1]
-
-
-def _nameless(message: TraceMessage) -> TraceMessage:
-    """A system prompt without the name that it opens with."""
-    if message.role != "system":
-        return message
-    return message.model_copy(update={"text": NAME.sub("", message.text)})
 
 
 class _Words:

@@ -389,7 +389,7 @@ class SocietyConversation:
         for needed, call in zip(missing, result.made, strict=False):
             self._made(needed.message, profile + needed.recipe, call)
         own = result.made[len(missing) :]
-        for recipe, call in zip(("author", "audience"), own, strict=False):
+        for recipe, call in zip((turn.plan.recipe, "audience"), own, strict=False):
             self._made(encoded, profile + recipe, call)
         for call in result.made[: len(missing) + 1]:
             self._read(call.receipt)

@@ -80,6 +80,42 @@ class WhereClean(Rules):
         return own if kind == "author" else t.no(own)
 
 
+class OnceAnyway(Rules):
+    """One encoding is E(m) and X(m), whatever else its author read."""
+
+    def once(self, message: Thing) -> Truth:
+        """See `Rules`."""
+        t = self.terms
+        return t.some("agent", lambda agent: t.relation("wrote", agent, message))
+
+
+class OnceAsOthersSaid(Rules):
+    """One encoding is both where others had said once what its author read."""
+
+    def once(self, message: Thing) -> Truth:
+        """See `Rules`."""
+        t = self.terms
+
+        def said(read: Thing) -> Truth:
+            return t.implies(t.relation("reads", message, read), t.relation("once", read))
+
+        return t.both(super().once(message), t.every("message", said))
+
+
+class OnceWhereAsked(Rules):
+    """One encoding is both, at whatever places its author asked for."""
+
+    def once(self, message: Thing) -> Truth:
+        """See `Rules`."""
+        t = self.terms
+
+        def same(read: Thing) -> Truth:
+            alike = t.both(self.public(message, read), self.serves("audience", message, read))
+            return t.implies(t.relation("reads", message, read), alike)
+
+        return t.every("message", same)
+
+
 class NothingRefused(Rules):
     """A call may read anything."""
 
@@ -197,6 +233,9 @@ BROKEN = (
     Broken("served alike", AsAuthors),
     Broken("served alike", WhereClean),
     Broken("served alike", AuthorsPlaces),
+    Broken("once alike", OnceAsOthersSaid),
+    Broken("made once", OnceAnyway),
+    Broken("made once", OnceWhereAsked),
     Broken("repaired fit", RepairedFromAuthors),
     Broken("repaired fit", NothingRefused),
     Broken("repaired alike", RepairedByHidden),

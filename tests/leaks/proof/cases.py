@@ -115,8 +115,11 @@ class Pair:
         data = [self._attribute(name, message) for name in ("audience", "own", "words")]
         author = first.all(lambda a: self.alike(lambda case: case.terms.relation("wrote", a, message)), "agent")
         mine = first.terms.relation("wrote", self.reader, message)
-        own = z3.And(self._context(message, _reads(message)), self._call(message))
+        own = z3.And(self._context(message, _reads(message)), self._call(message), self._asked(message))
         return z3.And(*data, author, self._context(message, self._public(message)), z3.Implies(mine, own))
+
+    def _asked(self, message: Thing) -> Truth:
+        return self.alike(lambda case: case.terms.relation("asked", message))
 
     def _public(self, message: Thing) -> Callable[[Case, Thing], Truth]:
         """What the reader may know that another has read: by the rule of the claim, whatever the code's rules are."""

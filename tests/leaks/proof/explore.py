@@ -70,11 +70,13 @@ class Explorer:
         self._swapped = [Play(policy, True, reader, "others") for reader in range(scope.agents)]
         self._absent = [Play(policy, True, reader, "absent") for reader in range(scope.agents)]
         self._counts, self.problems = Counter[str](), list[str]()
-        self._public, self._own = list[int](), list[int]()
+        self._public, self._own, self._once = list[int](), list[int](), list[bool]()
+        self._shadowed = policy.shadow != "never" and not policy.deterministic and policy.repair is None
 
     def explore(self, said: tuple[Said, ...], fixing: Perms) -> Found:
         """All workflows that begin so, that is: all that are longer. What was said is taken to be checked."""
-        self._counts, self.problems, self._public, self._own = Counter(), [], [], []
+        self._counts, self.problems = Counter(), []
+        self._public, self._own, self._once = [], [], []
         for number, one in enumerate(said):
             self._reach(said[:number], one)
         self._deeper(said, fixing)
@@ -96,17 +98,25 @@ class Explorer:
                 self._deeper((*said, one), left)
             self._public.pop()
             self._own.pop()
+            self._once.pop()
 
     def _reach(self, said: tuple[Said, ...], one: Said) -> None:
-        """What may reach all readers of a message, and its author: the rules of the design, over bits."""
+        """What may reach all readers of a message, and its author: the rules of the design, over bits. And whether one
+        encoding is for both."""
         own = public = 1 << len(said)
+        author = one.who.author
+        once = self._shadowed and author is not None and (one.who.everyone or one.who.readers != 1 << author)
         for read in one.reads:
             mine = said[read].who.author == one.who.author
             own |= self._own[read] if mine else self._public[read]
             if said[read].who.covers(one.who):
                 public |= self._public[read]
+                once = once and (not mine or self._once[read])
+            else:
+                once = False
         self._public.append(public)
         self._own.append(own)
+        self._once.append(once)
 
     # -- one call ----------------------------------------------------------------------------------------
 
@@ -147,7 +157,7 @@ class Explorer:
             for each, other in enumerate(whole):
                 if reached >> each & 1 and not other.who.includes(reader):
                     yield f"message {each} reached agent {reader} through {record.recipe} of {number}"
-            mine = whole[number].who.author == reader
+            mine = whole[number].who.author == reader and not self._once[number]
             if record.recipe != "repaired" and record.recipe != ("author" if mine else "audience"):
                 yield f"agent {reader} reads {number} through {record.recipe}"
         if [int(record.message) for record, _ in heard.context] != list(whole[-1].reads):

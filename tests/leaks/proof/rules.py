@@ -73,9 +73,23 @@ class Rules:
         return t.both(both, t.no(t.relation("aside", call, read)))
 
     def serves(self, kind: Kind, call: Thing, read: Thing) -> Truth:
-        """`Resolver._recipe`: whether a call reads a message through its encoding of that kind."""
-        own = self.own(call, read)
-        return own if kind == "author" else self.terms.no(own)
+        """`Resolver._recipe`: whether a call reads a message through its encoding of that kind. Of one that was said
+        `once` there is the audience's alone."""
+        t = self.terms
+        own = t.both(self.own(call, read), t.no(t.relation("once", read)))
+        return own if kind == "author" else t.no(own)
+
+    def once(self, message: Thing) -> Truth:
+        """`Resolver._made_once`: whether E(m) would be made as X(m) is, so that one encoding is both."""
+        t = self.terms
+        said = t.some("agent", lambda agent: t.relation("wrote", agent, message))
+        heard = t.no(t.same(self.audience(message), t.attribute("own", message)))
+
+        def same(read: Thing) -> Truth:
+            alike = t.both(self.public(message, read), self.serves("audience", message, read))
+            return t.implies(t.relation("reads", message, read), alike)
+
+        return t.both(said, heard, t.no(t.relation("asked", message)), t.every("message", same))
 
     def public(self, message: Thing, read: Thing) -> Truth:
         """`Resolver._public_parents`: one that is read by a message, and that all of the message's readers may read."""

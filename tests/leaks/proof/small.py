@@ -92,6 +92,7 @@ class Play:
             self.resolver._keys[made.record.message].remove(made.key)
         self.engine.release(made.record.id for made in gone)
         self.ledger.forget(made.record.id for made in gone)
+        self.resolver._single.discard(NUMBERS[number])
         self.resolver.drafts.pop(NUMBERS[number], None)
         self._said.pop()
 
@@ -123,7 +124,7 @@ class Play:
     def _spoken(self, draft: Draft, number: int) -> Heard:
         words = tuple(self.engine.framing.content.encode(self._text(number, self._said[number])))
         plan = self.resolver.decode_plan(draft, forced=words)
-        own: tuple[Recipe, ...] = ("author", "audience")
+        own: tuple[Recipe, ...] = (plan.recipe, "audience")
         recipes: list[tuple[str, Recipe, tuple[str, ...]]] = [(m.message, m.recipe, m.path) for m in plan.missing]
         recipes += [(draft.metadata.id, recipe, ()) for recipe in own[: len(plan.calls) - len(plan.missing)]]
         ids = self._run(plan.calls)

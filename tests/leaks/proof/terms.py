@@ -55,7 +55,8 @@ class Terms(ABC):
     def relation(self, name: str, *things: Thing) -> Truth:
         """Whether these stand in a relation: "member" (agent, audience), "everyone" (audience), "there" (agent: it has
         joined), "wrote" (agent, message), "reads" (call's message, message), "aside" (the same: read as others than its
-        author do), "before" (call's message, one that it reads, another that stands further back)."""
+        author do), "before" (call's message, one that it reads, another that stands further back), "asked" (message:
+        its author asked for places), "once" (message that was said: see `Rules.once`)."""
 
     @abstractmethod
     def attribute(self, name: str, *things: Thing) -> Thing:
@@ -71,6 +72,8 @@ ARGUMENTS: Mapping[str, tuple[Sort, ...]] = {
     "reads": ("message", "message"),
     "aside": ("message", "message"),
     "before": ("message", "message", "message"),
+    "asked": ("message",),
+    "once": ("message",),
 }
 ATTRIBUTES: Mapping[str, tuple[Sort, ...]] = {
     "audience": ("message", "audience"),
@@ -136,7 +139,8 @@ class Symbolic(Terms):
         return z3.Function(whole, *(SORTS[sort] for sort in sorts), SORTS[result] if result else z3.BoolSort())
 
     def axioms(self) -> list[Truth]:
-        """What is so of every workflow: a message has one author at most, and `own` is its author alone."""
+        """What is so of every workflow: a message has one author at most, and `own` is its author alone; where no place
+        was asked for, each is the default."""
         wrote = self.function("wrote", *ARGUMENTS["wrote"])
 
         def alone(message: Thing) -> Truth:
@@ -152,16 +156,25 @@ class Symbolic(Terms):
                 ),
             )
 
-        return [self.every("message", alone), self.every("message", one)]
+        def usual(message: Thing) -> Truth:
+            def read(other: Thing) -> Truth:
+                return self.same(self.attribute("placed", message, other), self.attribute("default"))
+
+            return self.implies(self.no(self.relation("asked", message)), self.every("message", read))
+
+        return [self.every("message", each) for each in (alone, one, usual)]
 
 
 class Told(NamedTuple):
-    """One message of a play. `readers` None: everyone; `reads` in the order of the prompt, with the place asked for."""
+    """One message of a play. `readers` None: everyone; `reads` in the order of the prompt, with the place asked for.
+    `asked`: its author asked for any. `once`: see `Rules.once`."""
 
     author: str | None
     readers: frozenset[str] | None
     reads: tuple[tuple[str, int | None], ...] = ()
     aside: frozenset[str] = frozenset()
+    asked: bool = False
+    once: bool = False
 
 
 class Finite(Terms):
@@ -209,6 +222,10 @@ class Finite(Terms):
                 return read in self._order(message)
             case "aside", (message, read):
                 return read in self.said[message].aside
+            case "asked", (message,):
+                return self.said[message].asked
+            case "once", (message,):
+                return self.said[message].once
             case "before", (message, one, other):
                 order = self._order(message)
                 return one in order and other in order and order.index(one) < order.index(other)

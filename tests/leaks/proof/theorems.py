@@ -192,6 +192,7 @@ def served_alike(rules: type[Rules], _: type[Salting]) -> Step:
         return values[0][kind](message) == values[1][kind](message)
 
     before = first.each(lambda kind: first.all(lambda m: z3.Implies(theirs(kind, m), equal(kind, m)), "message"))
+    once = first.all(lambda m: z3.Implies(theirs("author", m), pair.alike(_said_once(m))), "message")
 
     def stands(case: Case, kind: Kind, one: Thing) -> Truth:
         return z3.Or(*(case.rules.over(kind, new, below, one) for below in KINDS))
@@ -211,7 +212,39 @@ def served_alike(rules: type[Rules], _: type[Salting]) -> Step:
 
     allowed = [z3.Not(case.rules.refused(new)) for case in pair.cases]
     axioms = [axiom for case in pair.cases for axiom in case.terms.axioms()]
-    return Step([*axioms, *pair.visible(), before, *allowed], first.each(goal))
+    return Step([*axioms, *pair.visible(), before, once, *allowed], first.each(goal))
+
+
+def once_alike(rules: type[Rules], _: type[Salting]) -> Step:
+    """One more message of the reader's own, in two workflows that look the same to it."""
+    pair = Pair(rules)
+    first, reader = pair.cases[0], pair.reader
+    new = first.terms.constant("message", "new")
+
+    def mine(message: Thing) -> Truth:
+        return z3.And(first.terms.relation("wrote", reader, message), first.spec.may_read(reader, message))
+
+    before = first.all(lambda m: z3.Implies(mine(m), pair.alike(_said_once(m))), "message")
+    allowed = [z3.Not(case.rules.refused(new)) for case in pair.cases]
+    axioms = [axiom for case in pair.cases for axiom in case.terms.axioms()]
+    said = pair.alike(lambda case: case.rules.once(new))
+    return Step([*axioms, *pair.visible(), before, *allowed, mine(new)], said)
+
+
+def made_once(rules: type[Rules], _: type[Salting]) -> Step:
+    """One more message of which one encoding is made: what E and X of it are made over, and where."""
+    case = Case(rules)
+    new, read = (case.terms.constant("message", name) for name in ("new", "read"))
+    over = [
+        case.rules.over("author", new, kind, read) == case.rules.over("audience", new, kind, read) for kind in KINDS
+    ]
+    there = z3.Or(*(case.rules.over("audience", new, kind, read) for kind in KINDS))
+    place = case.rules.place("author", new, read) == case.rules.place("audience", new, read)
+    return Step([*case.known(new), case.rules.once(new)], z3.And(*over, z3.Implies(there, place)))
+
+
+def _said_once(message: Thing) -> Callable[[Case], Truth]:
+    return lambda case: case.terms.relation("once", message)
 
 
 def repaired_alike(rules: type[Rules], _: type[Salting]) -> Step:
@@ -238,6 +271,16 @@ SAID: dict[str, tuple[str, Callable[[type[Rules], type[Salting]], Step]]] = {
         "then the next one is made of the same: of the same words, for the same class, over the same encodings, in the "
         "same order, at the same places.",
         served_alike,
+    ),
+    "once alike": (
+        "Whether a message of a reader's own has one encoding, for itself and for others, is the same in workflows "
+        "that look the same to that reader, if this is so of the messages before.",
+        once_alike,
+    ),
+    "made once": (
+        "Where a message has one encoding, its author and its audience would each have had the same: over the same "
+        "encodings, at the same places.",
+        made_once,
     ),
     "repaired fit": ("What a caller repairs for itself is made from nothing that it may not read.", repaired_fit),
     "repaired alike": (

@@ -85,13 +85,19 @@ def played(random: Random, length: int, way: ReusePolicy) -> Talk:
     return talk
 
 
-def told(talk: Talk) -> dict[str, Told]:
-    """What was said in a play, as the model has it. A place that is found from another is the code's to compute."""
-    said = {}
+def told(talk: Talk, rules: type[Rules] = Rules) -> dict[str, Told]:
+    """What was said in a play, as the model has it. A place that is found from another is the code's to compute. Where
+    shadows are made, what was said `once` has none."""
+    said = dict[str, Told]()
+    shadowed = talk.reuse.shadow != "never" and not talk.reuse.deterministic
     for id, one in talk.world.said.items():
-        places = {read: at if isinstance(at, int) else None for read, at in talk.plans[id].reads}
+        plan = talk.plans[id]
+        places = {read: at if isinstance(at, int) else None for read, at in plan.reads}
         reads = tuple((read, places[read]) for read in one.reads)
-        said[id] = Told(one.author, one.audience, reads, one.public)
+        asked = plan.at is not None or any(at is not None for _, at in plan.reads)
+        said[id] = Told(one.author, one.audience, reads, one.public, asked)
+        once = shadowed and plan.generated and rules(Finite(said, frozenset(CAST))).once(id)
+        said[id] = said[id]._replace(once=once)
     return said
 
 
@@ -143,7 +149,7 @@ def tied(seed: int, length: int = 8, rules: type[Rules] = Rules) -> Tied:
     random = Random(seed)
     talk = played(random, length, WAYS[seed % len(WAYS)])
     counts, differ = Counter[str](workflows=1), list[str]()
-    model = Model(told(talk), rules)
+    model = Model(told(talk, rules), rules)
     of_play = (*_encodings(talk, model), *_repairs(talk, model))
     for what, code, said in (*of_play, *_refusals(random, talk, rules), *_salts(random, talk, rules)):
         counts[what.partition(" ")[0]] += 1
