@@ -430,8 +430,7 @@ class _Context:
             k, v = (x.new_empty(x.shape[0], before + own, x.shape[2]) for x in (own_k, own_v))
         else:
             return own_k, own_v
-        self._gather.write(source, k, v)
-        k[:, before:], v[:, before:] = own_k, own_v
+        self._gather.write(source, k, v, (own_k, own_v))
         if self._slot is not None:
             k, v = self._slot.get(source.layer, 0, self._slot.length + before + own)
         return k, v

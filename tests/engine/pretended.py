@@ -15,6 +15,7 @@ import torch
 
 from agentcho.runner import engine as engines
 from agentcho.runner.attention import flex, triton_paged
+from agentcho.runner.kv import gather
 from agentcho.runner.model.device import DevicePlacement
 from agentcho.runner.model.model import Model
 
@@ -72,4 +73,5 @@ def pytest_runtest_protocol() -> Generator[None, Any, Any]:
         patch.setattr(Model, "load", loaded)
         patch.setattr(flex, "why_not_flex", lambda device: "pretended")
         patch.setattr(triton_paged, "why_not_triton", lambda device: "pretended")
+        patch.setattr(gather, "serves", lambda device: False)
         return (yield)

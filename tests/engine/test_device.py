@@ -27,6 +27,7 @@ OF_ONE_KIND = {
     "engine/pretended.py": "one GPU that is not there",
     "engine/test_backends.py": "what is chosen for each kind of device",
     "engine/test_device.py": "this rule",
+    "engine/test_fewer_kernels.py": "weights on two GPUs that are not there",
     "engine/test_fused.py": "calls of torch's attention on a GPU that is not there",
     "engine/test_gguf.py": "frequencies of the stock rotary embedding, made by hand",
     "engine/test_lighter.py": "products of whole numbers, which processors have",

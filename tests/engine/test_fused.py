@@ -18,6 +18,7 @@ from agentcho.reuse.top_k import TopK
 from agentcho.runner.attention import dense, flex, triton_paged
 from agentcho.runner.attention.base import CausalMask, Scoring
 from agentcho.runner.invariance import _Watch
+from agentcho.runner.kv import gather
 from agentcho.runner.model.device import DevicePlacement, fused_attention
 from agentcho.runner.model.loading import EngineSizes, prove_model
 from agentcho.runner.model.model import Model, find
@@ -69,6 +70,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are none for what is pretended."""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(gather, "serves", lambda device: False)
     for module, name in ((flex, "why_not_flex"), (triton_paged, "why_not_triton")):
         monkeypatch.setattr(module, name, lambda device: "pretended")
 

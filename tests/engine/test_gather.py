@@ -9,10 +9,10 @@ import torch
 
 from agentcho import Engine, Prefill
 from agentcho.runner import batch
-from agentcho.runner.kv import gather
+from agentcho.runner.kv import gather, triton_gather
 
 from ..engines import Engines
-from .families import Family
+from .families import Family, named
 
 
 @pytest.fixture
@@ -83,3 +83,26 @@ def test_no_more_is_kept_through_a_layer_than_a_bound(
     assert not copied
     monkeypatch.undo()
     alike(llama, kept, list(llama.prefill(readers(a, b, "bound"))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", named("llama", "gemma2", "gpt_neox", "cohere2", quick=""))
+def test_a_kernel_gathers_what_torch_gathers(family: Family, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts of stored messages, of messages of the same forward, and of both; interpreted."""
+    pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
+    loaded = engines(family)
+    a, b = loaded.prefill([Prefill("the first of two messages"), Prefill("and the second")])
+    expected = list(loaded.prefill(readers(a, b, "torch")))
+    monkeypatch.setattr(gather, "few_launches", lambda device: True)
+    monkeypatch.setattr(gather, "serves", lambda device: not triton_gather.TRIAL.refused)
+    ran, launch = list[int](), triton_gather._launch
+
+    def spied(grid: tuple[int, ...], *rest: Any) -> None:
+        ran.append(grid[0])
+        launch(grid, *rest)
+
+    monkeypatch.setattr(triton_gather, "_launch", spied)
+    found = list(loaded.prefill(readers(a, b, "kernel")))
+    assert len(ran) >= 7 * loaded.store.layers
+    assert not triton_gather.TRIAL.refused
+    alike(loaded, found, expected)

@@ -21,6 +21,7 @@ from agentcho.protocol.call import Repair
 from agentcho.reuse.top_k import TopK
 from agentcho.runner.attention import flex
 from agentcho.runner.graphs import CudaGraphs
+from agentcho.runner.kv import gather
 from agentcho.runner.kv.kv_pool import KVFormat, LayerShape, shared_tokens
 from agentcho.runner.model.device import DevicePlacement, check_device_map
 from agentcho.runner.model.loading import EngineSizes, prove_model
@@ -54,6 +55,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
     devices: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", devices.append)
     monkeypatch.setattr(flex, "why_not_flex", lambda device: "pretended")  # there are no kernels for what is pretended
+    monkeypatch.setattr(gather, "serves", lambda device: False)
     return devices
 
 

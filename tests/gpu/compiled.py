@@ -85,13 +85,14 @@ def compiled(case: Case, own: bool, target: int) -> Use:
     return built(weigh, dict(zip(weigh.arg_names, types, strict=True)), kind.form(own), target, ("width",))
 
 
-def fused(target: int) -> dict[str, Use]:
-    """The kernels of parts of a network, at the shape of Llama-3.1-8B."""
+def others(target: int) -> dict[str, Use]:
+    """The kernels of parts of a network, and that which gathers, at the shape of Llama-3.1-8B."""
     from agentcho.runner.model.fused import COLUMNS, HEADS
     from agentcho.runner.model.fused_kernels import GateForm, TurnForm, gate, turn
 
     kernels = {"rotary embedding": (turn, TurnForm(32, 8, 128, HEADS, 64)), "SwiGLU": (gate, GateForm(14336, COLUMNS))}
-    return {
+    found = {"gather": _gather(target)}
+    return found | {
         name: built(
             kernel,
             dict.fromkeys(kernel.arg_names, "*bf16") | {"form": "constexpr"},
@@ -101,6 +102,15 @@ def fused(target: int) -> dict[str, Use]:
         )
         for name, (kernel, form) in kernels.items()
     }
+
+
+def _gather(target: int) -> Use:
+    from agentcho.runner.kv.gather_kernel import gather
+    from agentcho.runner.kv.triton_gather import GatherKind
+
+    kind = GatherKind(torch.device("cuda"), torch.bfloat16, 8, 128, 128, cases()["llama-3.1-8b"].rotation)
+    types = ["*bf16"] * 4 + ["*i64", "*i32", "*fp32", "*bf16", "*bf16", "i32", "i32", "constexpr"]
+    return built(gather, dict(zip(gather.arg_names, types, strict=True)), kind.form, target)
 
 
 def built(
@@ -155,7 +165,7 @@ def measured() -> dict[str, Use]:
         for name, case in cases().items()
         for own in (False, True)
         for target in TARGETS
-    } | {f"{name}, sm_{target}": use for target in TARGETS for name, use in fused(target).items()}
+    } | {f"{name}, sm_{target}": use for target in TARGETS for name, use in others(target).items()}
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ from agentcho.engine.template import derive
 from agentcho.protocol.call import Shadow
 from agentcho.runner.attention import dense, triton_paged
 from agentcho.runner.attention.base import Locality
-from agentcho.runner.kv import page_tables
+from agentcho.runner.kv import page_tables, triton_gather
 from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.kv.rope import Rotation
 from agentcho.runner.model import fused
@@ -195,7 +195,8 @@ def stage(
         patch.setattr(torch.cuda, "synchronize", lambda *_: None)
         patch.setattr(torch.cuda, "empty_cache", lambda: None)
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (60 << 30, 80 << 30))
-        patch.setattr(triton_paged.TRIAL, "works", lambda kind: True)
+        for trial in (triton_paged.TRIAL, triton_gather.TRIAL):
+            patch.setattr(trial, "works", lambda kind: True)
         patch.setattr(fused, "_why_not", lambda *_: None)
         patch.setattr(dense, "_can_flash", lambda *_: True)
         patch.setattr(dense, "_lower_right", lambda own, keys: None)  # its tensors cannot be fake ones
@@ -303,7 +304,8 @@ def measured() -> dict[str, dict[str, Any]]:
             found[f"a decode step of {name}"] = on.step()
             on.end()
         taken["all of it"] = live()
-        assert not triton_paged.TRIAL.refused, triton_paged.TRIAL.refused
+        refused = triton_paged.TRIAL.refused | triton_gather.TRIAL.refused
+        assert not refused, refused
     return {name: each._asdict() for name, each in found.items()} | {
         name: {"bytes": number} for name, number in taken.items()
     }

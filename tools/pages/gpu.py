@@ -112,6 +112,10 @@ PROOFS = (
         "when a model is loaded",
     ),
     (
+        "contexts that one kernel gathers and turns are what a rotation in float64 gives, token by token",
+        "Triton's interpreter (`tests/engine/test_turned.py`)",
+    ),
+    (
         "the whole engine at the shape of Llama-3.1-8B: no operation over tensors of two devices, none for which "
         "Python has to wait for the device, no transfer inside of a decode step's forward",
         "fake tensors on `cuda:0` (`tests/gpu/fake.py`); every launch of Triton is counted and not run",

@@ -201,7 +201,7 @@ class PagedKind(NamedTuple):
         """What the kernel is compiled for: see `triton_kernel.KernelForm`."""
         from agentcho.runner.attention.triton_kernel import KernelForm
 
-        pairs, begin, step, gap = (0, 0, 1, 0) if own else _turning(self.rotation)
+        pairs, begin, step, gap = (0, 0, 1, 0) if own else self.rotation.pairs
         if begin and begin + 2 * pairs != self.dim:
             raise ValueError("there are dimensions that do not turn on both sides of those that do")
         rest, rest_begin = self.dim - 2 * pairs, 2 * pairs if begin == 0 else 0
@@ -214,14 +214,6 @@ class PagedKind(NamedTuple):
         block = LEAST if self.dtype == torch.float32 else BLOCK  # its products are sums in registers
         read = SPAN, min(block, SPAN), LANE
         return KernelForm(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, *read, *blocks)
-
-
-def _turning(rotation: Rotation) -> tuple[int, int, int, int]:
-    """The number of pairs of dimensions, where the first begins and how far apart they are, and those of a pair."""
-    if rotation.form == "none" or rotation.frequencies is None:
-        return 0, 0, 1, 0
-    pairs = len(rotation.frequencies)
-    return pairs, rotation.first, *((1, pairs) if rotation.form == "half" else (2, 1))
 
 
 def _power(size: int) -> int:

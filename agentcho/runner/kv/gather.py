@@ -9,6 +9,7 @@ there. Does not know: calls, masks, attention.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from agentcho.engine.call_layout import ContextPiece, KVEntry
 from agentcho.runner.kv.kv_pool import PagePool, Pages
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace, few_launches
+from agentcho.runner.kv.triton_gather import Layout, Part, Request, fits, gather_by_kernel, serves
 
 AT_ONCE = 1 << 20
 """Numbers that a CPU turns at once: what is between stays in the processor's cache."""
@@ -90,11 +92,14 @@ class _Read:
 
     def __init__(self, span: slice, parts: Sequence[_Part], device: torch.device) -> None:
         self._span, self._device = span, device
-        self._stored = parts[0].stored
-        self._rows = torch.cat([part.rows(device) for part in parts])
+        self._stored, self._parts = parts[0].stored, parts
         self._shifts = [part.piece.shift for part in parts] if parts[0].piece.shift else None
         self._lengths = [part.length for part in parts]
         self._angles: dict[Rotation, Angles] = {}
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return torch.cat([part.rows(self._device) for part in self._parts])
 
     def write(self, source: Source, keys: Tensor, values: Tensor) -> None:
         rotation = source.rotation
@@ -154,6 +159,7 @@ class Gather:
             self._parts.append(_Part(*written))
         self.length = sum(part.length for part in self._parts)
         self._device, self._copied = device, False
+        self._layouts = dict[int | None, Layout]()
         self._runs = list(self._in_runs({} if made is None else made, lend))
 
     def positions(self) -> list[Tensor]:
@@ -161,20 +167,64 @@ class Gather:
         spans = ((part.piece.offset, part.piece.offset + part.length) for part in self._parts)
         return [torch.arange(*span, device=self._device) for span in spans]
 
-    def write(self, source: Source, keys: Tensor, values: Tensor) -> None:
+    def write(self, source: Source, keys: Tensor, values: Tensor, own: tuple[Tensor, Tensor] | None = None) -> None:
         """Copy the keys and values of one layer into `keys` and `values` `[heads, length, dim]`, with the keys turned
-        to where this context has them."""
-        for run in self._runs:
-            run.write(source, keys, values)
+        to where this context has them, and behind them its `own` ones `[heads, tokens, dim]`, as they are."""
+        slowly = partial(self._write, source, keys, values, own)
+        several = few_launches(self._device) and self.length > 0 and not source.pages.rounding
+        if not (several and serves(self._device) and fits(keys, values)):
+            slowly()
+        else:
+            gather_by_kernel(source.rotation, self._request(source, (keys, values), own), slowly)
+            if own is not None and self._fresh:
+                keys[:, self.length :], values[:, self.length :] = own
         if self._copied:
             source.gathered[self] = keys, values
+
+    def _write(self, source: Source, keys: Tensor, values: Tensor, own: tuple[Tensor, Tensor] | None) -> None:
+        """`write`, run by run."""
+        for run in self._runs:
+            run.write(source, keys, values)
+        if own is not None:
+            keys[:, self.length :], values[:, self.length :] = own
+
+    @cached_property
+    def _fresh(self) -> bool:
+        """Whether anything is read from the tensors of this forward."""
+        return not all(part.stored for part in self._parts)
+
+    def _request(self, source: Source, out: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor] | None) -> Request:
+        """The same for a kernel. Own tokens go with it, unless other tokens of this forward do."""
+        new = (source.keys, source.values) if self._fresh or own is None else own
+        count = None if self._fresh or own is None else own[0].shape[1]
+        if count not in self._layouts:
+            self._layouts[count] = self._laid_out(count)
+        rows_first = tuple(each.transpose(0, 1).contiguous() for each in new)
+        return Request(source.pages.pools(source.layer), (rows_first[0], rows_first[1]), out, self._layouts[count])
+
+    def _laid_out(self, own: int | None) -> Layout:
+        """Where all tokens lie, and behind them so many own ones."""
+        place, read = 0, 0
+        found, rows = list[Part](), list[Tensor]()
+        for part in self._parts:
+            maker, shift = part.piece.entry.segment, part.piece.shift
+            if part.stored:
+                rows.append(part.rows(self._device))
+                found.append(Part(read, place, part.length, shift))
+                read += part.length
+            else:
+                assert maker is not None
+                found.append(Part(maker.first, place, part.length, shift, new=True))
+            place += part.length
+        if own is not None:
+            found.append(Part(0, place, own, 0, new=True))
+        nothing = torch.zeros(0, dtype=torch.long, device=self._device)
+        return Layout(torch.cat(rows) if rows else nothing, found)
 
     def before(self, source: Source, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the context, and behind them these `[heads, tokens, dim]`, in memory of their own."""
         whole = [x.new_empty(len(x), self.length + x.shape[1], x.shape[2]) for x in (keys, values)]
-        self.write(source, *(x[:, : self.length] for x in whole))
-        for x, own in zip(whole, (keys, values), strict=True):
-            x[:, self.length :] = own
+        self.write(source, whole[0], whole[1], (keys, values))
         return whole[0], whole[1]
 
     def _in_runs(self, made: Gathered, lend: bool) -> Iterator[_Copied | _Read]:

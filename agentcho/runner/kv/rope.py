@@ -55,6 +55,22 @@ class Rotation:
     frequencies: Tensor | None = None
     first: int = 0
 
+    @property
+    def pairs(self) -> tuple[int, int, int, int]:
+        """The number of pairs of dimensions, where the first begins and how far apart they are, and how far apart are
+        those of a pair."""
+        if self.form == "none" or self.frequencies is None:
+            return 0, 0, 1, 0
+        count = len(self.frequencies)
+        return count, self.first, *((1, count) if self.form == "half" else (2, 1))
+
+    def waves(self, by: Sequence[int]) -> Tensor:
+        """Cosines and sines `[shifts, 2, n]` of the pairs of what moves by so many positions, float32, on the CPU."""
+        if self.form == "none" or self.frequencies is None:
+            return torch.zeros(len(by), 2, 0)
+        angles = torch.tensor(by, dtype=torch.float64).unsqueeze(-1) * self.frequencies
+        return torch.stack([angles.cos(), angles.sin()], 1).float()
+
     def turn(self, keys: Tensor, by: int) -> Tensor:
         """Keys `[..., tokens, dim]` moved by `by` positions; computed in float32, returned in their dtype.
 
