@@ -225,9 +225,9 @@ def test_lanes_take_what_memory_there_is_and_no_more(monkeypatch: pytest.MonkeyP
 def test_a_call_whose_words_find_no_memory_is_refused_and_others_go_on(
     llama: Engine, by_copies: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcho.runner.kv.lanes.has_room", lambda device, size, spare: False)
     engine = stored(llama.adapted(None))
     engine._runner.slots._room = Room(4, 3, 256)
+    monkeypatch.setattr("agentcho.runner.kv.lanes.has_room", lambda device, size, spare: False)
     told, failed = engine.prefill([Prefill(TOLD[0])]), dict[int, Exception]()
     (long,) = engine.submit([Decode(parents=told, forced=(40,) * 200)])
     for _ in range(9):
