@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,6 +72,23 @@ def test_where_it_is_not_installed_one_line_says_what_to_install(monkeypatch: py
     monkeypatch.setattr(versions, "version", none)
     with pytest.raises(ExtraMissing, match=r"vllm is needed for engine vllm .*: pip install 'agentcho\[vllm\]'"):
         load_engine(RunConfig(model="understudy", engine="vllm"))
+
+
+def test_the_number_of_gpus_of_a_run_is_given_to_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+
+    class Loads:
+        @staticmethod
+        def load(*args: object, **options: object) -> FakeEngine:
+            asked.append(options["options"])
+            return FakeEngine()
+
+    name = "agentcho.integrations.vllm.engine"
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(VllmEngine=Loads))
+    divisions: list[dict[str, Any]] = [{}, {"tensor_parallel": 2}, {"tensor_parallel": 2, "pipeline_parallel": 3}]
+    for division in divisions:
+        load_engine(RunConfig(model="understudy", engine="vllm", **division))
+    assert asked == [{}, {"tensor_parallel_size": 2}, {"tensor_parallel_size": 2, "pipeline_parallel_size": 3}]
 
 
 def test_a_run_in_python_names_it_where_it_would_give_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

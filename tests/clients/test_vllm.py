@@ -164,7 +164,7 @@ LOST = Path(__file__).parent / "scripts" / "lost.py"
 @pytest.mark.slow
 def test_a_game_that_lost_a_rank_keeps_what_was_said_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "bad").touch()
-    words = ("--model", "smollm2", "--engine", "vllm", "--dtype", "float32", "--pipeline-parallel", "2", "--seed", "1")
+    words = ("--model", "understudy", "--engine", "vllm", "--dtype", "float32", "--tensor-parallel", "2", "--seed", "1")
     played = ran("-m", "agentcho", "run", str(LOST), *words, cwd=tmp_path, timeout=300)
     assert played.returncode == 1, played.stderr[-3000:]
     assert "a worker of vLLM has died" in played.stdout + played.stderr

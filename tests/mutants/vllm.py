@@ -9,6 +9,7 @@ from .mutant import Mutant
 
 CONNECTOR = "tests/test_vllm_connector.py"
 ENGINE = "tests/test_vllm_engine.py"
+PARALLEL = "tests/test_vllm_parallel.py"
 OF = "agentcho/integrations/vllm"
 
 VLLM = (
@@ -107,5 +108,53 @@ VLLM = (
         "if not errors[worst] <= tolerance:",
         "if False:",
         ("tests/test_vllm_gate.py",),
+    ),
+    Mutant(
+        "no guard is asked before ranks are told what to write",
+        "what was allowed at admission would be read after it no longer is",
+        f"{OF}/parallel/ranks.py",
+        "                job.check()\n",
+        "",
+        (PARALLEL,),
+    ),
+    Mutant(
+        "one rank may write less than is read",
+        "some heads of a request would be computed over what blocks held before",
+        f"{OF}/parallel/ranks.py",
+        "if written != job.expected():",
+        "if False:",
+        (PARALLEL,),
+    ),
+    Mutant(
+        "a request that no rank told of goes on",
+        "it would be computed over whatever its slots hold",
+        f"{OF}/parallel/ranks.py",
+        'job.error = job.error or RuntimeError("no rank has told what it wrote")',
+        "pass",
+        (PARALLEL,),
+    ),
+    Mutant(
+        "every rank with a copy of a head stores it",
+        "two processes would write the same rows at once",
+        f"{OF}/parallel/shares.py",
+        "return cls(rank // copies, 1, rank % copies == 0)",
+        "return cls(rank // copies, 1, True)",
+        (PARALLEL,),
+    ),
+    Mutant(
+        "stages all begin with the first layer",
+        "later layers would read the keys of the first ones",
+        f"{OF}/parallel/shares.py",
+        "for pool in shared.keys[first:]]",
+        "for pool in shared.keys]",
+        (PARALLEL,),
+    ),
+    Mutant(
+        "a draw that fails leaves its forward behind",
+        "the next step of every rank would fail",
+        f"{OF}/parallel/ranks.py",
+        'self._call("agentcho_forget")',
+        "pass",
+        (PARALLEL,),
     ),
 )

@@ -18,6 +18,7 @@ os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
 os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # ranks must not inherit what this process has open
 
 logging.getLogger("vllm").setLevel(logging.ERROR)
+logging.getLogger("vllm.logging_utils.dump_input").setLevel(logging.CRITICAL)  # all of a failed step, and its requests
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
 
 from agentcho.integrations.vllm.imports import (  # noqa: E402

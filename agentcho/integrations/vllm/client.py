@@ -68,7 +68,7 @@ class Client:
         }
         ENGINES[engine] = jobs
         try:
-            args = EngineArgs(**(_memory(options) | options | ours))
+            args = EngineArgs(**(_memory(options, ranks) | options | ours))
             self._vllm = LLMEngine.from_engine_args(args) if ranks is None else _divided(args, engine, ranks)
         except BaseException as error:
             self._forget()
@@ -189,13 +189,14 @@ def _divided(args: Any, engine: str, ranks: Ranks) -> Any:
     return found
 
 
-def _memory(options: Mapping[str, Any]) -> dict[str, Any]:
-    """How much vLLM takes where nobody says it: by itself it takes nearly all, and leaves no room for a store."""
+def _memory(options: Mapping[str, Any], ranks: Ranks | None) -> dict[str, Any]:
+    """How much vLLM takes where nobody says it: by itself it takes nearly all, and leaves no room for a store. That of
+    several ranks is in the memory of the host."""
     if any(name in options for name in ("kv_cache_memory_bytes", "gpu_memory_utilization")):
         return {}
     if ON_CPU:
         return {} if "VLLM_CPU_KVCACHE_SPACE" in os.environ else {"kv_cache_memory_bytes": CACHE}
-    return {"gpu_memory_utilization": UTILIZATION}
+    return {"gpu_memory_utilization": UTILIZATION} if ranks is None else {}
 
 
 def _told(error: Exception) -> str:
