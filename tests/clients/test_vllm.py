@@ -165,13 +165,13 @@ LOST = Path(__file__).parent / "scripts" / "lost.py"
 def test_a_game_that_lost_a_rank_keeps_what_was_said_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "bad").touch()
     words = ("--model", "understudy", "--engine", "vllm", "--dtype", "float32", "--tensor-parallel", "2", "--seed", "1")
-    played = ran("-m", "agentcho", "run", str(LOST), *words, cwd=tmp_path, timeout=300)
+    played = ran("-m", "agentcho", "run", str(LOST), *words, cwd=tmp_path, timeout=900)
     assert played.returncode == 1, played.stderr[-3000:]
     assert "a worker of vLLM has died" in played.stdout + played.stderr
     before = _spoken(tmp_path)
     assert len(before) == 2, "one round was over"
     (tmp_path / "bad").unlink()
-    on = ran("-m", "agentcho", "run", "--resume", "last", cwd=tmp_path, timeout=300)
+    on = ran("-m", "agentcho", "run", "--resume", "last", cwd=tmp_path, timeout=900)
     assert on.returncode == 0, on.stderr[-3000:]
     after = _spoken(tmp_path)
     assert (after[:2], len(after)) == (before, 4)
