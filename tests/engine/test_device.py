@@ -40,7 +40,6 @@ OF_ONE_KIND = {
     "engine/test_sharing.py": "an attention that only processors have",
     "engine/test_spread.py": "a model on two GPUs that are not there",
     "engine/test_stored.py": "what doctor says of each kind of device, and memory of a GPU that is not there",
-    "engine/test_turned.py": "operations of each kind of device, on the processor",
     "engine/test_threads.py": "threads of a processor",
     "choreography/test_endpoint.py": "an option that is refused",
 }

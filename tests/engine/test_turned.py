@@ -1,5 +1,6 @@
 """Keys and values that are gathered and turned, beside a rotation in float64, token by token and pair by pair: as a CPU
-does it and as a GPU does, by torch and by a kernel. What a GPU does runs on the CPU here."""
+does it and as a GPU does, by torch and by a kernel. On a CPU Triton's interpreter runs the kernel, and with
+AGENTCHO_TEST_DEVICE=cuda it is compiled and runs there."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from agentcho.runner.kv.kv_pool import LayerShape, PagePool
 from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.kv.triton_gather import TRIAL
 
-CPU = torch.device("cpu")
+from ..device import PLACE
+
 HEADS, DIM, PAIRS = 2, 12, 4
 FREQUENCIES = torch.tensor([5e2 ** (-pair / PAIRS) for pair in range(PAIRS)], dtype=torch.float64)
 ROTATIONS = {
@@ -38,6 +40,7 @@ LENGTHS, SHIFTS = (5, 1, 70, 3), (7, -40_000, 3, 0)
 def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is done on a CPU, in several parts; on a GPU by torch; and there by the kernel, which is interpreted."""
     monkeypatch.setattr(gather, "AT_ONCE", 16 * HEADS * DIM)
+    monkeypatch.setattr(gather, "serves", lambda _: False)
     for module in (gather, rope):
         monkeypatch.setattr(module, "few_launches", lambda _: request.param == "gpu")
     if request.param == "kernel":
@@ -47,7 +50,7 @@ def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the kernel gather on the CPU, untried."""
+    """Have the kernel gather, untried."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
     monkeypatch.setattr(gather, "few_launches", lambda _: True)
     monkeypatch.setattr(gather, "serves", lambda _: True)
@@ -75,7 +78,7 @@ def stored(pages: PagePool) -> tuple[list[Any], list[Tensor], list[Tensor]]:
         keys.append(torch.randn(HEADS, length, DIM, generator=dice).to(pages.dtype))
         values.append(torch.randn(HEADS, length, DIM, generator=dice).to(pages.dtype))
         block = pages.allocate(length)
-        pages.write(block, 0, keys[-1], values[-1])
+        pages.write(block, 0, keys[-1].to(PLACE), values[-1].to(PLACE))
         entry = SimpleNamespace(block=block, length=length, segment=None)
         pieces.append(SimpleNamespace(entry=_Hashed(entry), shift=shift, offset=0))
     return pieces, keys, values
@@ -92,13 +95,14 @@ class _Hashed:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_what_is_gathered_is_what_a_slow_rotation_gives(name: str, dtype: torch.dtype) -> None:
-    rotation, pages = ROTATIONS[name], PagePool([LayerShape(HEADS, DIM, DIM)], 256, CPU, dtype)
+    rotation, pages = ROTATIONS[name], PagePool([LayerShape(HEADS, DIM, DIM)], 256, PLACE, dtype)
     pieces, keys, values = stored(pages)
-    given = Gather(pieces, CPU)
-    found = [torch.full((HEADS, given.length + 2, DIM), math.nan, dtype=dtype) for _ in range(2)]
-    nothing = torch.empty(HEADS, 0, DIM, dtype=dtype)
+    given = Gather(pieces, PLACE)
+    found = [torch.full((HEADS, given.length + 2, DIM), math.nan, dtype=dtype, device=PLACE) for _ in range(2)]
+    nothing = torch.empty(HEADS, 0, DIM, dtype=dtype, device=PLACE)
     source = Source(pages, 0, rotation, nothing, nothing, {}, Workspace())
     given.write(source, found[0][:, 1:-1], found[1][:, 1:-1])
+    found = [each.cpu() for each in found]
     assert torch.equal(found[1][:, 1:-1], torch.cat(values, 1))
     expected = [
         [slowly(rotation, key, shift) for part, shift in zip(keys, SHIFTS, strict=True) for key in part[head]]
@@ -111,12 +115,15 @@ def test_what_is_gathered_is_what_a_slow_rotation_gives(name: str, dtype: torch.
 
 
 def test_both_ways_round_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    rotation, keys = ROTATIONS["half"], torch.randn(HEADS, 50, DIM, generator=torch.Generator().manual_seed(1))
-    angles = rotation.angles_of_pieces([9, -800], [20, 30], CPU)
+    rotation, keys = (
+        ROTATIONS["half"],
+        torch.randn(HEADS, 50, DIM, generator=torch.Generator().manual_seed(1)).to(PLACE),
+    )
+    angles = rotation.angles_of_pieces([9, -800], [20, 30], PLACE)
     turned = list[Tensor]()
     for few in (False, True):
         monkeypatch.setattr(rope, "few_launches", lambda _, few=few: few)
-        turned.append(torch.empty(HEADS, 50, DIM, dtype=torch.bfloat16))
+        turned.append(torch.empty(HEADS, 50, DIM, dtype=torch.bfloat16, device=PLACE))
         rotation.turn_into(turned[-1], keys.bfloat16(), angles, Workspace())
     assert torch.allclose(turned[0].float(), turned[1].float(), atol=1e-6, rtol=2**-8)
 
@@ -128,7 +135,7 @@ def test_angles_of_pieces_are_those_of_their_tokens_to_the_bit(form: Any) -> Non
     lengths = [1 + number % 9 for number in range(len(shifts))]
     each = torch.tensor(shifts).repeat_interleave(torch.tensor(lengths))
     for found, expected in zip(
-        rotation.angles_of_pieces(shifts, lengths, CPU), rotation.angles(each, CPU), strict=True
+        rotation.angles_of_pieces(shifts, lengths, PLACE), rotation.angles(each, PLACE), strict=True
     ):
         assert torch.equal(found, expected)
 
@@ -145,10 +152,11 @@ def test_a_gpu_is_asked_for_as_many_operations_for_a_long_context_as_for_a_short
         turn(rotation, out, *given)
 
     monkeypatch.setattr(Rotation, "turn_into", spied)
+    monkeypatch.setattr(gather, "serves", lambda _: False)
     monkeypatch.setattr(gather, "AT_ONCE", 1)
-    pages = PagePool([LayerShape(HEADS, DIM, DIM)], 256, CPU, torch.float32)
-    given = Gather(stored(pages)[0], CPU)
-    out = torch.empty(HEADS, given.length, DIM)
+    pages = PagePool([LayerShape(HEADS, DIM, DIM)], 256, PLACE, torch.float32)
+    given = Gather(stored(pages)[0], PLACE)
+    out = torch.empty(HEADS, given.length, DIM, device=PLACE)
     given.write(Source(pages, 0, ROTATIONS["half"], out, out, {}, Workspace()), out, out.clone())
     assert parts == [sum(LENGTHS[:3])]
 
@@ -159,7 +167,7 @@ def test_the_kernel_is_tried_on_what_torch_turns(name: str, dims: tuple[int, int
     rotation = ROTATIONS[name]
     if rotation.first:
         rotation = Rotation("half", FREQUENCIES, dims[0] - 2 * PAIRS)
-    gaps = list(triton_gather._gaps(triton_gather.GatherKind(CPU, torch.float32, 3, *dims, rotation)))
+    gaps = list(triton_gather._gaps(triton_gather.GatherKind(PLACE, torch.float32, 3, *dims, rotation)))
     assert max(gaps) < 1e-5
     assert gaps[1] == 0
 
@@ -167,9 +175,9 @@ def test_the_kernel_is_tried_on_what_torch_turns(name: str, dims: tuple[int, int
 def test_one_launch_a_layer_gathers_whatever_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Own tokens with it."""
     by_kernel(monkeypatch)
-    pages = PagePool([LayerShape(HEADS, DIM, DIM)], 256, CPU, torch.float32)
-    given, own = Gather(stored(pages)[0], CPU), torch.randn(6, HEADS, DIM).transpose(0, 1)
-    out = [torch.empty(HEADS, given.length + 6, DIM) for _ in range(2)]
+    pages = PagePool([LayerShape(HEADS, DIM, DIM)], 256, PLACE, torch.float32)
+    given, own = Gather(stored(pages)[0], PLACE), torch.randn(6, HEADS, DIM, device=PLACE).transpose(0, 1)
+    out = [torch.empty(HEADS, given.length + 6, DIM, device=PLACE) for _ in range(2)]
     source, grids = Source(pages, 0, ROTATIONS["half"], own, own, {}, Workspace()), list[tuple[int, ...]]()
     given.write(source, out[0], out[1], (own, own))  # which tries the kernel
     launch = triton_gather._launch
@@ -201,11 +209,11 @@ LAUNCH = triton_gather._launch
 def test_a_kernel_that_fails_or_is_off_is_not_used(kernel: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_kernel(monkeypatch)
     monkeypatch.setattr(triton_gather, "_launch", kernel)
-    pages = PagePool([LayerShape(HEADS, DIM, DIM)], 256, CPU, torch.float32)
+    pages = PagePool([LayerShape(HEADS, DIM, DIM)], 256, PLACE, torch.float32)
     pieces, found = stored(pages)[0], list[list[Tensor]]()
     for _ in range(2):
-        given = Gather(pieces, CPU)
-        found.append([torch.empty(HEADS, given.length, DIM) for _ in range(2)])
+        given = Gather(pieces, PLACE)
+        found.append([torch.empty(HEADS, given.length, DIM, device=PLACE) for _ in range(2)])
         source = Source(pages, 0, ROTATIONS["half"], found[0][0], found[0][0], {}, Workspace())
         if len(found) == 1:
             with pytest.warns(UserWarning, match=f"gather contexts by operations of torch.*{why}"):

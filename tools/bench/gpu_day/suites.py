@@ -10,7 +10,13 @@ import sys
 from tools.bench.gpu_day.day import Day
 from tools.bench.gpu_day.lacks import ROOT
 
-KERNEL = ("tests/engine/test_paged.py", "-m", "slow or not slow")
+KERNEL = (
+    "tests/engine/test_paged.py",
+    "tests/engine/test_fewer_kernels.py",
+    "tests/engine/test_turned.py",
+    "-m",
+    "slow or not slow",
+)
 ENGINE = tuple(
     f"tests/engine/test_{name}.py"
     for name in ("stored", "graphs", "flex", "engine", "slots", "memory", "families", "sampling", "steps")
