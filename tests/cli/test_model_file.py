@@ -63,7 +63,7 @@ def test_a_run_of_two_models_is_played_shown_audited_and_goes_on(agentcho: Comma
 
 
 WRONG = {
-    "[small]\nmodle = 'fake'": "models.toml: [small] modle: there are model, engine, chat_template_kwargs, device,",
+    "[small]\nmodle = 'fake'": "models.toml: [small] modle: there are model, engine, tensor_parallel,",
     "[small]\ndevice = 'cpu'": "models.toml: [small] model: Field required",
     "[small]\nmodel = 'fake'\nretries = -1": "models.toml: [small] retries: Input should be greater than or equal to 0",
     "model = 'fake'": "models.toml: model stands in no table; begin with [NAME]",

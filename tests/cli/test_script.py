@@ -88,7 +88,11 @@ def test_errors_come_out_as_they_are() -> None:
     ("how", "error", "told"),
     [
         ({"temperature": -1}, ConfigError, "temperature: Input should be greater than or equal to 0"),
-        ({"heat": 1}, ConfigError, "heat: there is no such option; there are model, engine, chat_template_kwargs"),
+        (
+            {"heat": 1},
+            ConfigError,
+            "heat: there is no such option; there are model, engine, tensor_parallel, pipeline_parallel,",
+        ),
         ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
         ({"deterministic": True, "speculate": True}, ConfigError, "speculate contradicts deterministic"),
         ({"given": {"heat": 1}}, ArgumentError, "given is for a scenario that is named"),

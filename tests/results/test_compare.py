@@ -98,7 +98,11 @@ def test_it_finds_what_the_command_finds(tmp_path: Path, capsys: pytest.CaptureF
         ({"scenario": 3}, ConfigError, "scenario: 3 is no scenario"),
         ({"modes": 3}, ConfigError, "modes: give names"),
         ({"temperature": -1}, ConfigError, "temperature: Input should be greater than or equal to 0"),
-        ({"heat": 1}, ConfigError, "heat: there is no such option; there are model, engine, chat_template_kwargs"),
+        (
+            {"heat": 1},
+            ConfigError,
+            "heat: there is no such option; there are model, engine, tensor_parallel, pipeline_parallel,",
+        ),
         ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
         ({"json": "/proc/nowhere/r.json"}, CannotWrite, "nothing can be written"),
     ],
