@@ -171,8 +171,10 @@ class Resolver:
         everyone who may read the message, and the author reads it as they do. Never in the deterministic profile: the
         last bits of what was spoken and of what was encoded differ, and would tell whether the author read more."""
         metadata, reads = draft.metadata, draft.reads
-        if not self.shadowed(draft) or self._adapter is not None or not self._said_here(draft):
+        if not self.shadowed(draft) or not self._said_here(draft):
             return False
+        if self._adapter is not None or self.model_of("author") != self.model_of("audience"):
+            return False  # what is for audiences goes through no adapter, and is recorded under the first model there
         if metadata.author is None or metadata.audience == draft.own or self._repair_of(reads) is not None:
             return False
         if self._positions(reads) != (self._default, None):

@@ -588,7 +588,8 @@ def test_many_encodings_leave_and_enter_a_gpu_in_as_many_copies_as_one(
             for layer in range(len(layers)):
                 for mine, its in zip(store.read(one, layer), store.read(other, layer), strict=True):
                     assert torch.equal(mine, its)
-        assert store.copy_out([]) == []
+        spread = [layers[0], layers[0]._replace(device=torch.device("cuda", 1))]
+        assert PagePool(spread, 64, torch.device("cuda", 0), torch.float32, rounding=rounding).copy_out([]) == []
 
 
 def test_what_makes_room_leaves_at_once_and_what_is_needed_comes_at_once(small: Small) -> None:

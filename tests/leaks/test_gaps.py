@@ -7,13 +7,17 @@ import json
 import pytest
 
 from agentcho import Agent, Game, RunConfig
+from agentcho.config import ReusePolicy
 from agentcho.config.reuse import Shadowing
 from agentcho.errors import LeakageError
-from agentcho.message import EVERYONE, Audience
+from agentcho.message import EVERYONE, Audience, Metadata
 from agentcho.protocol.call import ContextEntry, Receipt
+from agentcho.provenance.drafts import Draft, ModelTokenization
 from agentcho.provenance.labels import EncodingRecord, Ledger, Monitor
-from agentcho.provenance.views import After, Read, View
+from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.views import After, Read, ReadSet, View
 from agentcho.records.transcript import TranscriptEntry
+from agentcho.testing import FakeEngine
 from agentcho.testing.rehearsal import Rehearsal, Script, play
 
 ALICE = Audience(frozenset({"alice"}))
@@ -135,6 +139,19 @@ def test_what_all_may_read_is_encoded_once_until_its_author_has_a_secret(shadow:
     else:
         assert (twice, once) == ({"alice.4"}, {"scenario.0", "alice.0", "bob.0", "alice.1", "bob.1"})
     assert "author" in said["alice.2"] & said["alice.3"], "what she thinks is hers alone"
+
+
+@pytest.mark.parametrize(("home", "recipe"), [("plain", "audience"), ("tuned", "author")])
+def test_beside_a_model_with_an_adapter_what_is_for_audiences_is_under_the_first_name(home: str, recipe: str) -> None:
+    """So an author's encoding there is another, under the name of its own model."""
+    engine = FakeEngine()
+    spelling = ModelTokenization("plain", None, engine, home)
+    resolver = Resolver(ReusePolicy("choreographed", "enforce"), engine.bos, spelling=spelling)
+    data = Metadata("said", "decode", "assistant", "alice", EVERYONE, ())
+    draft = resolver.drafts["said"] = Draft(data, "", "alice", ReadSet("alice", (), None, ()), engine="plain")
+    plan = resolver.decode_plan(draft)
+    assert plan.recipe == recipe
+    assert len(plan.calls) == (1 if recipe == "audience" else 2)
 
 
 def test_others_read_a_message_where_its_author_did_not_put_it() -> None:

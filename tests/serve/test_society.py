@@ -229,6 +229,25 @@ def test_an_agent_has_its_own_words_as_it_said_them_and_others_have_them_without
     assert conclusion(tmp_path) == "clean"
 
 
+@pytest.mark.parametrize("brief", [(), (system(CANARY),)], ids=["nothing", "a secret"])
+def test_how_many_answers_nobody_has_read_does_not_tell_what_their_author_had_read(brief: tuple[Any, ...]) -> None:
+    """When they are many, the next one is encoded for others when it is read, which its reader can see."""
+    counts = list[int]()
+
+    async def body() -> None:
+        async with served() as at:
+            said = tuple[Any, ...]()
+            for number in range(3):
+                answer = await at.ask(*brief, user("hello"), *said, user(f"and {number}"), who=ANN, max_tokens=6)
+                said += (user(f"and {number}"), assistant(answer.answers[0].text))
+                counts.append(len(at.model._societies["", "town", ""]._talk._unread))
+            await at.ask(user("hello"), *said, user("and I"), who=BOB, max_tokens=6)
+            counts.append(len(at.model._societies["", "town", ""]._talk._unread))
+
+    play(body)
+    assert counts == [1, 2, 3, 1]
+
+
 def test_of_equal_words_the_id_decides() -> None:
     async def body() -> None:
         async with served(engine=FakeEngine(reply=lambda call, prompt: "yes")) as at:

@@ -246,6 +246,8 @@ class PagePool:
     def _staged(self, tokens: int) -> Iterator[list[Tensor]]:
         """Keys and values of all layers, in order, as they are moved: those in one list together, of so many tokens.
         None for no token."""
+        if not tokens:
+            return
         together, room = list[Tensor](), STAGED
         for pool in (each for pair in zip(self._keys, self._values, strict=True) for each in pair):
             size = tokens * pool.shape[1] * pool.shape[2] * pool.dtype.itemsize
@@ -254,8 +256,7 @@ class PagePool:
                 together, room = [], STAGED
             together.append(pool)
             room -= size
-        if tokens:
-            yield together
+        yield together
 
     def checksum(self, copy: Copy) -> int:
         """See `checksum`."""

@@ -53,6 +53,13 @@ UNREAD = 64
 them first has them encoded."""
 
 
+class UnreadAnswer(NamedTuple):
+    """What was encoded for others of an answer of `author`, and over what."""
+
+    author: str | None
+    receipt: Receipt
+
+
 class PromptSender(NamedTuple):
     """Who sends a prompt, and who may read what is new in it. `audience`: whoever may read what is for the society.
     `private`: what users say is the sender's alone. `shared`: so is not what it says that others said; it is the
@@ -137,7 +144,7 @@ class SocietyConversation:
         self._numbers = Counter[str]()
         self._in_use = Counter[str]()
         self._held: dict[str, int] = {}  # tokens by message, what was read last at the end
-        self._unread: dict[EncodingId, Receipt] = {}  # what was made for others, and over what
+        self._unread: dict[EncodingId, UnreadAnswer] = {}  # what was made for others
         self.tokens = self.turns = self._cut_tokens = 0
 
     def __len__(self) -> int:
@@ -391,9 +398,12 @@ class SocietyConversation:
         own = result.made[len(missing) :]
         for recipe, call in zip((turn.plan.recipe, "audience"), own, strict=False):
             self._made(encoded, profile + recipe, call)
-        for call in result.made[: len(missing) + 1]:
-            self._read(call.receipt)
-        self._unread.update((shadow.id, shadow.receipt) for shadow in own[1:])
+        author = draft.metadata.author
+        for needed, call in zip(missing, result.made, strict=False):
+            self._read(call.receipt, author if needed.recipe == "author" else None)
+        self._read(own[0].receipt, author)
+        if len(own) > 1 or turn.plan.recipe == "audience":
+            self._unread[own[-1].id] = UnreadAnswer(author, own[-1].receipt)
         generated, context = own[0].words, own[0].receipt.context
         words = generated.said or generated
         lead, calls = calls_in(words.text, request.tools, self._frames)
@@ -404,12 +414,15 @@ class SocietyConversation:
         fresh = {call.id for call in result.made if not self._journal.is_twin(call.id)}
         return FinishedAnswer(generated, self._places.reused(context, fresh))
 
-    def _read(self, receipt: Receipt) -> None:
-        """Something was said, or encoded, over these; what was put off for them is made."""
-        left = [receipt]
+    def _read(self, receipt: Receipt, reader: str | None) -> None:
+        """Something was said, or encoded, over these; what was put off for them is made. That an author reads its own
+        answer counts for nothing, whether that is encoded once or twice: it would tell what the author had read."""
+        left = [UnreadAnswer(reader, receipt)]
         while left:
-            unread = {read.id for read in left.pop().context if read.id in self._unread}
-            left += [self._unread.pop(id) for id in unread]
+            author, over = left.pop()
+            answers = {read.id: self._unread[read.id] for read in over.context if read.id in self._unread}
+            unread = [id for id, answer in answers.items() if author is None or answer.author != author]
+            left += [self._unread.pop(id)._replace(author=None) for id in unread]
 
     # -- what is kept ------------------------------------------------------------------------------------
 

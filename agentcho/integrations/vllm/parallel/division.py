@@ -39,6 +39,8 @@ class Division(NamedTuple):
             config: Its configuration, as transformers reads it.
             devices: The number of GPUs of this machine; None: it computes on processors.
         """
+        if self.ranks == 1:
+            return
         if devices is not None and self.ranks > devices:
             raise ModelError(
                 f"{TENSOR} {self.tensor} and {PIPELINE} {self.pipeline} need {self.ranks} GPUs, and this machine has "
