@@ -43,8 +43,10 @@ class Check:
             if record.receipt.base is not None:
                 assert self._base(reader, record, record.receipt.base, public) <= record.cone
         elif way.leakage == "enforce":
-            mine = self._world.said[record.message].author == reader and not public
+            once = record.recipe == "audience" and record.caller is not None
+            mine = self._world.said[record.message].author == reader and not public and not once
             assert record.recipe == ("author" if mine else "audience")
+            assert not once or (way.shadow != "never" and not way.deterministic)
             assert self._anew or record.cone == self._world.heard(reader, record.message, public)
         else:
             assert record.recipe == "author"
@@ -102,12 +104,14 @@ class Check:
         return found
 
     def _compact(self, record: EncodingRecord) -> None:
-        """An audience encoding is nobody's, and stands right after what it was made over, whatever its author asked."""
+        """An audience encoding stands right after what it was made over, whatever its author asked. It is nobody's, but
+        where its author spoke in it."""
         end = 1
         for entry in record.receipt.context:
             assert entry.offset == end
             end += entry.length
-        assert (record.receipt.start, record.caller) == (end, None)
+        assert record.receipt.start == end
+        assert record.caller in (None, self._world.said[record.message].author)
         audience = self._world.said[record.message].audience
         for id in record.cone:
             other = self._world.said[id].audience

@@ -584,7 +584,8 @@ def test_what_nobody_reads_is_not_made_ready_for_others_without_end(tmp_path: Pa
             said, counts = list[str](), list[int]()
             for n in range(UNREAD + 40):
                 talk = [assistant(text) for text in said[-3:]]
-                said.append((await at.ask(user("alone"), *talk, user(f"go on {n}"), who=ANN)).answers[0].text)
+                asked = await at.ask(system(CANARY), user("alone"), *talk, user(f"go on {n}"), who=ANN)
+                said.append(asked.answers[0].text)
                 counts.append(put_off(at))
             assert counts[UNREAD - 1 :] == [UNREAD] * 41
             heard = await at.ask(*(user(text, "ann") for text in said[-3:]), who=BOB)
@@ -593,7 +594,7 @@ def test_what_nobody_reads_is_not_made_ready_for_others_without_end(tmp_path: Pa
             assert spared(early) > 0
             now = put_off(at)
             assert now < UNREAD
-            await at.ask(user("once more"), who=ANN)
+            await at.ask(system(CANARY), user("once more"), who=ANN)
             assert put_off(at) == now + 1
 
     play(body)
