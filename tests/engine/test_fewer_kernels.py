@@ -5,9 +5,6 @@ AGENTCHO_TEST_DEVICE=cuda they are compiled and run there."""
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +25,7 @@ from agentcho.runner.model.model import ATTENTION, Model, ModelSource
 
 from ..device import PLACE
 from ..engines import Engines
+from .compiled import printed
 from .families import Family, cell, families, llama_family
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
@@ -286,16 +284,6 @@ def test_on_a_processor_nothing_is_fused(llama: Engine) -> None:
 
 VARIANTS = """
 import torch
-from triton.backends.compiler import GPUTarget
-from triton.runtime import driver
-class Fake:
-    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
-    get_current_device = lambda self: 0
-    get_current_stream = lambda self, device=None: 0
-    get_device_interface = lambda self: torch.cuda
-    get_active_torch_device = lambda self: torch.device("cuda", 0)
-    map_python_to_cpp_type = lambda self, ty: ty
-driver.set_active(Fake())
 from agentcho.runner.model import fused, fused_kernels
 fused._launch = lambda kernel, grid, tensors, form: kernel.warmup(*tensors, form, grid=grid, enable_fp_fusion=False)
 def some(*shape):
@@ -313,6 +301,4 @@ print(variants(1), [variants(tokens) for tokens in (2, 3, 8, 16, 64, 512, 4095)]
 @pytest.mark.slow
 def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Path) -> None:
     """Triton's own choice of variants, for a GPU that is not here: one a kernel."""
-    own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", VARIANTS], env=os.environ | own, capture_output=True, text=True)
-    assert done.stdout == "2 2\n", done.stderr
+    assert printed(VARIANTS, tmp_path) == "2 2\n"

@@ -4,9 +4,6 @@ or capped. Triton's interpreter runs the kernel; with AGENTCHO_TEST_DEVICE=cuda 
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -33,6 +30,7 @@ from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Rotation
 
 from ..device import PLACE
+from .compiled import printed
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
 
@@ -360,17 +358,7 @@ def test_a_full_memory_says_nothing_of_kernels(monkeypatch: pytest.MonkeyPatch) 
 
 
 VARIANTS = """
-import itertools, torch, triton
-from triton.backends.compiler import GPUTarget
-from triton.runtime import driver
-class Fake:
-    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
-    get_current_device = lambda self: 0
-    get_current_stream = lambda self, device=None: 0
-    get_device_interface = lambda self: torch.cuda
-    get_active_torch_device = lambda self: torch.device("cuda", 0)
-    map_python_to_cpp_type = lambda self, ty: ty
-driver.set_active(Fake())
+import itertools, torch
 from agentcho.runner.attention import triton_paged
 from agentcho.runner.attention.base import Locality
 from agentcho.runner.attention.triton_kernel import merge, weigh
@@ -409,6 +397,4 @@ print(loaded, later)
 @pytest.mark.slow
 def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Any) -> None:
     """Triton's own choice of variants, for a GPU that is not here: one for pools, one for lanes, one that merges."""
-    own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", VARIANTS], env=os.environ | own, capture_output=True, text=True)
-    assert done.stdout == "3 3\n", done.stderr
+    assert printed(VARIANTS, tmp_path) == "3 3\n"

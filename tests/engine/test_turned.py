@@ -5,9 +5,6 @@ AGENTCHO_TEST_DEVICE=cuda it is compiled and runs there."""
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +21,7 @@ from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.kv.triton_gather import TRIAL
 
 from ..device import PLACE
+from .compiled import printed
 
 HEADS, DIM, PAIRS = 2, 12, 4
 FREQUENCIES = torch.tensor([5e2 ** (-pair / PAIRS) for pair in range(PAIRS)], dtype=torch.float64)
@@ -226,16 +224,6 @@ def test_a_kernel_that_fails_or_is_off_is_not_used(kernel: Any, why: str, monkey
 
 VARIANTS = """
 import torch
-from triton.backends.compiler import GPUTarget
-from triton.runtime import driver
-class Fake:
-    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
-    get_current_device = lambda self: 0
-    get_current_stream = lambda self, device=None: 0
-    get_device_interface = lambda self: torch.cuda
-    get_active_torch_device = lambda self: torch.device("cuda", 0)
-    map_python_to_cpp_type = lambda self, ty: ty
-driver.set_active(Fake())
 from agentcho.runner.kv import triton_gather
 from agentcho.runner.kv.gather_kernel import gather
 from agentcho.runner.kv.rope import Rotation
@@ -262,6 +250,4 @@ print(loaded, later)
 def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Path) -> None:
     """Triton's own choice of variants, for a GPU that is not here."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
-    own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", VARIANTS], env=os.environ | own, capture_output=True, text=True)
-    assert done.stdout == "1 1\n", done.stderr
+    assert printed(VARIANTS, tmp_path) == "1 1\n"

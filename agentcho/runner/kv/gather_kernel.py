@@ -64,32 +64,38 @@ def gather(
     to_keys, to_values = head * key_room + place + token, head * value_room + place + token
     if tl.load(block + 4):
         there = (first + token) * form.heads + head
-        _turn(new_keys, there, out_keys, to_keys, inside=inside, waves=turned, form=form)
-        _copy(
+        _move(
+            new_keys,
             new_values,
             there,
+            out_keys,
+            to_keys,
             out_values,
             to_values,
             inside=inside,
-            begin=0,
-            end=form.value_dim,
-            dim=form.value_dim,
-            block=form.value_block,
+            waves=turned,
+            form=form,
         )
     else:
         there = tl.load(rows + first + token, mask=inside, other=0) * form.heads + head
-        _turn(keys, there, out_keys, to_keys, inside=inside, waves=turned, form=form)
-        _copy(
-            values,
-            there,
-            out_values,
-            to_values,
-            inside=inside,
-            begin=0,
-            end=form.value_dim,
-            dim=form.value_dim,
-            block=form.value_block,
-        )
+        _move(keys, values, there, out_keys, to_keys, out_values, to_values, inside=inside, waves=turned, form=form)
+
+
+@triton.jit
+def _move(keys, values, there, out_keys, to_keys, out_values, to_values, inside, waves, form: tl.constexpr):
+    """Copy keys, turned, and values as they are."""
+    _turn(keys, there, out_keys, to_keys, inside=inside, waves=waves, form=form)
+    _copy(
+        values,
+        there,
+        out_values,
+        to_values,
+        inside=inside,
+        begin=0,
+        end=form.value_dim,
+        dim=form.value_dim,
+        block=form.value_block,
+    )
 
 
 @triton.jit
