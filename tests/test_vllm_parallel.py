@@ -321,6 +321,19 @@ def test_a_rank_that_cannot_serve_its_share_refuses_the_model() -> None:
         ranks.served("tiny", 4, BLOCK)
 
 
+def test_the_device_of_every_rank_is_probed() -> None:
+    """Else a device that failed would be blamed on one call after another."""
+    ranks, executor, _ = divided(2, 1, 2)
+    ranks.probe()
+
+    def lost() -> None:
+        raise RuntimeError("device lost")
+
+    executor.fails["agentcho_probe", 1] = lost
+    with pytest.raises(RuntimeError, match="device lost"):
+        ranks.probe()
+
+
 def config(heads: int = 8, shared: int = 4, depth: int = 3) -> Any:
     text = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=shared, num_hidden_layers=depth)
     return SimpleNamespace(get_text_config=lambda: text)

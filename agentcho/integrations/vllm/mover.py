@@ -71,6 +71,7 @@ class MovesKV(Protocol):
     def device(self) -> torch.device: ...
     def save(self, save: Save) -> None: ...
     def turn_errors(self, blocks: Sequence[int], count: int) -> list[float]: ...
+    def probe(self) -> None: ...
 
 
 class Mover:
@@ -126,6 +127,10 @@ class Mover:
             turned = torch.cat([rotation.turn(keys[:, :1], place) for place in range(count)], 1)
             found.append(float((turned - keys).abs().max() / keys.abs().max().clamp(min=1e-6)))
         return found
+
+    def probe(self) -> None:
+        """Do a trivial operation on the device. Raises what that raises."""
+        assert torch.ones(2, device=self.device).sum().item() == 2
 
     def _slots(self, blocks: Sequence[int], count: int) -> Tensor:
         """The numbers of the first slots of a request in vLLM's cache."""

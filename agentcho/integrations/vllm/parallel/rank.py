@@ -103,6 +103,10 @@ class Rank:
         """See `Mover.turn_errors`."""
         return self.mover.turn_errors(blocks, count)
 
+    def probe(self) -> None:
+        """See `Mover.probe`."""
+        self.mover.probe()
+
     def force(self, rows: Mapping[int, Any], logits: Tensor) -> Tensor:
         """Let each row of logits allow the token alone that was told for its request; `rows`: the names by row."""
         chosen = [(row, self.tokens[name]) for row, name in rows.items() if name in self.tokens and row < len(logits)]

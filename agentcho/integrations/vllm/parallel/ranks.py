@@ -102,6 +102,10 @@ class Ranks:
         stages = [told[first : first + self.division.tensor] for first in range(0, len(told), self.division.tensor)]
         return [max(layer) for ranks in stages for layer in zip(*ranks, strict=True)]
 
+    def probe(self) -> None:
+        """Do a trivial operation on the device of each rank. Raises what that raises."""
+        self._call("agentcho_probe")
+
     # -- a step ----------------------------------------------------------------------------------------------
 
     def plan(self, loading: Sequence[Job], asking: Sequence[Job]) -> tuple[dict[str, Load], set[int]]:

@@ -68,6 +68,10 @@ class RankWorker:
         """See `Rank.turn_errors`."""
         return self._agentcho_rank.turn_errors(blocks, count)
 
+    def agentcho_probe(self) -> None:
+        """See `Rank.probe`."""
+        self._agentcho_rank.probe()
+
     def agentcho_told(self, names: Sequence[str]) -> Told:
         """What this rank wrote in the step. The first one of the last stage also shows the logits of these requests."""
         rank, state = self._agentcho_rank, self.model_runner.execute_model_state
