@@ -82,7 +82,8 @@ def test_under_enforce_a_swapped_secret_changes_nothing_that_readers_see() -> No
 
 def test_who_is_cancelled_or_refused_hurts_nobody_else() -> None:
     found = oracle("ended")
-    assert found["states"] == ["yes"] * 6
+    assert found["states"] == ["yes"] * 8
+    assert found["following"][-2:] == [True, True], "a shadow that has paused is cancelled too"
     for place in ("admission", "worker"):
         failed, other = found["refused"][place]
         assert [each.split()[0] for each in failed] == ["0"], place

@@ -242,30 +242,33 @@ def ended() -> dict[str, Any]:
             options=EAGER,
         )
         assert isinstance(other, VllmEngine)
+        states, following = _cancelled(other)
         return {
-            "states": _cancelled(other),
+            "states": states,
+            "following": following,
             "refused": _refused(other),
             "left": len(other._runner.jobs.live),
             "fingerprint": other.fingerprint,
         }
 
 
-def _cancelled(engine: VllmEngine) -> list[str]:
-    told = []
+def _cancelled(engine: VllmEngine) -> tuple[list[str], list[bool]]:
+    told, following = [], []
     [root] = engine.prefill([Prefill(WORDS)])
-    for steps in range(6):
-        leader = Decode(parents=[root], forced=forced(engine, WORDS))
+    for steps in (*range(6), 40, 70):  # by the last two a shadow was given one block, and has paused, and two
+        leader = Decode(parents=[root], forced=forced(engine, WORDS * 6))
         ids = engine.submit([Prefill(f"{steps} {WORDS}"), leader, Shadow(leader, parents=[])])
         kept = engine.submit([Decode(parents=[root], forced=forced(engine, "yes"))])
         for _ in range(steps):
             engine.step()
+        following.append(any(job.follows and job.sent for job in engine._runner.jobs.values()))
         engine.cancel(ids)
         while not engine.idle:
             engine.step()
         told.append(engine.message(kept[0]).text)
         engine.release([id for id in (*ids, *kept) if engine.finished(id)])
         engine.check_integrity()
-    return told
+    return told, following
 
 
 class Refuses:
