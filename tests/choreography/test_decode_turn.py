@@ -168,6 +168,28 @@ def test_others_have_nothing_encoded_while_a_model_may_think(
     assert len(shadows) == (0 if thinks else 1)
 
 
+def test_what_is_thought_is_in_no_encoding_that_others_read(play: Play) -> None:
+    """Not even where its author has read nothing that others may not read, so that one encoding might be both."""
+    engine, events = Interrupted("<think> hm </think> hello there", thinks=True), list[Event]()
+
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob")
+        await ann.say()
+        await bob.say()
+
+    async def work() -> None:
+        async with Choreographer(engine, leakage="enforce") as choreographer:
+            config = RunConfig(max_tokens=12, leakage="enforce")
+            await Game(choreographer, 0, 0, config, sink=events.append).play(Scripted(script))
+
+    play(work)
+    made = {record.id: record for entry in heard(events) for record in entry.made}
+    spoken = next(record for record in made.values() if record.message == "bob.0.thought")
+    read = [made[piece.id] for piece in spoken.receipt.context]
+    assert [(record.message, record.recipe, record.cone) for record in read] == [("ann.0", "audience", {"ann.0"})]
+    assert all(record.caller is None for record in read)
+
+
 def test_nothing_else_makes_a_decode_turn() -> None:
     """What a rule on decode turns would miss: a request that hears pieces of a message, made elsewhere."""
     package = Path(agentcho.__file__).parent

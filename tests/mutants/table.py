@@ -15,6 +15,7 @@ from .games import GAMES
 from .kept import OUTLIVING
 from .models import SEVERAL
 from .mutant import Mutant
+from .once import ONCE
 from .papers import PAPERS
 from .people import PEOPLE
 from .private import PRIVATE
@@ -551,6 +552,7 @@ ENFORCEMENT = (
 
 MUTANTS = (
     *ENFORCEMENT,
+    *ONCE,
     *ANCHORS,
     *ENGINE,
     *GAMES,
