@@ -188,6 +188,7 @@ def test_what_is_thought_is_in_no_encoding_that_others_read(play: Play) -> None:
     read = [made[piece.id] for piece in spoken.receipt.context]
     assert [(record.message, record.recipe, record.cone) for record in read] == [("ann.0", "audience", {"ann.0"})]
     assert all(record.caller is None for record in read)
+    assert {record.recipe for record in made.values() if record.message.endswith(".thought")} == {"author"}
 
 
 def test_nothing_else_makes_a_decode_turn() -> None:
