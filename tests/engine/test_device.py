@@ -23,6 +23,7 @@ A_DEVICE = re.compile(r"(cpu|cuda|meta)(:\d+)?")
 MAKERS = {"load", "doctor", "device", "DevicePlacement", "to"}
 """Calls that take a device."""
 OF_ONE_KIND = {
+    "engine/compiled.py": "a driver of a GPU that is not there",
     "engine/pretend.py": "GPUs that are not there: their tensors lie on the processor",
     "engine/pretended.py": "one GPU that is not there",
     "engine/test_backends.py": "what is chosen for each kind of device",

@@ -68,17 +68,28 @@ def gather(
             new_keys,
             new_values,
             there,
-            out_keys,
-            to_keys,
-            out_values,
-            to_values,
+            out_keys=out_keys,
+            to_keys=to_keys,
+            out_values=out_values,
+            to_values=to_values,
             inside=inside,
             waves=turned,
             form=form,
         )
     else:
         there = tl.load(rows + first + token, mask=inside, other=0) * form.heads + head
-        _move(keys, values, there, out_keys, to_keys, out_values, to_values, inside=inside, waves=turned, form=form)
+        _move(
+            keys,
+            values,
+            there,
+            out_keys=out_keys,
+            to_keys=to_keys,
+            out_values=out_values,
+            to_values=to_values,
+            inside=inside,
+            waves=turned,
+            form=form,
+        )
 
 
 @triton.jit
