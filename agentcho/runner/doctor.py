@@ -30,6 +30,13 @@ from agentcho.runner.quant.prepack import matmul_kernels
 from agentcho.runner.quant.quantized_linear import quantization_summary
 from agentcho.runner.reuse_check import LayerProof
 
+DIRECT = (
+    "direct",
+    "the network's parts are called one after another, without what surrounds them: the same bits, sooner",
+)
+STOCK = "library's", "transformers' own: the network is not built as Llama's is"
+"""Which forward a network on a CPU has, and what that means."""
+
 
 class DoctorRow(NamedTuple):
     """One line: what was checked, on which layer (None: the whole model), the outcome, and numbers or names."""
@@ -110,6 +117,7 @@ def report_of(model: str, engine: Engine) -> DoctorReport:
     rows.append(DoctorRow("kernels", None, *matmul_kernels(engine.network, engine.store.devices[0])))
     rows += [DoctorRow("fused", None, each.name, _fused(each)) for each in engine.fused]
     if engine.store.devices[0].type == "cpu":
+        rows.append(DoctorRow("forward", None, *(DIRECT if engine.direct else STOCK)))
         rows.append(DoctorRow("threads", None, str(engine.threads[0]), engine.threads[1]))
     rows += attention_rows(engine.backends)
     rows.append(DoctorRow("exact", None, *_together(engine)))

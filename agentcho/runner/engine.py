@@ -316,6 +316,11 @@ class Engine(EngineCore):
         return self._model.fused
 
     @property
+    def direct(self) -> bool:
+        """Whether forwards call the parts of the network themselves: see `direct_forward`."""
+        return self._model.direct is not None
+
+    @property
     def adapters(self) -> Adapters:
         """The adapters on the network."""
         return self._model.adapters

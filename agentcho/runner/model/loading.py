@@ -108,6 +108,7 @@ def load(
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
     loaded.prepacked = pack_linears(loaded.network, tell=tell) > 0 or loaded.bits is not None
+    loaded.shorten()
     if loaded.device.type == "cpu":
         _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)
     with loaded.threads.using():

@@ -45,6 +45,11 @@ class Adapters:
         self._wrapped: Any = None
         self.used: str | None = None
 
+    @property
+    def loaded(self) -> bool:
+        """Whether layers of the network are wrapped in those of adapters, in use or not."""
+        return self._wrapped is not None
+
     def load(self, adapter: Adapter) -> None:
         """Read the weights of an adapter, which is named by its digest. `AdapterError`: they do not fit the network."""
         peft = _peft()

@@ -37,6 +37,7 @@ from agentcho.runner.model.device import (
     warn_emulated,
 )
 from agentcho.runner.model.digests import tokenizer_digest, weights_digest
+from agentcho.runner.model.direct_forward import DirectForward, direct_forward
 from agentcho.runner.model.fused import FusedPart, fuse, use_fused
 from agentcho.runner.model.gguf_file import (
     WHOLE,
@@ -225,8 +226,9 @@ class Model:
     """An unchanged causal language model and its tokenizer, in evaluation mode. `chunks`: the attention chunk of each
     layer that only the config tells of (llama4). `packed`: how many tokens one forward takes at most. `prepacked`:
     forwards go through weights in the order of the processor's kernels. `fused`: parts of it that one kernel each
-    computes on a GPU, and why others are not. `sizes`: those of forwards in which rows do not depend on each other, by
-    adapter and number of threads, as they are proved."""
+    computes on a GPU, and why others are not. `direct`: its forward without what modules do around their own work;
+    None: the library's own is used. `sizes`: those of forwards in which rows do not depend on each other, by adapter
+    and number of threads, as they are proved."""
 
     def __init__(self, source: ModelSource, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
@@ -234,6 +236,7 @@ class Model:
         self.adapter: str | None = None
         self.merged = self.prepacked = False
         self.fused: tuple[FusedPart, ...] = ()
+        self.direct: DirectForward | None = None
         self._weights: str | None = None
         self.sizes: dict[tuple[str | None, int], tuple[int, ...]] = {}
         self.bits: str | None = None
@@ -337,9 +340,22 @@ class Model:
     def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
         """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
         if not self.prepacked and not self.fused:
-            return self.differentiable(ids, positions, wanted, attending)
+            return self._inferred(ids, positions, wanted, attending)
         with use_packed(), use_fused():
+            return self._inferred(ids, positions, wanted, attending)
+
+    def _inferred(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
+        direct = self.direct
+        if direct is None or self.adapters.loaded or not direct.usable:
             return self.differentiable(ids, positions, wanted, attending)
+        return direct(ids, positions, wanted, attending)[0].float()
+
+    def shorten(self) -> None:
+        """Let forwards without gradients call the parts of the network themselves, if that gives the same bits. On a
+        CPU, once layers are what they stay."""
+        if len(self.devices) == 1 and self.device.type == "cpu" and not self._hooked and not self.adapters.loaded:
+            with torch.inference_mode(), use_packed():
+                self.direct = direct_forward(self.network, self._stock_logits, self.vocabulary)
 
     def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
         """The same, with gradients."""
@@ -347,16 +363,19 @@ class Model:
             self.adapters.use(self.adapter)
         keep = _kept(wanted, ids.shape[1]) if self._hooked else wanted
         with fused_attention(self.devices) if self._cuda else nullcontext():
-            out = self.network(
-                input_ids=ids,
-                position_ids=positions,
-                use_cache=False,
-                logits_to_keep=keep,
-                attending=attending,
-                chunks=self.chunks,
-            )
-        logits: Tensor = out.logits[0]
-        return logits.float()
+            return self._stock_logits(ids, positions, keep, attending)[0].float()
+
+    def _stock_logits(self, ids: Tensor, positions: Tensor, keep: Any, attending: AttentionPort) -> Tensor:
+        """Logits `[1, wanted, vocab]` by the library's own forward."""
+        logits: Tensor = self.network(
+            input_ids=ids,
+            position_ids=positions,
+            use_cache=False,
+            logits_to_keep=keep,
+            attending=attending,
+            chunks=self.chunks,
+        ).logits
+        return logits
 
     @contextmanager
     def stock(self) -> Iterator[nn.Module]:
