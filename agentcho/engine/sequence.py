@@ -27,9 +27,9 @@ from agentcho.message import Words
 from agentcho.protocol.call import Call, EncodingId, Receipt, Repair
 from agentcho.protocol.call_validation import ask_guard
 
-STRIDE = 16
+STRIDE = 32
 """How many tokens a shadow feeds at a time, so that it reads its context once for all of them."""
-SHORT = 2 * STRIDE
+SHORT = 48
 """A message of at most so many tokens, framing and header included, has no shadow begin while it is being said."""
 
 

@@ -12,8 +12,9 @@ from agentcho import Engine, Prefill
 from agentcho.protocol.call import Decode
 from agentcho.runner import doctor
 from agentcho.runner.model import direct_forward as direct_forwards
-from agentcho.runner.model.direct_forward import DirectForward, _Seen
+from agentcho.runner.model.direct_forward import DirectForward, _Asked
 from agentcho.runner.model.model import Model
+from agentcho.runner.quant.prepack import ColumnLinear
 
 from ..device import on_processor
 from ..engines import Engines
@@ -24,11 +25,12 @@ KINDS = [cell(each, quick=each.name in ("qwen2", "qwen3", "mistral")) for each i
 BUILT_ALIKE = {"llama", "mistral", "qwen2", "qwen3"}
 
 
-def given(tokens: int, model: Model) -> tuple[Tensor, Tensor, Tensor]:
+def given(tokens: int, model: Model, wanted: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, positions and the tokens whose logits are wanted, by default of all."""
     dice = torch.Generator().manual_seed(tokens)
     ids = torch.randint(model.vocabulary, (1, tokens), generator=dice)
     places = torch.randint(min(model.context, 500), (1, tokens), generator=dice)
-    return ids, places, torch.tensor([tokens - 1, 0, tokens // 2])
+    return ids, places, torch.arange(tokens) if wanted is None else torch.tensor(wanted, dtype=torch.long)
 
 
 @pytest.mark.parametrize("family", KINDS)
@@ -37,8 +39,49 @@ def test_a_network_built_as_llama_has_a_direct_forward_of_the_same_bits(engines:
     assert (model.direct is not None) == (family.config().model_type in BUILT_ALIKE)
     for tokens in (1, 2, 17):
         with torch.inference_mode():
-            expected = model.differentiable(*given(tokens, model), _Seen())
-        assert torch.equal(model.forward(*given(tokens, model), _Seen()), expected)
+            expected = model.differentiable(*given(tokens, model), _Asked())
+        assert torch.equal(model.forward(*given(tokens, model), _Asked()), expected)
+
+
+class _Kept(_Asked):
+    """Keeps the keys and values of all layers too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored = list[Tensor]()
+
+    def attend(self, layer: int, *given: Any, **more: Any) -> Tensor:
+        self.stored += given[1:3]
+        return super().attend(layer, *given, **more)
+
+
+@pytest.mark.parametrize("wanted", [(), (8,), (3, 16, 0)])
+def test_logits_are_made_of_the_tokens_that_are_wanted_and_keys_of_all(engines: Engines, wanted: Any) -> None:
+    model, stock, kept = engines()._model, _Kept(), _Kept()
+    with torch.inference_mode():
+        expected = model.differentiable(*given(17, model, wanted), stock)
+    found = model.forward(*given(17, model, wanted), kept)
+    assert found.shape == (len(wanted), model.vocabulary)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert len(stock.stored) == 2 * model.layers
+    assert all(torch.equal(*pair) for pair in zip(kept.stored, stock.stored, strict=True))
+
+
+def test_the_last_layer_computes_no_more_than_is_wanted(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, linear = list[tuple[int, ...]](), ColumnLinear.forward
+
+    def counted(self: ColumnLinear, given: Tensor) -> Tensor:
+        seen.append(tuple(given.shape[:2]))
+        return linear(self, given)
+
+    monkeypatch.setattr(ColumnLinear, "forward", counted)
+    model = llama._model
+    model.shorten()
+    seen.clear()
+    model.forward(*given(17, model, (4, 2)), _Asked())
+    layers = model.layers
+    assert seen.count((1, 17)) == 7 * (layers - 1) + 3
+    assert seen.count((1, 2)) == 4 + 1
 
 
 @pytest.fixture
@@ -65,21 +108,21 @@ def test_what_anything_has_hooked_is_called(llama: Engine, passed: list[int]) ->
     part = model.network.get_submodule("model.layers.0.mlp.up_proj")
     for hooked in (part.register_forward_hook, part.register_forward_pre_hook):
         handle = hooked(lambda *about: seen.append(about[1]))
-        model.forward(*given(3, model), _Seen())
+        model.forward(*given(3, model), _Asked())
         handle.remove()
     assert len(seen) == 2
     assert passed == []
-    model.forward(*given(3, model), _Seen())
+    model.forward(*given(3, model), _Asked())
     assert passed == [3]
 
 
 def test_hooks_by_which_the_library_hands_out_hidden_states_cost_nothing(llama: Engine, passed: list[int]) -> None:
     model = llama._model
     ids, places, _ = given(2, model)
-    options = {"attending": _Seen(), "chunks": {}, "use_cache": False}
+    options = {"attending": _Asked(), "chunks": {}, "use_cache": False}
     out = model.network(input_ids=ids, position_ids=places, output_hidden_states=True, **options)
     assert len(out.hidden_states) == model.layers + 1
-    model.forward(*given(2, model), _Seen())
+    model.forward(*given(2, model), _Asked())
     assert passed == [2]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,14 @@ from agentcho import Decode, Engine, Prefill
 from agentcho.runner.model.device import SMALL, dtype_of, has_bfloat16
 from agentcho.runner.model.digests import weights_digest
 from agentcho.runner.quant import prepack
-from agentcho.runner.quant.prepack import PackedLinear, matmul_kernels, pack_linears, use_packed, why_not_packable
+from agentcho.runner.quant.prepack import (
+    PackedLinear,
+    copy_columns,
+    matmul_kernels,
+    pack_linears,
+    use_packed,
+    why_not_packable,
+)
 from tests.conftest import PLAIN
 
 from ..device import on_processor
@@ -75,6 +83,46 @@ def test_a_network_looks_the_same() -> None:
     assert sum(isinstance(each, PackedLinear) for each in network.modules()) == 4 * 7 + 1
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_products_by_columns_are_the_same(bias: bool) -> None:
+    layer = nn.Linear(24, 56, bias=bias)
+    given = [torch.randn(1, rows, 24) for rows in (1, 3, 4, 17)]
+    expected = [layer(rows).detach() for rows in given]
+    assert copy_columns(nn.Sequential(layer)) == layer.weight.nbytes
+    with torch.no_grad(), use_packed():
+        assert all(torch.allclose(layer(*pair[:1]), pair[1], atol=1e-5) for pair in zip(given, expected, strict=True))
+
+
+def test_columns_are_used_for_several_rows_where_they_are_asked_for_and_the_weight_is_what_it_was() -> None:
+    layer: Any = nn.Linear(8, 8, bias=False)
+    copy_columns(nn.Sequential(layer))
+    layer._copy.fill_(0)
+    nothing, rows = torch.zeros(1, 4, 8), torch.randn(1, 4, 8)
+    with torch.no_grad():
+        with use_packed():
+            assert torch.equal(layer(rows), nothing)
+            assert not torch.equal(layer(rows[:, :3]), nothing[:, :3])
+            assert not torch.equal(layer(rows[0, 0]), nothing[0, 0])
+        assert not torch.equal(layer(rows), nothing)
+        layer.weight += 1
+        with use_packed():
+            assert not torch.equal(layer(rows), nothing)
+
+
+def test_columns_are_for_small_networks_in_whole_numbers_and_hidden_from_who_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network: Any = llama_family().build()
+    before = weights_digest(network)
+    assert copy_columns(network) > 0
+    assert weights_digest(network) == before
+    assert copy_columns(network) == 0
+    assert not any(isinstance(each, prepack.CopiedLinear) for each in copy.deepcopy(network).modules())
+    assert copy_columns(nn.Sequential(nn.Linear(8, 8, dtype=torch.bfloat16))) == 0
+    monkeypatch.setattr(prepack, "LEAST", 8 * 8 * 4)
+    assert copy_columns(nn.Sequential(nn.Linear(8, 8))) == 0
+
+
 def test_packing_tells_of_every_matrix() -> None:
     heard: list[tuple[str, int, int]] = []
     pack_linears(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), least=0, tell=lambda *told: heard.append(told))
@@ -126,8 +174,9 @@ def test_a_processor_that_promises_too_much_is_found_out(monkeypatch: pytest.Mon
 @on_processor
 def test_the_doctor_says_which_kernels_are_used_and_why(llama: Engine) -> None:
     word, why = matmul_kernels(llama.network, torch.device("cpu"))
-    assert word == "plain"
-    assert "not packed: they are" in why
+    assert word == "columns"
+    assert why.startswith(f"{4 * 7 + 1} layers of float32, ")
+    assert matmul_kernels(nn.Sequential(nn.Linear(8, 8)), torch.device("cpu"))[0] == "plain"
     assert matmul_kernels(llama.network, torch.device("cuda")) == ("plain", "torch's own for cuda")
 
 

@@ -10,7 +10,7 @@ import torch
 from agentcho import Decode, Engine, Prefill, Sampling, replay
 from agentcho.engine.call_layout import CallContext, KVEntry
 from agentcho.engine.queue import DEPTH, BurstDetector, CallQueue, TokenBudget
-from agentcho.engine.sequence import Sequence
+from agentcho.engine.sequence import SHORT, Sequence
 from agentcho.lab.bench.recorded import recorded
 from agentcho.protocol.call import Repair, SchedulingPriority, Shadow
 from agentcho.reuse.first_k import FirstK
@@ -372,9 +372,9 @@ def test_what_is_made_ahead_is_no_turn_of_its_workflow() -> None:
 
 def test_speakers_do_not_read_what_their_shadows_have(fresh: Fresh) -> None:
     engine = fresh()
-    call = Decode("so: ", forced=tuple(engine.framing.content.encode("on and on " * 9)))
+    call = Decode("so: ", forced=tuple(engine.framing.content.encode("on and on " * 18)))
     engine.submit([call, Shadow(call)])
-    for _ in range(30):
+    for _ in range(SHORT + 2):
         engine.step()
     row, shadow = engine.debug.rows
     assert isinstance(row.slot, Slot)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from agentcho import Decode, Engine, Prefill
+from agentcho.engine.sequence import SHORT
 from agentcho.errors import CallFailed, EngineFailed
 from agentcho.protocol.call import Shadow
 from agentcho.runner.attention import flex, triton_paged
@@ -149,16 +150,16 @@ def test_nothing_stays_pinned_after_a_step_that_failed(
 def test_shadows_read_in_place_and_the_deterministic_profile_has_copies(llama: Engine, by_copies: None) -> None:
     engine = stored(llama.adapted(None))
     told = engine.prefill([Prefill(text) for text in TOLD])
-    call = Decode(parents=told, forced=(40,) * 60)
+    call = Decode(parents=told, forced=(40,) * 2 * SHORT)
     engine.submit([call, Shadow(call, told[:1])])
-    for _ in range(40):
+    for _ in range(SHORT + 2):
         engine.step(deterministic=True)
     held = [row.slot.stored for row in engine.debug.rows if row.slot is not None]
     assert held
     assert not any(held)
     engine.cancel(row.id for row in engine.debug.calls)
     engine.submit([call, Shadow(call, told[:1])])
-    for _ in range(40):
+    for _ in range(SHORT + 2):
         engine.step()
     assert [len(row.slot.stored) for row in engine.debug.rows if row.slot is not None] == [4, 2]  # with the BOS
     engine.cancel(row.id for row in engine.debug.calls)

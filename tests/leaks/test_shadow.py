@@ -158,7 +158,9 @@ def test_what_a_shadow_feeds_alone_depends_on_its_leader_only(small: Engine) -> 
     before = len(small.framing.opening("assistant", None)) + len(bench.words("So: "))
 
     def feeds(beside: int) -> list[int]:
-        calls = [speech(forced=bench.words("one two three " * 20)[: SHORT + 4 - before]) for _ in range(beside + 1)]
+        calls = [
+            speech(forced=bench.words("one two three " * 20)[: 2 * STRIDE + 4 - before]) for _ in range(beside + 1)
+        ]
         shadow = bench.submit(*(each for call in calls for each in (call, Shadow(call))))[-1]
         found = list[int]()
         while not small.idle:

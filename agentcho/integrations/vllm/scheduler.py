@@ -23,7 +23,7 @@ from agentcho.integrations.vllm.jobs import PAUSE, Job
 from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken, StepResult
 
-BLOCK = 2 * STRIDE
+BLOCK = STRIDE
 """So many tokens of its leader a shadow is given at a time."""
 ROOMY, TIGHT = 0.5, 0.9
 """Shares of vLLM's cache: shadows begin below the first, and above the second they give their blocks back."""

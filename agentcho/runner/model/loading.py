@@ -29,7 +29,7 @@ from agentcho.runner.model.fingerprints import check_kept
 from agentcho.runner.model.model import Model, ModelSource, end_tokens, find, is_embedded_tokenizer, read_tokenizer
 from agentcho.runner.model.quantized_checkpoint import check_quantised
 from agentcho.runner.model.threads import Wish, check_threads
-from agentcho.runner.quant.prepack import pack_linears
+from agentcho.runner.quant.prepack import copy_columns, pack_linears
 from agentcho.runner.quant.quantized_linear import check_bits
 from agentcho.runner.reuse_check import PROBE, LayerProof, ReuseCheck, check_config, plain_attention
 
@@ -107,7 +107,8 @@ def load(
     loaded.kv_quant = weights.place.kv
     if weights.adapter is not None:
         loaded = loaded.adapted(weights.adapter, weights.merge)
-    loaded.prepacked = pack_linears(loaded.network, tell=tell) > 0 or loaded.bits is not None
+    copied = pack_linears(loaded.network, tell=tell) or copy_columns(loaded.network)
+    loaded.prepacked = copied > 0 or loaded.bits is not None
     loaded.shorten()
     if loaded.device.type == "cpu":
         _settle_threads(loaded, weights.threads, keeps=sizes.kept is not None)

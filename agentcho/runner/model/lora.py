@@ -38,17 +38,14 @@ def _quiet() -> Iterator[None]:
 
 class Adapters:
     """The adapters on a network. `used`: the name of the one that its next forward goes through, or None. `mixed`:
-    those that forwards may go through side by side."""
+    those that forwards may go through side by side. `loaded`: layers of the network are wrapped in those of adapters,
+    in use or not."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network, self.mixed = network, MixedLora(network)
         self._wrapped: Any = None
         self.used: str | None = None
-
-    @property
-    def loaded(self) -> bool:
-        """Whether layers of the network are wrapped in those of adapters, in use or not."""
-        return self._wrapped is not None
+        self.loaded = False
 
     def load(self, adapter: Adapter) -> None:
         """Read the weights of an adapter, which is named by its digest. `AdapterError`: they do not fit the network."""
@@ -60,7 +57,7 @@ class Adapters:
             self._check(config, adapter.path)
             with _quiet():
                 if self._wrapped is None:
-                    self._wrapped = peft.PeftModel(self._network, config, adapter.digest)
+                    self._wrap(peft.PeftModel(self._network, config, adapter.digest))
                 loaded = self._wrapped.load_adapter(str(adapter.path), adapter.digest, is_trainable=False)
         except (ValueError, RuntimeError, OSError, KeyError, TypeError) as error:
             raise AdapterError(adapter.path, f"it does not fit this model ({_line(error)})") from error
@@ -102,7 +99,11 @@ class Adapters:
         """Add an adapter to the weights of the base, for good."""
         self.use(name)
         self._wrapped.merge_and_unload()
-        self._wrapped, self.used = None, None
+        self._wrap(None)
+        self.used = None
+
+    def _wrap(self, wrapped: Any) -> None:
+        self._wrapped, self.loaded = wrapped, wrapped is not None
 
     # -- training ----------------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class Adapters:
     def _put(self, peft: Any, config: Any) -> None:
         """Add the adapter that is trained, in place of an earlier one."""
         if self._wrapped is None:
-            self._wrapped = peft.PeftModel(self._network, config, TRAINING)
+            self._wrap(peft.PeftModel(self._network, config, TRAINING))
         else:
             if TRAINING in self._wrapped.peft_config:
                 for other in self._wrapped.peft_config.keys() - {TRAINING}:

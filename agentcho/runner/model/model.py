@@ -339,16 +339,14 @@ class Model:
     @torch.inference_mode()
     def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
         """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
-        if not self.prepacked and not self.fused:
-            return self._inferred(ids, positions, wanted, attending)
-        with use_packed(), use_fused():
-            return self._inferred(ids, positions, wanted, attending)
-
-    def _inferred(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
         direct = self.direct
-        if direct is None or self.adapters.loaded or not direct.usable:
+        if direct is not None and direct.usable and not self.adapters.loaded:
+            with use_packed():
+                return direct(ids, positions, wanted, attending)[0].float()
+        if not self.prepacked and not self.fused:
             return self.differentiable(ids, positions, wanted, attending)
-        return direct(ids, positions, wanted, attending)[0].float()
+        with use_packed(), use_fused():
+            return self.differentiable(ids, positions, wanted, attending)
 
     def shorten(self) -> None:
         """Let forwards without gradients call the parts of the network themselves, if that gives the same bits. On a
