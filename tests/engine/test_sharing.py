@@ -17,6 +17,7 @@ from agentcho.engine.call_layout import CallContext, ContextPiece, KVEntry
 from agentcho.errors import EngineFailed
 from agentcho.protocol.call import Call, EncodingId, Shadow
 from agentcho.runner import slots
+from agentcho.runner.attention.dense import added
 from agentcho.runner.attention.shared_prefix import SharedRuns
 from agentcho.runner.kv import shared_runs
 from agentcho.runner.kv.decode_kv import Reading, SharedRun, Slot, tokens
@@ -66,7 +67,7 @@ def test_runs_that_are_read_in_place_weigh_as_their_keys_turned_and_copied(
     readings = [[drawn(run) for run in runs if dice.random() < 0.7] for _ in range(rows)]
     readings[0] = [Reading(run, 0, run.tokens, 5 - 3 * nth) for nth, run in enumerate(runs)]
     place = SharedRuns(enumerate(readings), rows, torch.device("cpu"))
-    found = place.attend(0, ROTATION, queries, (own[0], own[1]), mask, 0.5)
+    found = place.attend(0, ROTATION, queries, (own[0], own[1]), added(mask, dtype), 0.5)
     for row, each in enumerate(readings):
         read = [(*run.slot.get(0, start, stop), shift) for run, start, stop, shift in each]
         keys = torch.cat([own[0][row], *(ROTATION.turn(keys, shift) for keys, _, shift in read)], 1)

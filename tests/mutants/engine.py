@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+DIRECT = "tests/engine/test_direct_forward.py"
 EXTENDS = "tests/engine/test_extends.py"
 SHADOW = "tests/leaks/test_shadow.py"
 BLAME = "tests/engine/test_blame.py"
@@ -449,6 +450,38 @@ KERNELS = (
         "if _use.on and self._state == _state(self.weight):",
         "if _use.on:",
         (f"{PACKING}::test_a_weight_that_was_changed_is_not_read_from_its_copy",),
+    ),
+    Mutant(
+        "read columns after the weight has changed",
+        "training, and an adapter that is merged, would not show in what several say at once",
+        "agentcho/runner/quant/prepack.py",
+        "if _use.on and input.shape[-2:-1] >= (SOME,) and self._state == _state(self.weight):",
+        "if _use.on and input.shape[-2:-1] >= (SOME,):",
+        (f"{PACKING}::test_columns_are_used_for_several_rows_where_they_are_asked_for_and_the_weight_is_what_it_was",),
+    ),
+    Mutant(
+        "a direct forward untried",
+        "a network that is not quite Llama would compute something else than transformers",
+        "agentcho/runner/model/direct_forward.py",
+        "return direct if all(torch.equal(*pair) for pair in zip_longest(expected, found)) else None",
+        "return direct",
+        (f"{DIRECT}::test_a_network_that_is_not_quite_llama_keeps_its_own_forward[other_layer]",),
+    ),
+    Mutant(
+        "a direct forward past hooks",
+        "what somebody has hooked into a module would not be called",
+        "agentcho/runner/model/direct_forward.py",
+        "self._count, self._usable = count, of <= {HANDS_OUT}",
+        "self._count, self._usable = count, True",
+        (f"{DIRECT}::test_what_anything_has_hooked_is_called",),
+    ),
+    Mutant(
+        "a direct forward past adapters",
+        "a call would be computed without the adapter that it names",
+        "agentcho/runner/model/model.py",
+        "if direct is not None and direct.usable and not self.adapters.loaded:",
+        "if direct is not None and direct.usable:",
+        ("tests/engine/test_mixed.py::test_each_says_what_it_says_alone_through_pefts_own_forward",),
     ),
     Mutant(
         "multiply by weights in few bits untried",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import torch
@@ -58,12 +58,14 @@ class CausalMask:
         keys: How many keys there are, those of the queries included.
         device: Where they are.
         seen: The same as bool `[own, keys]`, once `dense.seen_by` has made it.
+        added: What it adds to scores, by how many heads its queries are of, once `dense.added_by` has made it.
     """
 
     own: int
     keys: int
     device: torch.device
     seen: Tensor | None = None
+    added: dict[int, Tensor] = field(default_factory=dict)
 
 
 Mask = Tensor | CausalMask | None

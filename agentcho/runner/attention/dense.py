@@ -77,8 +77,10 @@ class DensePrefill(PrefillStep):
 
 class SlotStep(DecodeStep):
     """Rows of a pool over their slots, as one rectangle of queries: `count` rows of `most` tokens. Rows without a query
-    get zeros, so that keys need no copy. `masks` has for each locality bool `[count, 1, most, width]`, True where a key
-    is seen."""
+    get zeros, so that keys need no copy. `masks` has for each locality `[count, 1, most, width]`: bool, True where a
+    key is seen; with `adding`, on a CPU, what that adds to scores, which torch would else make of it in every layer."""
+
+    adding: ClassVar[bool] = False
 
     def __init__(self, rows: DecodeRows) -> None:
         self.rows = rows
@@ -97,7 +99,8 @@ class SlotStep(DecodeStep):
         pool, count, width = rows.pool, rows.count, rows.width
         keys, values = pool.keys[layer][:count, :, :width], pool.values[layer][:count, :, :width]
         if locality not in self.masks:
-            self.masks[locality] = self._visible(locality)
+            seen = self._visible(locality)
+            self.masks[locality] = added(seen, keys.dtype) if self.adding and seen.device.type == "cpu" else seen
         if rows.whole:
             return self.weigh(layer, queries.unsqueeze(2), keys, values, locality=locality, scoring=scoring).squeeze(2)
         spread = queries.new_zeros(count, queries.shape[1], rows.most, queries.shape[2])
@@ -125,6 +128,8 @@ class SlotStep(DecodeStep):
 
 class _DenseDecode(SlotStep):
     """Rows over their slots by `attend`."""
+
+    adding = True
 
     def __init__(self, rows: DecodeRows) -> None:
         super().__init__(rows)
@@ -158,6 +163,20 @@ def seen_by(mask: Mask) -> Tensor | None:
     return mask.seen
 
 
+def added(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """What a bool mask adds to scores: nothing where a key is seen, else minus infinity."""
+    return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, float("-inf"))
+
+
+def added_by(mask: CausalMask, dtype: torch.dtype, groups: int = 1) -> Tensor:
+    """What it adds to the scores of queries of `groups` heads, `[groups * own, keys]`. It is made once."""
+    if groups not in mask.added:
+        seen = seen_by(mask)
+        assert seen is not None
+        mask.added[groups] = added(seen, dtype).repeat(groups, 1)
+    return mask.added[groups]
+
+
 def causal_at(queries: Tensor, keys: Tensor, places: Tensor, length: int, locality: Locality) -> Tensor:
     """The mask `[queries, keys]` for single tokens of a message of `length` tokens, whose keys are the last of `keys`.
     The token at each of `places` sees the context, and the message up to itself."""
@@ -177,8 +196,8 @@ def attend(
     tempered: Weigher | None = None,
 ) -> Tensor:
     """Weighted values `[rows, heads, n, value_dim]` for queries `[rows, heads, n, dim]` and keys and values
-    `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen.
-    `tempered`: the keys that are not weighed as they are.
+    `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen, or on a
+    CPU what `added` makes of that. `tempered`: the keys that are not weighed as they are.
 
     On CUDA the kernels that know causality are given no mask for it, and grouped heads never go together with a mask,
     for which torch has no fused kernel. On a CPU a mask costs nothing beside the products."""
@@ -187,15 +206,19 @@ def attend(
     cuda = queries.device.type == "cuda"
     if cuda and isinstance(mask, CausalMask):
         return _causal(queries, keys, values, mask=mask, scale=scoring.scale)
-    mask = seen_by(mask)
     heads, kv_heads, count = queries.shape[1], keys.shape[1], queries.shape[2]
     if heads != kv_heads and (count <= FEW or (cuda and mask is not None)):
         # The queries of all heads that share keys are put into one sequence, so that keys are read once for all.
         groups = heads // kv_heads
         grouped = queries.reshape(len(queries), kv_heads, groups * count, queries.shape[3])
-        several = mask if mask is None or count == 1 else mask.repeat(*[1] * (mask.dim() - 2), groups, 1)
-        out = scaled_dot_product_attention(grouped, keys, values, attn_mask=several, scale=scoring.scale)
+        if isinstance(mask, CausalMask):
+            mask = added_by(mask, queries.dtype, groups)
+        elif mask is not None and count > 1:
+            mask = mask.repeat(*[1] * (mask.dim() - 2), groups, 1)
+        out = scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scoring.scale)
         return out.reshape(len(queries), heads, count, values.shape[3])
+    if isinstance(mask, CausalMask):
+        mask = added_by(mask, queries.dtype)
     return scaled_dot_product_attention(
         queries, keys, values, attn_mask=mask, scale=scoring.scale, enable_gqa=heads != kv_heads
     )
@@ -238,13 +261,12 @@ def attend_with_logsumexp(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
     """`attend` by a plain softmax, and the logarithms of the sums of its weights `[rows, heads, n]`, float32. On a CPU
-    only."""
+    only. `mask`: what is added to scores, broadcastable to `[rows, 1, n, length]`."""
     rows, heads, count, dim = queries.shape
     kv_heads = keys.shape[1]
     groups = heads // kv_heads
     grouped = queries.reshape(rows, kv_heads, groups * count, dim)
     if mask is not None:
-        mask = torch.zeros_like(mask, dtype=queries.dtype).masked_fill_(~mask, float("-inf"))
         mask = mask.expand(rows, 1, count, keys.shape[2]).repeat(1, 1, groups, 1)
     out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         grouped, keys, values, 0.0, False, attn_mask=mask, scale=scale
@@ -262,7 +284,7 @@ def _explicit(
     if scoring.softcap is not None:
         scores = torch.tanh(scores / scoring.softcap) * scoring.softcap
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
     if tempered is not None:
         scores = tempered.weigh(scores)
     if scoring.sinks is not None:

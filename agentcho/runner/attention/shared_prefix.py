@@ -18,6 +18,7 @@ from agentcho.engine.call_layout import Segment
 from agentcho.runner.attention.base import (
     AttentionBackend,
     Capabilities,
+    CausalMask,
     DecodeRows,
     DecodeStep,
     Gathering,
@@ -28,7 +29,7 @@ from agentcho.runner.attention.base import (
     Setting,
     Weigher,
 )
-from agentcho.runner.attention.dense import SlotStep, attend_with_logsumexp, seen_by
+from agentcho.runner.attention.dense import SlotStep, added, added_by, attend_with_logsumexp
 from agentcho.runner.kv.decode_kv import Reading, Reads, SharedRun, Slot
 from agentcho.runner.kv.gather import Gather, Source
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
@@ -63,6 +64,8 @@ class SharedPrefix(AttentionBackend):
 
 class _SharedDecode(SlotStep):
     """Rows over their slots and over what each reads in place."""
+
+    adding = True
 
     def __init__(self, rows: DecodeRows) -> None:
         super().__init__(rows)
@@ -106,7 +109,11 @@ class _SharedPrefill(PrefillStep):
             gather.write(source, *run.slot.get(source.layer, 0, run.tokens))
         own = (keys[None], values[None])
         layer, rotation = source.layer, source.rotation
-        return self._runs.attend(layer, rotation, queries, own=own, mask=seen_by(mask), scale=scoring.scale)
+        if isinstance(mask, CausalMask):
+            mask = added_by(mask, queries.dtype)
+        elif mask is not None:
+            mask = added(mask, queries.dtype)
+        return self._runs.attend(layer, rotation, queries, own=own, mask=mask, scale=scoring.scale)
 
 
 class SharedRuns:
