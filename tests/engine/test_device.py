@@ -33,6 +33,7 @@ OF_ONE_KIND = {
     "engine/test_gguf.py": "frequencies of the stock rotary embedding, made by hand",
     "engine/test_lighter.py": "products of whole numbers, which processors have",
     "engine/test_loading.py": "what is compiled on a processor, which is nothing",
+    "engine/test_masks.py": "what masks add on a processor",
     "engine/test_memory.py": "pools of a processor do not move, nor those of a GPU that is not there",
     "engine/test_octets.py": "sums of bytes, without a tensor",
     "engine/test_packing.py": "matrices in the order of a processor",
