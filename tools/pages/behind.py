@@ -87,19 +87,15 @@ README = "../README.md"
 IN_README = frozenset(
     {
         "agentleak",
-        "bench-agents",
-        "bench-cost",
-        "bench-first",
-        "bench-first-merge",
-        "bench-six",
-        "bench-whole",
         "leaks",
         "leaks-earlier",
         "leaks-natural",
         "paper",
     }
 )
-"""The results whose figures the README has."""
+"""The results whose figures the README has, however old; of speeds it has none that are older than engine and runner
+(`computes_as_today`)."""
+COMPUTES = ("agentcho/engine", "agentcho/runner")
 
 
 class Found(NamedTuple):
@@ -147,13 +143,25 @@ def results(docs: Path) -> Iterator[Found]:
     Args:
         docs: The folder `docs`.
     """
-    for file in sorted((docs / "results").glob("*.json")):
-        held = json.loads(file.read_bytes())
-        commit = _first(held, "commit", r"[0-9a-f]{7,40}(-dirty)?")
-        trees = _first(held, "trees", r"\S+:[0-9a-f]+( \S+:[0-9a-f]+)*")
-        digests = (each.rsplit(":", 1) for each in trees.split()) if trees else ()
-        ran = {today(name): digest for name, digest in digests}
-        yield Found(file.stem, commit and commit.removesuffix("-dirty"), ran, place(file.name))
+    return map(read, sorted((docs / "results").glob("*.json")))
+
+
+def read(file: Path) -> Found:
+    """A result file."""
+    held = json.loads(file.read_bytes())
+    commit = _first(held, "commit", r"[0-9a-f]{7,40}(-dirty)?")
+    trees = _first(held, "trees", r"\S+:[0-9a-f]+( \S+:[0-9a-f]+)*")
+    digests = (each.rsplit(":", 1) for each in trees.split()) if trees else ()
+    ran = {today(name): digest for name, digest in digests}
+    return Found(file.stem, commit and commit.removesuffix("-dirty"), ran, place(file.name))
+
+
+def computes_as_today(file: Path) -> bool:
+    """Whether engine and runner are today what they were when a result was found."""
+    checkout = Checkout(whole=False)
+    kept = read(file).ran.items()
+    own = {name: digest for name, digest in kept if any(_covers(each, name) for each in COMPUTES)}
+    return bool(own) and not checkout.age(Found(file.stem, None, own, Place((), COMPUTES))).differ
 
 
 def _first(held: Any, name: str, shape: str) -> str | None:

@@ -6,7 +6,7 @@ Of several results that compare the same, the least gain counts. Does not know: 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from agentcho.lab.bench.aims import family
@@ -15,6 +15,7 @@ from agentcho.lab.bench.plans import TRACE, UNNAMED
 from agentcho.lab.bench.result import Result, read_result
 from agentcho.lab.paper.found import PaperFound, Timed
 from agentcho.lab.stats import Spread
+from tools.pages.behind import computes_as_today
 
 TABLE, FIGURE = "5", "f4"
 """The paper's table of times, and its figure of trees of thoughts."""
@@ -24,13 +25,22 @@ EXACT = "bench-cost.json"
 """The deterministic profile beside the fast one."""
 CROWDED = "bench-agents.json"
 """Debates of more and more agents."""
+PAPER = "paper.json"
+OLDER = "of an older engine than today's, and on a page of its own: [docs/speed.md](docs/speed.md)."
+Chosen = Callable[[Path], bool]
+"""Which result files count."""
+
+
+def every(file: Path) -> bool:
+    """Whether a result file counts: it does."""
+    return True
 
 
 def timed(results: Path, table: str) -> tuple[Timed, ...]:
     """The rows of one of the paper's tables of times; none where there is no such result."""
-    if not (results / "paper.json").is_file():
+    if not (results / PAPER).is_file():
         return ()
-    found = PaperFound.model_validate_json((results / "paper.json").read_bytes())
+    found = PaperFound.model_validate_json((results / PAPER).read_bytes())
     return next((times.rows for times in found.times if times.name == table), ())
 
 
@@ -67,15 +77,15 @@ def least(ratios: Sequence[Spread]) -> Spread:
     return min(ratios, key=lambda each: each.middle)
 
 
-def flows_of(results: Path) -> list[Result]:
+def flows_of(results: Path, chosen: Chosen = every) -> list[Result]:
     """All benchmarks of workflows that are no sweeps."""
-    found = [read_result(file) for file in sorted(results.glob("bench-*.json"))]
+    found = [read_result(file) for file in sorted(results.glob("bench-*.json")) if chosen(file)]
     return [result for result in found if result.bench == "workflows" and result.sweep is None]
 
 
-def ends(results: Path) -> dict[str, tuple[Spread, Spread]]:
+def ends(results: Path, chosen: Chosen = every) -> dict[str, tuple[Spread, Spread]]:
     """Of each workflow of the paper what `enforce` gains on the baseline: at first tokens, and end to end."""
-    flows, rows = flows_of(results), timed(results, TABLE)
+    flows, rows = flows_of(results, chosen), _of_table(results, TABLE, chosen)
     whole = [result for result in flows if result.stepwise]
     names = dict.fromkeys(family(subject) for result in whole for subject in result.subjects)
     found = dict[str, tuple[Spread, Spread]]()
@@ -87,32 +97,38 @@ def ends(results: Path) -> dict[str, tuple[Spread, Spread]]:
     return found
 
 
-def slower(results: Path) -> str:
+def _of_table(results: Path, table: str, chosen: Chosen) -> tuple[Timed, ...]:
+    there = (results / PAPER).is_file() and chosen(results / PAPER)
+    return timed(results, table) if there else ()
+
+
+def slower(results: Path, chosen: Chosen = every) -> str:
     """In how many of the paper's workflows the baseline ends sooner than `enforce`; nothing where it does in none."""
-    found = ends(results)
+    found = ends(results, chosen)
     count = sum(whole.middle < 1 for _, whole in found.values())
     if not count:
         return ""
     return f"all {count} workflows of the paper" if count == len(found) else f"{count} of {len(found)} workflows"
 
 
-def first_screen(results: Path) -> list[str]:
-    """What the README says before all else of time: a sentence, and a row a workflow."""
-    found, behind = ends(results), slower(results)
+def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]:
+    """What the README says before all else of time, of the results that are chosen: a sentence, and a row a
+    workflow."""
+    found, behind = ends(results, chosen), slower(results, chosen)
     if not found:
-        return []
+        return wrapped(f"What was measured of speed is {OLDER}") if ends(results) else []
     told = (
         "First tokens come sooner than in a prompt of one's own with a prefix cache (`--mode baseline`, which leaks "
         "nothing either)."
     )
     if behind:
         told += (
-            " **Whole workflows do not: by medians the baseline is quicker today than `enforce`, the default, in "
+            " **Whole workflows do not all: by medians the baseline is quicker today than `enforce`, the default, in "
             f"{behind}.**"
         )
     told += (
-        " Baseline ÷ `enforce` on two cores of a CPU, the least of what was measured; above 1, `enforce` is quicker "
-        "([docs/speed.md](docs/speed.md)):"
+        " Baseline ÷ `enforce` with the embedded model on two cores of a CPU, the lesser of prompts that begin alike "
+        "and prompts that do not; above 1, `enforce` is quicker ([docs/speed.md](docs/speed.md)):"
     )
     rows = [f"| {name} | {first.shown()} | {whole.shown()} |" for name, (first, whole) in found.items()]
     return [*wrapped(told), "", "| | first token | end to end |", "| --- | ---: | ---: |", *rows]
@@ -123,22 +139,28 @@ def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
-def sentence(results: Path) -> str:
-    """What enforcing costs over `audit`, and `--deterministic` over the fast profile; nothing where nothing was
-    measured."""
-    return " ".join([*_enforcing(results), *_exactly(results)])
+def sentence(results: Path, chosen: Chosen = computes_as_today) -> str:
+    """What enforcing costs over `audit`, and `--deterministic` over the fast profile, in the results that are chosen;
+    nothing where nothing was measured."""
+    there = [name for name in (NEWEST, CROWDED, EXACT) if (results / name).is_file()]
+    told = [*_enforcing(results, chosen), *_exactly(results, chosen)]
+    return " ".join(told) or (f"What enforcing costs was measured {OLDER}" if there else "")
 
 
-def _enforcing(results: Path) -> Iterator[str]:
-    if not (results / NEWEST).is_file():
+def _counts(file: Path, chosen: Chosen) -> bool:
+    return file.is_file() and chosen(file)
+
+
+def _enforcing(results: Path, chosen: Chosen) -> Iterator[str]:
+    if not _counts(results / NEWEST, chosen):
         return
-    six, rows = read_result(results / NEWEST), timed(results, TABLE)
+    six, rows = read_result(results / NEWEST), _of_table(results, TABLE, chosen)
     subjects = six.chosen(AUDIT, ENFORCE)
     first, whole = (
         [six.ratio([each], ENFORCE, AUDIT, what).middle for each in subjects] + over_audit(rows, what)
         for what in ("ttft", "seconds")
     )
-    trees, more = over_audit(timed(results, FIGURE), "seconds"), ""
+    trees, more = over_audit(_of_table(results, FIGURE, chosen), "seconds"), ""
     if trees and max(trees) > max(whole):
         more = f", up to {max(trees):.2f} in trees of many branches ([docs/paper.md](docs/paper.md))"
     yield (
@@ -146,7 +168,7 @@ def _enforcing(results: Path) -> Iterator[str]:
         f"under `enforce` first tokens took {_range(first)} times as long as under `audit`, and whole workflows "
         f"{_range(whole)} times{more}."
     )
-    if (results / CROWDED).is_file():
+    if _counts(results / CROWDED, chosen):
         crowded = read_result(results / CROWDED)
         most = max(crowded.ratio([each], ENFORCE, AUDIT, "ttft").middle for each in crowded.chosen(AUDIT, ENFORCE))
         yield f"First tokens took up to {most:.2f} times as long in parallel debates of 16 agents with short texts."
@@ -159,8 +181,8 @@ def over_audit(rows: Sequence[Timed], what: str) -> list[float]:
     return [seconds[each, ENFORCE] / seconds[each, AUDIT] for each in subjects if (each, ENFORCE) in seconds]
 
 
-def _exactly(results: Path) -> Iterator[str]:
-    if (results / EXACT).is_file():
+def _exactly(results: Path, chosen: Chosen) -> Iterator[str]:
+    if _counts(results / EXACT, chosen):
         cost = read_result(results / EXACT)
         middles = [cost.ratio([each], exactly(ENFORCE), ENFORCE, "seconds").middle for each in cost.subjects]
         yield (
