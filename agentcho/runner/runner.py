@@ -89,7 +89,7 @@ class TorchRunner:
         self._make_room(segments)
         rows = [] if self.graphs is None else self.graphs.taken(segments)
         if self.graphs is None or not rows:
-            return self._forward(segments)
+            return self._forward(segments, brief=True)
         if len(rows) == len(segments):
             order, logits = self.graphs.run(rows)
             commit(order)
@@ -128,16 +128,18 @@ class TorchRunner:
         tokens = sum(len(segment.ids) for segment in segments)
         return next((size for size in self.sizes if size >= tokens), None)
 
-    def _forward(self, segments: Sequence[Segment], size: int | None = None) -> tuple[list[Segment], Tensor]:
+    def _forward(
+        self, segments: Sequence[Segment], size: int | None = None, brief: bool = False
+    ) -> tuple[list[Segment], Tensor]:
         batch = Batch(segments, self.layers, size=size)
-        logits = self._logits(batch, batch)
+        logits = self._logits(batch, batch, brief)
         batch.commit()
         return batch.segments, logits if batch.asked is None else logits[batch.asked]
 
-    def _logits(self, batch: Batch, attending: AttentionPort) -> Tensor:
+    def _logits(self, batch: Batch, attending: AttentionPort, brief: bool = False) -> Tensor:
         """One forward of a batch, each token through the adapter of its segment."""
         if not any(segment.adapter for segment in batch.segments):
-            return self._model.forward(batch.ids, batch.positions, batch.wanted, attending)
+            return self._model.forward(batch.ids, batch.positions, batch.wanted, attending, brief)
         shares = split_by_adapter(batch.segments, batch.ids.device)
         with self._model.adapters.mixed.through(shares, batch.ids.shape[1], len(batch.wanted)):
             return self._model.forward(batch.ids, batch.positions, batch.wanted, attending)

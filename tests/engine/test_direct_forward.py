@@ -60,7 +60,8 @@ def test_logits_are_made_of_the_tokens_that_are_wanted_and_keys_of_all(engines: 
     model, stock, kept = engines()._model, _Kept(), _Kept()
     with torch.inference_mode():
         expected = model.differentiable(*given(17, model, wanted), stock)
-    found = model.forward(*given(17, model, wanted), kept)
+    assert torch.equal(model.forward(*given(17, model, wanted), _Asked()), expected)
+    found = model.forward(*given(17, model, wanted), kept, brief=True)
     assert found.shape == (len(wanted), model.vocabulary)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert len(stock.stored) == 2 * model.layers
@@ -78,7 +79,7 @@ def test_the_last_layer_computes_no_more_than_is_wanted(llama: Engine, monkeypat
     model = llama._model
     model.shorten()
     seen.clear()
-    model.forward(*given(17, model, (4, 2)), _Asked())
+    model.forward(*given(17, model, (4, 2)), _Asked(), brief=True)
     layers = model.layers
     assert seen.count((1, 17)) == 7 * (layers - 1) + 3
     assert seen.count((1, 2)) == 4 + 1
@@ -89,9 +90,9 @@ def passed(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tokens forwards of this engine had that were direct."""
     found, direct = list[int](), DirectForward.__call__
 
-    def counted(self: DirectForward, ids: Tensor, *more: Any) -> Tensor:
+    def counted(self: DirectForward, ids: Tensor, *more: Any, **how: Any) -> Tensor:
         found.append(ids.shape[1])
-        return direct(self, ids, *more)
+        return direct(self, ids, *more, **how)
 
     monkeypatch.setattr(DirectForward, "__call__", counted)
     return found

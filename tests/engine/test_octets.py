@@ -37,7 +37,7 @@ from .test_profile import numbers, run, words
 CPU = torch.device("cpu")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 QUICK = ("llama", "qwen3", "gemma2", "gemma3_text", "gpt_neox", "cohere2", "mistral")
-EXPERTS = ("mixtral", "gpt_oss")
+EXPERTS = ("mixtral", "gpt_oss", "qwen3_moe")
 """Whose random experts take other tokens for a rounding."""
 Fresh = Callable[..., Engine]
 

@@ -32,6 +32,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import AttentionInterface
 
 from agentcho import Decode, Engine, Prefill
+from agentcho.engine.sequence import SHORT
 from agentcho.engine.template import derive
 from agentcho.protocol.call import Shadow
 from agentcho.runner.attention import dense, triton_paged
@@ -49,7 +50,7 @@ SHAPE, STORE = "shape:llama-3.1-8b", 1 << 17
 HEADS, DIM = 8, 128
 COMPOSED = {"logsumexp": 9, "scaled_dot_product_attention": 4, "repeat": 2}
 """Operations that launch several kernels, and how many at least. On CUDA torch's `rms_norm` is one."""
-SHADOWED = 40
+SHADOWED = SHORT + 8
 """Steps after which shadows run: these begin behind the first words of their message."""
 NO_KERNEL = {"empty", "new_empty", "empty_strided", "empty_like", "new_empty_strided", "detach", "lift_fresh"}
 COPIES = {"to", "_to_copy", "copy_", "cpu", "_copy_from"}
@@ -280,7 +281,7 @@ def measured() -> dict[str, dict[str, Any]]:
         told = on.messages(8192, 8)
         for name, shadows in (("2 rows over 8k", False), ("2 rows over 8k and their shadows", True)):
             before = live()
-            calls = [Decode(parents=told, forced=(60 + row,) * 60) for row in range(2)]
+            calls = [Decode(parents=told, forced=(60 + row,) * 2 * SHADOWED) for row in range(2)]
             on.engine.submit([*calls, *(Shadow(call, told[:-1]) for call in calls if shadows)])
             for _ in range(SHADOWED):
                 on.engine.step()

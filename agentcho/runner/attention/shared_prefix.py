@@ -160,7 +160,7 @@ class _Span:
         rows, heads, count, dim = asked.shape
         together = asked.transpose(0, 1).reshape(1, heads, rows * count, dim)
         keys, values = self._run.slot.get(layer, *self._tokens)
-        out, sums = attend_with_logsumexp(together, keys[None], values[None], None, scale)
+        out, sums = attend_with_logsumexp(together, keys[None], values[None], mask=None, scale=scale)
         return (
             out.reshape(heads, rows, count, dim).transpose(0, 1),
             sums.reshape(heads, rows, count).transpose(0, 1),

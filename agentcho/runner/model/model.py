@@ -337,12 +337,15 @@ class Model:
         return self._weights
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
-        """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`."""
+    def forward(
+        self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort, brief: bool = False
+    ) -> Tensor:
+        """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`. `brief`: see
+        `DirectForward`."""
         direct = self.direct
         if direct is not None and direct.usable and not self.adapters.loaded:
             with use_packed():
-                return direct(ids, positions, wanted, attending)[0].float()
+                return direct(ids, positions, wanted, attending, brief=brief)[0].float()
         if not self.prepacked and not self.fused:
             return self.differentiable(ids, positions, wanted, attending)
         with use_packed(), use_fused():
