@@ -30,11 +30,8 @@ from agentcho.runner.quant.prepack import matmul_kernels
 from agentcho.runner.quant.quantized_linear import quantization_summary
 from agentcho.runner.reuse_check import LayerProof
 
-DIRECT = (
-    "direct",
-    "the network's parts are called one after another, without what surrounds them: the same bits, sooner",
-)
-STOCK = "library's", "transformers' own: the network is not built as Llama's is"
+DIRECT = "direct", "layers are called without the overhead of modules; logits are those of transformers, bit for bit"
+STOCK = "transformers", "its own: the direct forward is for Llama, Mistral, Qwen2 and Qwen3 without adapters"
 """Which forward a network on a CPU has, and what that means."""
 
 

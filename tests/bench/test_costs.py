@@ -141,7 +141,7 @@ def test_the_readme_has_no_figures_of_another_engine_or_runner(changed: str | No
         assert "whole workflows 0.50 to 1.25 times" in cost
     else:
         assert re.findall(r"\d", " ".join([*screen, cost])) == []
-        assert all("older engine" in each for each in (" ".join(screen), cost))
+        assert all("older version of the engine" in each for each in (" ".join(screen), cost))
 
 
 def test_a_result_without_digests_is_of_no_engine_that_is_known(tmp_path: Path) -> None:

@@ -104,6 +104,26 @@ def test_prefills_and_decodes_are_direct(llama: Engine, passed: list[int]) -> No
     assert len(passed) >= 3
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_in_the_exact_profile_logits_are_those_of_transformers(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    """Else bits would tell whether an adapter was loaded, with which the direct forward is not used."""
+    found, direct = set[bool](), DirectForward.__call__
+
+    def heard(self: DirectForward, *given: Any, **how: bool) -> Tensor:
+        found.add(how["brief"])
+        return direct(self, *given, **how)
+
+    monkeypatch.setattr(DirectForward, "__call__", heard)
+    [message] = llama.prefill([Prefill("", tokens=(5, 6, 7))])
+    found.clear()
+    llama.submit([Decode(parents=[message], forced=(8, 9))])
+    while not llama.idle:
+        llama.step(deterministic=exact)
+    assert found == {not exact}
+
+
 def test_what_anything_has_hooked_is_called(llama: Engine, passed: list[int]) -> None:
     model, seen = llama._model, list[Tensor]()
     part = model.network.get_submodule("model.layers.0.mlp.up_proj")
@@ -180,7 +200,7 @@ def test_a_class_that_only_has_the_name_keeps_its_own_forward(llama: Engine) -> 
     assert found is None
 
 
-@pytest.mark.parametrize(("name", "said"), [("llama", "direct"), ("gemma2", "library's")])
+@pytest.mark.parametrize(("name", "said"), [("llama", "direct"), ("gemma2", "transformers")])
 def test_doctor_says_which_forward_there_is(engines: Engines, name: str, said: str) -> None:
     family = next(each for each in families() if each.name == name)
     rows = doctor.report_of(name, engines(family)).rows

@@ -26,7 +26,7 @@ EXACT = "bench-cost.json"
 CROWDED = "bench-agents.json"
 """Debates of more and more agents."""
 PAPER = "paper.json"
-OLDER = "of an older engine than today's, and on a page of its own: [docs/speed.md](docs/speed.md)."
+OLDER = "was last measured on an older version of the engine: see [docs/speed.md](docs/speed.md)."
 Chosen = Callable[[Path], bool]
 """Which result files count."""
 
@@ -116,7 +116,7 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     workflow."""
     found, behind = ends(results, chosen), slower(results, chosen)
     if not found:
-        return wrapped(f"What was measured of speed is {OLDER}") if ends(results) else []
+        return wrapped(f"Speed {OLDER}") if ends(results) else []
     told = (
         "First tokens come sooner than in a prompt of one's own with a prefix cache (`--mode baseline`, which leaks "
         "nothing either)."
@@ -144,7 +144,7 @@ def sentence(results: Path, chosen: Chosen = computes_as_today) -> str:
     nothing where nothing was measured."""
     there = [name for name in (NEWEST, CROWDED, EXACT) if (results / name).is_file()]
     told = [*_enforcing(results, chosen), *_exactly(results, chosen)]
-    return " ".join(told) or (f"What enforcing costs was measured {OLDER}" if there else "")
+    return " ".join(told) or (f"What enforcing costs {OLDER}" if there else "")
 
 
 def _counts(file: Path, chosen: Chosen) -> bool:
