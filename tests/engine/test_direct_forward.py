@@ -111,7 +111,7 @@ def test_in_the_exact_profile_logits_are_those_of_transformers(
     """Else bits would tell whether an adapter was loaded, with which the direct forward is not used."""
     found, direct = set[bool](), DirectForward.__call__
 
-    def heard(self: DirectForward, *given: Any, **how: bool) -> Tensor:
+    def heard(self: DirectForward, *given: Any, **how: Any) -> Tensor:
         found.add(how["brief"])
         return direct(self, *given, **how)
 
