@@ -161,7 +161,8 @@ def plot_result(result: Result, file: Path) -> None:
     """A benchmark. Ratios are baseline over arm: above 1 is faster."""
     waits = result.bench == "stall" and any("prefill" in each.values for each in result.figures)
     played = result.bench == "workflows"
-    figure = _ratios(result, result.sweep is not None) if played else _waits(result) if waits else _values(result)
+    grows = result.sweep in ("branches", "agents")
+    figure = _ratios(result, grows) if played else _waits(result) if waits else _values(result)
     figure.suptitle(f"{result.model}, {result.numbers}, {many(result.repeats, 'repeat')}", fontsize=10)
     save(figure, file)
 

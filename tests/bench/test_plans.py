@@ -10,7 +10,7 @@ import pytest
 
 from agentcho import replay
 from agentcho.errors import ConfigError
-from agentcho.lab.bench.plans import agents, branches, paper, shortened, traced
+from agentcho.lab.bench.plans import agents, branches, paper, readers, shortened, traced
 from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
 from agentcho.records.trace import Workflow, workflow
@@ -49,6 +49,32 @@ def test_sweeps_grow() -> None:
     )
     read = [sum(len(m.parents) for m in each.workflow.messages) for each in many[::2]]
     assert all(3 < many / few < 4.2 for few, many in pairwise(read[1:])), "with the square of the agents"
+
+
+def test_panels_read_the_same_documents_in_prompts_of_three_layouts() -> None:
+    swept = readers(1, 0.1)
+    assert [each.name for each in swept[:4]] == [
+        "1024 tokens, 2 readers, system first",
+        "1024 tokens, 2 readers, document first",
+        "1024 tokens, 2 readers, reordered",
+        "1024 tokens, 8 readers, system first",
+    ]
+    system, document, reordered = (
+        {m.author: m.parents for m in each.workflow.messages if m.kind == "decode"} for each in swept[:3]
+    )
+    assert system["reader-2"] == ("reader-2 system", "document-1", "reader-2 question")
+    assert document["reader-2"] == ("document-1", "reader-2 system", "reader-2 question")
+    orders = [[id for id in reordered[name] if id.startswith("document")] for name in ("reader-1", "reader-2")]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert len(orders[0]) == 4
+    assert system["editor"] == (
+        *("editor system", "document-1", "reader-1 review", "reader-2 review", "editor question"),
+    )
+    private = {m.id for m in swept[0].workflow.messages if m.audience != "everyone"}
+    assert private == {f"{who} {what}" for who in ("reader-1", "reader-2", "editor") for what in ("system", "question")}
+    lengths = {m.id: len(m.text.split()) for m in swept[2].workflow.messages if m.id.startswith("document")}
+    assert all(each == round(1024 // 4 * WORDS_A_TOKEN * 0.1) for each in lengths.values())
 
 
 def test_words_are_the_same_for_the_same_seed_and_open_system_prompts_are_of_their_length() -> None:

@@ -1,4 +1,4 @@
-"""Everything that `docs/plan.md` shows, into one file: `python -m tools.bench.plan docs/results`.
+"""All predictions of the documentation, into one file: `python -m tools.bench.plan docs/results OUT.json`.
 
 Predictions for GPUs, and for this processor beside what was measured on it. Does not know: how the page looks.
 """
@@ -16,7 +16,7 @@ from agentcho.lab.bench.result import Figures, Result
 from agentcho.lab.plan.hardware import hardware
 from agentcho.lab.plan.planning import MODES, plan, predict
 from agentcho.lab.plan.shape import shape
-from agentcho.lab.plan.subjects import subjects
+from agentcho.lab.plan.subjects import PANELS, Subject, subjects
 from agentcho.records.environment import machine_info, source_digests, versions
 from tools.pages.render import arguments
 
@@ -86,6 +86,7 @@ def main() -> None:
     model = shape(SHAPE)
     six = [each for name in KINDS for each in subjects(name)]
     wide = subjects("tree-of-thoughts", counts=plans.BRANCHES)
+    trees = [Subject(each.name, each.workflow) for each in plans.branches(1, 1 / WORDS_A_TOKEN)]
     society = subjects("parallel-debate", games=32)
     found: dict[str, Any] = {
         "format": "agentcho-plans/1",
@@ -94,6 +95,8 @@ def main() -> None:
         "a100": plan(six, list(MODES), machine=hardware("a100"), model=model).model_dump(),
         "cpu": plan(six, list(MODES), machine=hardware("cpu"), model=shape("qwen3-0.6b")).model_dump(),
         "branches": plan(wide, list(MODES), machine=hardware("a100"), model=model).model_dump(),
+        "trees": plan(trees, list(MODES), machine=hardware("a100"), model=model).model_dump(),
+        "readers": plan(subjects(PANELS), list(MODES), machine=hardware("h100"), model=model).model_dump(),
         "society": plan(society, list(MODES), machine=hardware("h100"), model=model).model_dump(),
         "rows": [row for file in JUDGED for row in validated(folder, file)],
     }

@@ -1,15 +1,17 @@
-"""The workloads of a benchmark: the paper's six workflows, two sweeps, or games of a trace file.
+"""The workloads of a benchmark: the paper's six workflows, three sweeps, or games of a trace file.
 
 Does not know: engines, arms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentcho.errors import ConfigError
-from agentcho.lab.bench.recorded import KINDS, recorded
+from agentcho.lab.bench.recorded import KINDS, WORDS_A_TOKEN, recorded
+from agentcho.lab.bench.result import Sweep
+from agentcho.lab.bench.workflows import Layout, panel
 from agentcho.records.trace import Workflow, workflow
 
 BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
@@ -17,6 +19,14 @@ BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
 DEBATE = "parallel-debate"
 AGENTS = (2, 4, 8, 16)
 """Of a parallel debate: what the baseline encodes grows with their square."""
+DOCUMENTS, READERS = (1024, 4096), (2, 8)
+"""Tokens of documents, and how many agents read them."""
+LAYOUTS: Mapping[Layout, str] = {
+    "system-first": "system first",
+    "document-first": "document first",
+    "documents-reordered": "reordered",
+}
+"""What prompts begin with, and how a workload's name ends then."""
 TRACE = "trace "
 """The beginning of a workload's name that is one of a trace file."""
 UNNAMED = ", unnamed"
@@ -51,6 +61,19 @@ def branches(seed: int, scale: float) -> list[Workload]:
 def agents(seed: int, scale: float) -> list[Workload]:
     """Parallel debates of three rounds: solvers that are told their names first, and solvers that are not."""
     return [each for count in AGENTS for each in debate(count, seed, scale)]
+
+
+def readers(seed: int, scale: float) -> list[Workload]:
+    """Panels that read documents, by their length, the number of readers, and what prompts begin with."""
+    return [
+        _subject(
+            f"{tokens} tokens, {count} readers, {ends}",
+            panel(tokens=tokens, readers=count, layout=layout, seed=seed, words_a_token=WORDS_A_TOKEN * scale),
+        )
+        for tokens in DOCUMENTS
+        for count in READERS
+        for layout, ends in LAYOUTS.items()
+    ]
 
 
 def debate(count: int, seed: int, scale: float) -> list[Workload]:
@@ -93,3 +116,11 @@ def shortened(whole: Workflow, share: float) -> Workflow:
         line = {key: value for key, value in message.to_json().items() if key not in dropped}
         lines.append(line | {"text": " ".join(words[: max(1, round(share * len(words)))])})
     return workflow({**whole.to_json(), "messages": lines})
+
+
+SWEEPS: Mapping[Sweep, Callable[[int, float], list[Workload]]] = {
+    "branches": branches,
+    "agents": agents,
+    "readers": readers,
+}
+"""The workloads of each sweep, by a seed and a scale."""

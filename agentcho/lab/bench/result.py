@@ -34,6 +34,8 @@ Kind = Literal[
     "vllm",
 ]
 
+Sweep = Literal["branches", "agents", "readers"]
+
 
 class Figures(Frozen):
     """Of one arm on one subject: by what was measured, one value a repeat. `unavailable`: why there are none."""
@@ -93,7 +95,7 @@ class Result(QuantizationOptions, Measured):
     repeats: int
     scale: float = 1.0
     stepwise: bool = True
-    sweep: Literal["branches", "agents"] | None = None
+    sweep: Sweep | None = None
     command: str
     machine: dict[str, str]
     figures: tuple[Figures, ...]

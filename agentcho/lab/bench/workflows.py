@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from agentcho.records.trace import Workflow, workflow
 
@@ -17,6 +17,13 @@ RULES = 85
 ASKED = 10
 PLAN = 140
 TALK = 65
+BRIEF, QUESTION, REVIEW = 90, 30, 100
+"""Tokens of the texts of a panel: a private system prompt, a private question, a review."""
+RETRIEVED = 4
+"""Documents of a panel that reads them in different orders."""
+Layout = Literal["system-first", "document-first", "documents-reordered"]
+"""What a prompt of a panel begins with: the reader's own system prompt, as in a chat API; the one document; or
+`RETRIEVED` documents in an order of the reader's own, as retrieval ranks them."""
 
 
 def random_words(dice: random.Random, count: int) -> str:
@@ -24,7 +31,7 @@ def random_words(dice: random.Random, count: int) -> str:
     return " ".join("".join(dice.choices(SYLLABLES, k=2)) for _ in range(count))
 
 
-def line(id: str, author: str, parents: Sequence[str], text: str, **more: Any) -> dict[str, Any]:
+def line(id: str, author: str | None, parents: Sequence[str], text: str, **more: Any) -> dict[str, Any]:
     """A message of a trace that is known and for everyone, if `more` does not say otherwise."""
     known = {"kind": "prefill", "role": "system", "audience": "everyone"}
     return {"id": id, **known, "author": author, "parents": [*parents], "text": text, **more}
@@ -86,3 +93,36 @@ def open_talk(seed: int, agents: int = 8, rounds: int = 2, words: int = TALK) ->
         for name in names:
             talk.say(name, words)
     return talk.done("open-talk", seed)
+
+
+def panel(tokens: int, readers: int, layout: Layout, seed: int, words_a_token: float = 1.0) -> Workflow:
+    """Readers of the same documents who each write a review that all may read, and an editor who reads it all.
+
+    Args:
+        tokens: Tokens of all documents together; all other lengths are constants of this module.
+        readers: Agents with a private system prompt and a private question each, who write side by side.
+        layout: What a prompt begins with.
+        seed: Of the random words.
+        words_a_token: Words that make one token.
+    """
+    dice = random.Random(seed)
+
+    def text(tokens: int) -> str:
+        return random_words(dice, max(2, round(tokens * words_a_token)))
+
+    names = [*(f"reader-{number}" for number in range(1, readers + 1)), "editor"]
+    documents = [f"document-{number}" for number in range(1, RETRIEVED + 1 if layout == "documents-reordered" else 2)]
+    lines = [line(id, None, [], text(tokens // len(documents)), role="user") for id in documents]
+    reviews: list[str] = []
+    for number, name in enumerate(names):
+        system, question = f"{name} system", f"{name} question"
+        review = f"{name} review"
+        turn = number % len(documents)
+        shared = [*documents[turn:], *documents[:turn]]
+        opening = [system, *shared] if layout == "system-first" else [*shared, system]
+        lines.append(line(system, name, [], text(BRIEF), audience=[name]))
+        lines.append(line(question, name, [], text(QUESTION), audience=[name], role="user"))
+        read = reviews if name == "editor" else []
+        lines.append(spoken(review, name, [*opening, *read, question], text(REVIEW)))
+        reviews.append(review)
+    return whole("panel", seed, names, lines)

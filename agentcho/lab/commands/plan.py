@@ -10,7 +10,7 @@ import typer
 from agentcho.cli.outputs import drawable, writable, written
 from agentcho.cli.shared_options import FILE
 
-TARGET = "One of the paper's workflows, or a file of traces."
+TARGET = "One of the paper's workflows, readers (panels that read long documents), or a file of traces."
 GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or a TOML file of one's own."
 SHAPE = "qwen3-0.6b, llama-3.2-1b, llama-3.1-8b or understudy."
 GPUS = "So many machines, each of which plays games of its own."

@@ -25,10 +25,13 @@ from agentcho.protocol.progress import ProgressCallback
 if TYPE_CHECKING:
     from agentcho.display.text_table import TextTable
     from agentcho.lab.bench.plans import Workload
-    from agentcho.lab.bench.result import Figures, Kind, Result
+    from agentcho.lab.bench.result import Figures, Kind, Result, Sweep
 
 UNDERSTUDY = "understudy"
-SWEEP = "Instead of the paper's workflows: branches by voters of a tree of thoughts, or agents of a parallel debate."
+SWEEP = (
+    "Instead of the paper's workflows: branches by voters of a tree of thoughts, agents of a parallel debate, or "
+    "readers of long documents."
+)
 ARM = "One or more, such as choreographed:enforce:deterministic; default: the five that are fast."
 FIRST = "Time first tokens alone: after its first each text is fed 16 tokens a step, by stock arms at once."
 Model = Annotated[str, typer.Option(help=LOCAL)]
@@ -61,6 +64,9 @@ Resume = Annotated[bool, typer.Option("--resume", help=AGAIN)]
 SCALED = "Lengths of texts, of those that a model of 8B writes; at 0.1 most are too short for a shadow."
 Workflows = Annotated[
     list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
+]
+Swept = Annotated[
+    Literal["branches", "agents", "readers"] | None, typer.Option("--sweep", help=SWEEP, show_default=False)
 ]
 Scale = Annotated[float, typer.Option(help=SCALED, min=0.01)]
 JSON = typer.Option("--json", help="Write the figures here.", show_default=False, callback=writable)
@@ -190,7 +196,7 @@ def workflows(
     traces: Annotated[list[Path] | None, typer.Option(help=TRACES, show_default=False)] = None,
     limit: Annotated[int, typer.Option(help="At most so many of each trace file.", min=1)] = 1,
     speculate: Annotated[bool, typer.Option("--speculate", help=GUESSES)] = False,
-    sweep: Annotated[Literal["branches", "agents"] | None, typer.Option(help=SWEEP, show_default=False)] = None,
+    sweep: Swept = None,
     first: Annotated[bool, typer.Option("--first", help=FIRST)] = False,
     scale: Scale = 1.0,
     repeats: Repeats = 3,
@@ -251,7 +257,7 @@ class Lengths(NamedTuple):
 
     scale: float
     stepwise: bool
-    sweep: Literal["branches", "agents"] | None
+    sweep: Sweep | None
 
 
 def _played(
@@ -304,11 +310,11 @@ def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Work
     return plans.paper(named or list(KINDS), seed, scale)
 
 
-def swept(sweep: str, seed: int, scale: float) -> Sequence[Workload]:
+def swept(sweep: Sweep, seed: int, scale: float) -> Sequence[Workload]:
     """A sweep by its name."""
-    from agentcho.lab.bench import plans
+    from agentcho.lab.bench.plans import SWEEPS
 
-    return plans.branches(seed, scale) if sweep == "branches" else plans.agents(seed, scale)
+    return SWEEPS[sweep](seed, scale)
 
 
 def traced(file: Path, limit: int, scale: float) -> Sequence[Workload]:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.errors import ConfigError
+from agentcho.lab.bench.plans import readers
 from agentcho.lab.bench.recorded import KINDS, WORDS_A_TOKEN, recorded
 from agentcho.records.trace import Workflow, read_traces, workflow
 
 COUNTED = {"parallel-debate": "agents", "tree-of-thoughts": "branches"}
 """Workflows with a number of agents to choose, by the option that has it."""
+PANELS = "readers"
+"""The name of the sweep of readers by documents, which `agentcho bench workflows --sweep` has too."""
 
 
 class Subject(NamedTuple):
@@ -25,17 +28,20 @@ class Subject(NamedTuple):
 
 
 def subjects(asked: str, counts: Sequence[int] = (), games: int = 1, seed: int = 1, limit: int = 1) -> list[Subject]:
-    """One of the paper's workflows at the paper's lengths, for each number of agents, or the first `limit` workflows
-    of a trace file. `games` of each are played beside each other.
+    """One of the paper's workflows at the paper's lengths, for each number of agents, or panels that read documents, or
+    the first `limit` workflows of a trace file. `games` of each are played beside each other.
 
     Raises `ConfigError` where there is no such workflow, or its number of agents is fixed, and what `read_traces`
     raises.
     """
     file = Path(asked)
-    if asked not in KINDS and not file.exists():
-        raise ConfigError(f"no workflow and no trace file {asked!r}; give one of {', '.join(KINDS)}, or a file")
+    if asked not in KINDS and asked != PANELS and not file.exists():
+        known = ", ".join([*KINDS, PANELS])
+        raise ConfigError(f"no workflow and no trace file {asked!r}; give one of {known}, or a file")
     if counts and asked not in COUNTED:
         raise ConfigError(f"{asked} has the agents that it has; --agents goes with {' and '.join(COUNTED)}")
+    if asked == PANELS:
+        return [Subject(each.name, beside([each.workflow] * games)) for each in readers(seed, 1 / WORDS_A_TOKEN)]
     if asked not in KINDS:
         return [Subject(f"{each.workflow} {each.id}", beside([each] * games)) for each in read_traces(file)[:limit]]
     if not counts:
