@@ -17,7 +17,7 @@ import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
-from agentcho.errors import AgentchoError, AnswerInvalid, RequestError, ScenarioError
+from agentcho.errors import AgentchoError, AnswerInvalid, ArgumentError, RequestError, ScenarioError, nearest
 from agentcho.message import Audience, Message, Metadata
 from agentcho.protocol.call import SamplingOptions, Unconstrained
 from agentcho.protocol.json_schema import of_model
@@ -115,7 +115,7 @@ class Agent:
     `agentcho.run`, and speaks by its verbs, which are coroutines (`stream` is an async context) and may run side by
     side.
 
-    Attributes, of the class or of one agent:
+    Attributes, of the class or of one agent; by name only those can be given that the class declares:
 
     - `role` is shown in transcripts.
     - `system` is its system prompt, or None. Only the agent itself may read it. Without one it reads what the chat
@@ -156,7 +156,18 @@ class Agent:
         self._name = name
         self._game: GamePort | None = None
         for attribute, value in attributes.items():
+            self._check_declared(attribute)
             setattr(self, attribute, value)
+
+    def _check_declared(self, attribute: str) -> None:
+        """`ArgumentError`: the class declares no attribute of this name, so that nothing would ever read it."""
+        bases = type(self).__mro__
+        declared = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", ()))}
+        public = {name for name in declared if not name.startswith("_")}
+        if attribute not in public:
+            like = nearest(attribute, public)
+            remedy = f"{like} If not, declare it in the class" if like else "declare it in the class"
+            raise ArgumentError(f"{type(self).__name__} has no attribute {attribute!r}; {remedy}")
 
     @property
     def name(self) -> str:
@@ -194,7 +205,7 @@ class Agent:
 
     async def run(self) -> None:
         """What the agent does in a game of agents without a scenario, as `agentcho.run(agent, …)` plays it. Override
-        it; by default it does nothing."""
+        it: an agent without a `run` of its own is refused there."""
 
     @verb
     async def think(
@@ -406,6 +417,16 @@ class Agent:
         if self._game is None:
             raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")
         return self._game
+
+
+def require_run(agents: Iterable[Agent]) -> None:
+    """`ScenarioError`: one of these agents has no `run` of its own, and would do nothing."""
+    for agent in agents:
+        if getattr(type(agent), "run", None) is Agent.run and "run" not in vars(agent):
+            raise ScenarioError(
+                f"{agent.name} is to play by itself, and {type(agent).__name__} does not say what it does: define "
+                "`async def run(self)` in its class"
+            )
 
 
 class Pieces:

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 SHORT = 60
@@ -72,6 +73,12 @@ def shown(value: object) -> str:
     except Exception:  # a number too long to be written, a user's class that fails
         return f"a value of type {type(value).__name__} that cannot be shown"
     return words if len(words) <= SHORT else f"{words[:SHORT]}…"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known name that an unknown one is most like, as a question; empty: none is like it."""
+    like = get_close_matches(word, sorted(known), 1)
+    return f"did you mean {like[0]!r}?" if like else ""
 
 
 class ModelError(AgentchoError):
@@ -289,7 +296,7 @@ class AudienceError(AgentchoError, ValueError):
 
     def __init__(self, what: str, names: Iterable[str] | None = None, are: str = "the cast is") -> None:
         there = [] if names is None else [f"{are}: {', '.join(sorted(names)) or '(empty)'}. Names are exact"]
-        super().__init__("; ".join([what, *there]))
+        super().__init__((" " if what.endswith("?") else "; ").join([what, *there]))
 
 
 class LeakageError(AgentchoError):
@@ -424,7 +431,10 @@ class ScenarioNotFound(ScenarioError):
     """No path and no scenario or agent of that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"no {name!r} here; known: {', '.join(sorted(known))}. Give one of these or a .py file")
+        there = sorted(known)
+        like = nearest(name, there)
+        listed = f"{like} Known: " if like else "known: "
+        super().__init__(f"no {name!r} here; {listed}{', '.join(there)}. Give one of these or a .py file")
 
 
 class TaskError(ScenarioError, ValueError):

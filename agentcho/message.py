@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator
 
-from agentcho.errors import AudienceError
+from agentcho.errors import AudienceError, nearest, shown
 
 Kind = Literal["prefill", "decode"]
 Role = Literal["system", "user", "assistant", "tool"]
@@ -152,9 +152,20 @@ def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None =
         return Audience(frozenset(agent_name(each) for each in given))
     members = frozenset(exact(each) for each in given)
     known = cast if isinstance(cast, Mapping | Set) else set(cast)  # nobody is looked at who is not named
-    if unknown := {each for each in members if each not in known}:
-        raise AudienceError(f"no agent named {', '.join(map(repr, sorted(unknown)))}", cast)
+    if unknown := sorted(each for each in members if each not in known):
+        raise AudienceError(_unknown(unknown, known), cast)
     return Audience(members)
+
+
+def _unknown(names: Sequence[str], cast: Iterable[str]) -> str:
+    """What is wrong with names that nobody in the cast has."""
+    told = f"no agent named {', '.join(map(shown, names))}"
+    if any(" " in name for name in names):
+        return (
+            f"{told}: an audience is 'everyone' or names of agents; words that an agent is to answer go into prompt=…"
+        )
+    like = nearest(names[0], cast) if len(names) == 1 else ""
+    return f"{told}; {like}" if like else told
 
 
 def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentcho.errors import ConfigError
+from agentcho.errors import ConfigError, ScenarioError
 from agentcho.message import Metadata, called
 from agentcho.tasks import Problem, Task
 
@@ -30,7 +30,8 @@ class Scenario:
     the run names none (see `task_set`; None: the scenario needs no tasks), and `kind` is the class of these tasks,
     `Problem`, `Concepts`, `Vault` or `Vignette`. `options` has the values of `Options`.
 
-    Raises `ConfigError` for options that the model does not have, or that its validators refuse.
+    Raises `ConfigError` for options that the model does not have, or that its validators refuse, and `ScenarioError`
+    for a class without a `play` of its own.
     """
 
     name: ClassVar[str]
@@ -54,6 +55,10 @@ class Scenario:
             cls.name = called(cls.__name__)
 
     def __init__(self, **options: Any) -> None:
+        if type(self).play is Scenario.play:
+            raise ScenarioError(
+                f"{type(self).__name__} does not say how it is played: define `async def play(self, game)` in it"
+            )
         try:
             self.options = self.Options(**options)
         except ValidationError as error:

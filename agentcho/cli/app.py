@@ -62,7 +62,6 @@ def app() -> typer.Typer:
         name="agentcho",
         cls=Commands,
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         help="Societies of language-model agents on one shared cache of messages.",
@@ -244,7 +243,10 @@ def show(
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Show a recorded run again, or export it. Of one that died, or is not over yet, there is what was said so far."""
+    """Show a recorded run again, or export it. Of one that died, or is not over yet, there is what was said so far.
+
+    This prints to the terminal; `agentcho view` makes a page.
+    """
     from agentcho.audit.wording import cut_short
     from agentcho.cli.listing import check_game
     from agentcho.display.safe import inline
@@ -285,7 +287,8 @@ def view(
 ) -> None:
     """Show a run as one page: the talk, who could read what, and what reached whom.
 
-    It holds all words that were said, the private ones too; with --eyes only what one agent may read.
+    It holds all words that were said, the private ones too; with --eyes only what one agent may read. `agentcho show`
+    prints to the terminal instead.
     """
     from agentcho.cli.view import ViewArgs
     from agentcho.cli.view import view as view_target

@@ -31,7 +31,10 @@ JUDGE = "A model that compares texts of the columns, pair by pair, in both order
 REPAIRS = f"Each choreographed column once more with each of these: {','.join(usual_repairs())}; all: every one."
 WAYS = f"Each choreographed column once more in each of these ways: {','.join(usual_ways()[1:])}."
 PLOT = "Draw fidelity against cost here, with the Pareto front."
-COMPARED = "Keep all games here, with compare.csv, .json and .png; what is there is not played again."
+COMPARED = (
+    "Keep all games here, with compare.csv, .json and .png; what is there is not played again. "
+    "Default: a new folder in runs."
+)
 PROVES = "Whose secrets are swapped.  [default: each agent's in turn]"
 PROVED = "At most so many workflows of a file; how many games of a scenario.  [default: all; 4]"
 SWAP = "Other words as long, longer or shorter ones, or none at all: as if they had never been said."

@@ -301,9 +301,14 @@ class RunRecord:
             self.close("interrupted" if stopped else "failed")
 
 
+def folder_name(what: str, now: datetime) -> str:
+    """The name of a folder that is begun now, of what is played in it."""
+    return f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', what)[:LONGEST]}"
+
+
 def new_folder(folder: Path, scenario: str, now: datetime) -> Path:
     """Make an empty folder for a record in `folder`; its name is the run's id."""
-    name, number = f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', scenario)[:LONGEST]}", 1
+    name, number = folder_name(scenario, now), 1
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         while True:

@@ -31,6 +31,7 @@ class Talker(Agent):
 
     role = "talker"
     audience = "everyone"
+    mood: str
 
 
 class Scripted(Scenario):

@@ -61,7 +61,7 @@ def test_a_name_that_cannot_be_or_is_taken_is_refused(play: Play, name: str) -> 
 def test_an_agent_is_cast_from_a_class_an_instance_or_a_library(play: Play) -> None:
     async def script(game: Game) -> None:
         assert game.cast(Talker).name == "talker"
-        assert game.cast(Talker, "bob", mood="good").mood == "good"  # type: ignore[attr-defined]
+        assert game.cast(Talker, "bob", mood="good").mood == "good"
         assert game.cast(Talker("carol")).name == "carol"
         with pytest.raises(AudienceError, match="library"):
             game.cast("talker", "dora")

@@ -21,6 +21,7 @@ class Eve(Agent):
 
     role = "eve"
     audience = "everyone"
+    mood: str
 
 
 class Liar(Eve):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,15 @@ def test_a_comparison_is_printed_and_with_a_folder_written(agentcho: Command, he
     assert len(list((here / "c" / "baseline").iterdir())) == 1
 
 
-def test_without_a_folder_nothing_is_kept(agentcho: Command, here: Path) -> None:
+def test_without_a_folder_it_is_kept_in_a_new_one_that_is_no_run(agentcho: Command, here: Path) -> None:
     ran = agentcho(*COMPARE, "--modes", "choreographed:enforce")
     assert (ran.code, ran.err) == (0, "")
-    assert list(here.iterdir()) == []
+    [folder] = (here / "runs").iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}-compare-multi-qa", folder.name)
+    assert ran.out.splitlines()[-1].startswith(f"written: runs/{folder.name}/compare.csv")
+    again = agentcho(*COMPARE, "--modes", "choreographed:enforce", "--out", f"runs/{folder.name}")
+    assert again.out == ran.out
+    assert agentcho("show", "last").err.startswith("error: no run 'last' in runs")
 
 
 def test_a_scenario_of_ones_own_is_compared_without_more_code(agentcho: Command, here: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
     assert discovery.find("scenarios", "coin.py:FairCoin").name == "fair-coin"
     with pytest.raises(ScenarioError, match="defines no class Con"):
         library.scenario("coin.py:Con")
-    with pytest.raises(ScenarioNotFound, match=r"known: .*debate"):
+    with pytest.raises(ScenarioNotFound, match=r"[Kk]nown: .*debate"):
         library.scenario("con.py")
 
 

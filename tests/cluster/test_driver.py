@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agentcho import RunConfig
+from agentcho import Game, RunConfig
 from agentcho.errors import ModelNotFound, ResumeMismatch, WorkersLost
 from agentcho.events import Ended, Event, GameOver
 from agentcho.games.runs import library, runtime
@@ -378,6 +378,9 @@ class Secret(Scenario):
 
         word: SecretStr = SecretStr("none")
         count: int = 1
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        raise NotImplementedError
 
 
 def test_a_secret_option_travels_as_it_is() -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from agentcho.agent import Agent, Names, Utterance, ViewLike, verb
+from agentcho.agent import Agent, Names, Utterance, ViewLike, require_run, verb
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import ScenarioError, TaskError
@@ -44,6 +44,7 @@ from agentcho.tasks import Task
 UNREAD = ReadSet(None, (), None, ())
 """What the scenario reads."""
 A = TypeVar("A", bound=Agent)
+T = TypeVar("T")
 
 
 class Game:
@@ -339,6 +340,7 @@ class Game:
 
         So where one's message stands among those of others tells how long the messages were that it said before, the
         private ones too: an audit lists who could tell. `lockstep` tells nothing of that."""
+        require_run(agents)
         await self._choreographer.tasks.together(*(agent.run() for agent in agents))
 
     @verb
@@ -354,10 +356,11 @@ class Game:
 
         Raises what an agent raises, once the others have said what they were at, which comes out; of several errors
         the one of the agent that was given first."""
+        require_run(agents)
         await self._rounds.lockstep(*(agent.run() for agent in agents))
 
     @verb
-    async def together(self, *moves: Coroutine[Any, Any, Any]) -> list[Any]:
+    async def together(self, *moves: Coroutine[Any, Any, T]) -> list[T]:
         """A simultaneous round of moves, such as `ann.say()`: all act on what was said before the round, and what they
         say comes out at its end, in the order of the arguments. Returns what the moves return, in the same order.
         Raises what a move raises; then the other moves are cancelled."""

@@ -6,7 +6,7 @@ import copy
 
 from pydantic import Field
 
-from agentcho.agent import Agent
+from agentcho.agent import Agent, require_run
 from agentcho.games.play.game import Game
 from agentcho.scenario import Scenario
 
@@ -25,6 +25,7 @@ class Script(Scenario):
 
     def __init__(self, agents: tuple[Agent, ...], lockstep: bool = False) -> None:
         super().__init__(lockstep=lockstep)
+        require_run(agents)
         self._agents = agents
 
     async def play(self, game: Game) -> Scenario.Outcome:

@@ -45,7 +45,10 @@ class Endpoint:
     """A model of a server. See `TextPort`."""
 
     def __init__(self, config: ModelConfig, name: str, address: Address, key: ServerKey) -> None:
-        self._config, self._name, self._address, self._key = config, name, address, key
+        self._config = config
+        self._name = name
+        self._address = address
+        self._key = key
         self._model = config.model.removeprefix(API)
         self._abilities, self._prices = Abilities.of(config), Prices.of(config)
         variables = of_option(config.chat_template_kwargs)

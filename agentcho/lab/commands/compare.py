@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,10 +51,18 @@ def compare(
 
     config, effort = run_config(**how, games=games), Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
+    out = out or _unnamed(scenario)
     on = cluster(where)
     asked = CompareOptions(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
     asked = asked._replace(reuse=reuse, plot=plot)
     raise typer.Exit(_compare(asked))
+
+
+def _unnamed(scenario: str) -> Path:
+    """The folder of a comparison whose command names none."""
+    from agentcho.records.record import folder_name
+
+    return Path("runs") / folder_name(f"compare-{Path(scenario).stem}", datetime.now(UTC))
 
 
 def _compare(asked: CompareOptions) -> int:
@@ -67,8 +76,7 @@ def _compare(asked: CompareOptions) -> int:
             result, files = compared(asked, told.tell)
         except (Interrupted, KeyboardInterrupt):
             told.clear()
-            kept = f"; what was played is in {asked.out}" if asked.out else ""
-            print(f"interrupted{kept}", file=sys.stderr)
+            print(f"interrupted; the same command with --out {asked.out} goes on from there", file=sys.stderr)
             return INTERRUPTED
         told.clear()
     show(result, sys.stdout)

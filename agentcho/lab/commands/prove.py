@@ -41,6 +41,8 @@ def prove(
 ) -> None:
     """Swap one side's secrets, force the same words, and hash what everyone else computes: enforced, it stays the same.
 
+    This is about your own games; `agentcho probe` asks a server of others.
+
     Exit codes: 0 it holds, 1 something differs under enforce or a free schedule tells, 2 wrong usage, 3 nothing could
     be shown.
     """

@@ -33,6 +33,11 @@ from agentcho.records.files import check_file, check_folder, write_errors
 from agentcho.records.writer_lock import WriterLock
 from agentcho.scenario import Scenario
 
+PLOTTED = (
+    "a plot of fidelity against cost needs both: give --fidelity-games and --timed-games above 0, and a model that is "
+    "loaded, or leave out --plot"
+)
+
 
 class CompareOptions(NamedTuple):
     """A comparison as it is asked for: `scenario` by its name or path, or as it is; `judge` a model's name, or an
@@ -65,6 +70,8 @@ def compared(asked: CompareOptions, tell: ProgressCallback) -> tuple[Comparison,
     runtime.tasks_of(scenario, asked.config)
     _check_judge(asked.judge, scenario)
     _check_files(asked)
+    if asked.plot is not None and asked.engine is None and asked.config.model == "fake":
+        raise ConfigError(PLOTTED)
     with _folder(asked.out) as folder:
         with _playing(asked, scenario, _loading(asked.config, found), tell) as playing:
             work = Comparing(playing=playing, columns=found, folder=folder, tell=tell, effort=_effort(asked, playing))
@@ -146,10 +153,7 @@ def _effort(asked: CompareOptions, playing: Playing) -> Effort:
     real = hasattr(playing.engine, "logits") or (asked.on is not None and asked.config.model != "fake")
     effort = asked.effort if real else asked.effort._replace(fidelity=0, timed=0)
     if asked.plot is not None and not (effort.fidelity and effort.timed):
-        raise ConfigError(
-            "a plot of fidelity against cost needs both: give --fidelity-games and --timed-games above 0, and a model "
-            "that is loaded, or leave out --plot"
-        )
+        raise ConfigError(PLOTTED)
     return effort
 
 

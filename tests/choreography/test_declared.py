@@ -1,0 +1,119 @@
+"""What the code of a game gets wrong is an error that names it, before anything is played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import agentcho
+from agentcho.errors import ArgumentError, AudienceError, ScenarioError
+from agentcho.message import audience
+
+
+class Waiter(agentcho.Agent):
+    """Declares attributes of its own in three ways."""
+
+    dish: str
+    tip = 3
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+
+    async def run(self) -> None:
+        await self.say(max_tokens=4)
+
+
+def test_attributes_that_a_class_or_its_bases_declare_can_be_given_by_name() -> None:
+    waiter = Waiter("ann", dish="soup", tip=4, system="You serve.", view=None)
+    assert (waiter.dish, waiter.tip, waiter.system) == ("soup", 4, "You serve.")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"systm": "You serve."},
+            "Waiter has no attribute 'systm'; did you mean 'system'? If not, declare it in the class",
+        ),
+        ({"tips": 4}, "Waiter has no attribute 'tips'; did you mean 'tip'? If not, declare it in the class"),
+        ({"zzzzzz": 4}, "Waiter has no attribute 'zzzzzz'; declare it in the class"),
+        ({"_game": None}, "Waiter has no attribute '_game'"),
+    ],
+)
+def test_another_one_is_refused_with_the_nearest(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        Waiter("ann", **given)
+    assert str(refused.value).startswith(told)
+
+
+def test_it_is_refused_where_an_agent_is_cast() -> None:
+    class Dinner(agentcho.Scenario):
+        async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
+            game.cast(Waiter, "ann", systm="You serve.")
+            return self.Outcome()
+
+    with pytest.raises(ArgumentError, match="did you mean 'system'"):
+        agentcho.run(Dinner(), model="fake", display="none")
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_an_agent_that_does_not_say_what_it_does_is_refused_before_a_model_is_loaded(
+    lockstep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda *_, **__: pytest.fail("it was loaded"))
+    with pytest.raises(ScenarioError, match="bob is to play by itself, and Agent does not say what it does"):
+        agentcho.run(Waiter("ann"), agentcho.Agent("bob"), display="none", lockstep=lockstep)
+
+
+@pytest.mark.parametrize("together", ["play_agents", "lockstep"])
+def test_and_so_it_is_in_a_scenario(together: str) -> None:
+    class Dinner(agentcho.Scenario):
+        async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
+            await getattr(game, together)(game.cast(agentcho.Agent, "bob"))
+            return self.Outcome()
+
+    with pytest.raises(ScenarioError, match="define `async def run"):
+        agentcho.run(Dinner(), model="fake", display="none")
+
+
+def test_a_run_of_one_agent_alone_counts() -> None:
+    told: list[str] = []
+
+    async def run() -> None:
+        told.append("ran")
+
+    agentcho.run(agentcho.Agent("bob", run=run), model="fake", display="none")
+    assert told == ["ran"]
+
+
+def test_a_scenario_without_a_play_is_refused() -> None:
+    class Empty(agentcho.Scenario):
+        pass
+
+    with pytest.raises(ScenarioError, match="Empty does not say how it is played: define `async def play"):
+        Empty()
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("bo", "no agent named 'bo'; did you mean 'bob'? the cast is: ann, bob"),
+        ("Hello there", "no agent named 'Hello there': an audience is 'everyone' or names of agents; words"),
+        ("zzz", "no agent named 'zzz'; the cast is: ann, bob"),
+        (["an", "bo"], "no agent named 'an', 'bo'; the cast is: ann, bob"),
+    ],
+)
+def test_an_audience_that_is_nobody_says_who_is_meant(named: str | list[str], told: str) -> None:
+    with pytest.raises(AudienceError) as refused:
+        audience(named, ("ann", "bob"))
+    assert str(refused.value).startswith(told)
+
+
+def test_every_error_can_be_imported_from_the_package() -> None:
+    from agentcho import errors
+
+    kinds = [
+        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.AgentchoError)
+    ]
+    assert all(getattr(agentcho, each.__name__) is each and each.__name__ in agentcho.__all__ for each in kinds)

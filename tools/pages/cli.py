@@ -1,0 +1,77 @@
+"""The reference of the command line, from the commands themselves: `python -m tools.pages.cli docs/cli.md`.
+
+Does not know: what any command does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from agentcho.cli.app import app
+
+INTRODUCTION = """\
+# Command line
+
+Every command with its arguments and options, as `--help` has them. This page is made by `make cli`.
+Exit codes stand with each command; 130 is Ctrl-C everywhere.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION, *_commands(typer.main.get_command(app()), "agentcho")]
+    return "\n".join(parts)
+
+
+def _commands(group: Any, name: str) -> Iterator[str]:
+    """The sections of a group's commands, those of groups within it too."""
+    context = group.make_context(name, [], resilient_parsing=True)
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
+        if hasattr(command, "list_commands"):
+            yield from _commands(command, f"{name} {each}")
+        else:
+            yield from _command(command, f"{name} {each}")
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    context = command.make_context(name, [], resilient_parsing=True)
+    usage = " ".join([name, *command.collect_usage_pieces(context)])
+    yield f"## {name}\n\n```text\n{usage}\n```\n\n{_prose(command.help or '')}\n"
+    for kind in ("argument", "option"):
+        rows = [_row(each, context) for each in command.params if each.param_type_name == kind and not each.hidden]
+        if rows:
+            yield f"| {kind} | |\n| --- | --- |\n" + "\n".join(rows) + "\n"
+
+
+def _row(parameter: Any, context: Any) -> str:
+    """A row of one parameter: how it is written, what it does."""
+    written, told = parameter.get_help_record(context)
+    return f"| `{_line(written)}` | {_line(told)} |"
+
+
+def _line(text: str) -> str:
+    """A text in the cell of a table."""
+    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
+
+
+def _prose(text: str) -> str:
+    """Help as paragraphs."""
+    return "\n\n".join(re.sub(r"\s+", " ", part).strip() for part in re.split(r"\n\s*\n", text.strip()))
+
+
+def main() -> None:
+    """Write it."""
+    parser = argparse.ArgumentParser(description="Write the reference of the command line.")
+    parser.add_argument("page", type=Path)
+    parser.parse_args().page.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
