@@ -1,0 +1,68 @@
+"""The societies of the gallery: each plays to its end, leaks nothing under enforce, and has its page in the docs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho import RunConfig, Scenario
+from agentcho.audit.audit import audit_run
+from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.message import audience
+from agentcho.records.record import SavedRun, find
+from agentcho.viewer.page import page
+from agentcho.viewer.page_content import page_content
+
+ROOT = Path(__file__).parents[2]
+GALLERY = ("code_review", "auction", "mediator", "intake", "red_team", "jury", "market", "classroom")
+
+
+def played(name: str, folder: Path, **how: Any) -> SavedRun:
+    """A recorded game of an example."""
+    scenario: Scenario = library.scenario(str(ROOT / "examples" / f"{name}.py"))()
+    result = play(RunRequest(scenario, RunConfig(model="fake", seed=1, **how), out=folder))
+    assert not result.errors
+    [over] = result.games
+    assert over.ended is None
+    assert scenario.score(scenario.Outcome(**(over.outcome or {})))
+    return find("last", folder)
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_each_is_played_leaks_nothing_and_has_a_page(name: str, tmp_path: Path) -> None:
+    run = played(name, tmp_path)
+    assert audit_run(run).conclusion == "clean" or not any(
+        finding.level == "error" for finding in audit_run(run).findings
+    )
+    whole = page(page_content([run]))
+    assert all(agent in whole for agent in run.info.cast)
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_each_leaks_where_plain_reuse_is_asked_for_and_secrets_are_spoken_over(name: str, tmp_path: Path) -> None:
+    """But those in which nobody reads words that were said over a secret of others."""
+    leaks = any(finding.level == "error" for finding in audit_run(played(name, tmp_path, leakage="audit")).findings)
+    assert leaks is (name not in ("auction", "market"))
+
+
+def test_bids_and_hospital_files_stay_with_whom_they_are_for(tmp_path: Path) -> None:
+    (entries,) = played("auction", tmp_path / "auction").games().values()
+    bids = [entry.message for entry in entries if entry.message.kind == "decode"]
+    assert {str(message.author): message.audience for message in bids} == {
+        name: audience([name, "broker"]) for name in ("ann", "bob", "carol")
+    }
+    (entries,) = played("intake", tmp_path / "intake").games().values()
+    (file,) = [entry.message for entry in entries if entry.message.text.startswith("Patient file")]
+    assert file.audience == audience(["nurse", "specialist"])
+    letter = entries[-1].message
+    assert (letter.author, file.id in letter.parents) == ("compiler", False)
+
+
+def test_the_gallery_shows_each(tmp_path: Path) -> None:
+    shown = re.findall(r"literalinclude:: \.\./examples/(\w+)\.py", (ROOT / "docs" / "gallery.md").read_text())
+    assert shown == ["werewolf", *GALLERY]
