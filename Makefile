@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak gpu bench-judge bench-vllm bench-leaks bench-paper
-.PHONY: mutants nightly dist lock clean
+.PHONY: cli bench-nine bench-wins mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -100,6 +100,22 @@ bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it
 	$(BIN)/python -m tools.bench threads --json docs/results/threads.json
 	for page in societies memory own-model; do $(BIN)/python -m tools.pages.sentences docs/results docs/how-to/$$page.md; done
 
+# Six of the paper, and the first of each recorded file: DATA is a folder of traces.
+SIX := prisoners-dilemma debate tree-of-thoughts parallel-debate multi-qa branch-solve-merge
+
+bench-nine: .venv/.tools          ## the nine rows of docs/speed.md, five arms in turns (an hour); DATA=FOLDER has the recorded ones
+	$(BIN)/agentcho bench workflows --repeats 5 $(foreach each,$(SIX),--workflow $(each)) \
+		$(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) --json docs/results/bench-six.json
+	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
+
+bench-wins: .venv/.tools real     ## docs/where-it-wins.md: readers by documents, branches by voters, measured and predicted (an hour)
+	$(BIN)/agentcho bench workflows --sweep readers $(OURS) --repeats 3 --json docs/results/bench-readers.json
+	$(BIN)/agentcho bench workflows --sweep branches $(OURS) --repeats 3 --json docs/results/bench-trees.json
+	$(BIN)/agentcho bench workflows --sweep readers --model smollm2 $(OURS) --repeats 2 --json docs/results/bench-readers-smollm2.json
+	$(BIN)/python -m tools.bench.plan docs/results docs/results/plan.json
+	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
+	$(BIN)/python -m tools.pages.where_it_wins docs/results docs/where-it-wins.md
+
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
 	$(BIN)/agentcho paper --export docs/results/paper.json
 	$(BIN)/python -m tools.pages.paper docs/results docs/paper.md
@@ -114,6 +130,9 @@ rules: .venv/.tools                ## the pages that list the audit's rules
 methods: .venv/.tools              ## the page that lists the reuse methods
 	$(BIN)/python -m tools.pages.reuse docs/how-to/repair.md
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
+
+cli: .venv/.tools                  ## docs/cli.md, the reference of the command line
+	$(BIN)/python -m tools.pages.cli docs/cli.md
 
 structure: .venv/.tools            ## the list of modules in docs/structure.md, from their docstrings
 	$(BIN)/python -m tools.pages.structure docs/structure.md

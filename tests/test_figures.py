@@ -67,15 +67,6 @@ def probed() -> str:
     return f"a linear probe wrote out at least {min(row['exact'] for row in linear)} of {tested} codes, names, plans or"
 
 
-def own_words() -> str:
-    rows = [row for row in read("leaks-natural.json")["rows"] if row["attack"] == "linear"]
-    told = sorted((row["exact"], row["tested"], row["kind"]) for row in rows if row["way"] in ("author", "reuse"))
-    most = max(exact for exact, _, _ in told)
-    first = next((row["exact"], row["tested"], row["kind"]) for row in rows if row["exact"] == most)
-    low, high = (f"{exact} of {tested} {kind}" for exact, tested, kind in (told[0], first))
-    return f"in the model's own words from {low} to {high}."
-
-
 def judges() -> str:
     """No way but to encode all anew keeps that many choices of every task, and the cheapest costs more than that."""
     rows = [row for row in read("judge.json")["rows"] if row["way"] not in ("baseline", "full")]
@@ -124,7 +115,7 @@ def left_out() -> str:
 
 FROM_FILES = {
     "docs/leakage.md": (mutants, swapped, left_out),
-    "README.md": (agentleak, probed, own_words),
+    "README.md": (agentleak, probed),
     "docs/how-to/memory.md": (rounded,),
     "docs/serve.md": (lengths,),
     "docs/how-to/repair.md": (judges, judges_cost),
@@ -136,7 +127,7 @@ ELSEWHERE = {
 }
 """What another test works out."""
 NO_RESULTS = {
-    "README.md": ("`make test` takes about",),
+    "README.md": ("`make test` runs the tests in about",),
     "docs/how-to/paper.md": ("All of it takes about 6 hours", "it is a bit more than 2 hours"),
     "docs/how-to/tune.md": ("5 to 12 times less than ours would be there",),
     "docs/how-to/benchmark.md": (

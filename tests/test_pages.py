@@ -22,6 +22,7 @@ from agentcho.tasks.sets import TaskSet, generators
 from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
 from tools import scenario_pages
+from tools.pages import cli
 from tools.pages.reuse import with_methods
 
 from .engines import Engines
@@ -46,6 +47,12 @@ def test_the_page_on_repair_lists_the_reuse_methods_as_they_are() -> None:
     page = (DOCS / "how-to" / "repair.md").read_text()
     assert with_methods(page) == page, "run `make methods`"
     assert "| `kvcomm`, `kvcomm:0.3` |" in page
+
+
+def test_the_reference_of_the_command_line_has_every_command_as_it_is() -> None:
+    text = (DOCS / "cli.md").read_text()
+    assert text == cli.page(), "run `make cli`"
+    assert {"run", "compare", "bench workflows", "new scenario"} <= set(re.findall(r"^## agentcho (.*)$", text, re.M))
 
 
 @pytest.mark.slow
@@ -163,20 +170,14 @@ def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
     assert {row.kind for row in linear} == {"codes", "names", "plans", "preferences"}
     assert {"reuse+cacheblend:0.15", "reuse+kvcomm:1"} <= {row.way for row in linear}
     assert {each.sentence for each in found} == {"forced"}
-    assert "With a forced sentence none could" in told
+    assert "with a forced sentence: it tests the enforcement" in told
     assert not more_than_the_text(rows)
 
 
-def test_the_readme_says_what_attacks_get_of_the_models_own_words() -> None:
+def test_attacks_on_the_models_own_words_told_no_more_than_the_text() -> None:
     natural = read_leaks(DOCS / "results" / "leaks-natural.json")
     assert natural.sentence == "natural"
-    told = " ".join((DOCS.parent / "README.md").read_text().split())
-    linear = [row for row in natural.rows if row.attack == "linear" and row.way in ("author", "reuse")]
-    low, high = (choose(linear, key=lambda row: row.exact) for choose in (min, max))
-    said = (f"{row.exact} of {row.tested} {row.kind}" for row in (low, high))
-    assert f"in the model's own words from {' to '.join(said)}" in told
     assert not more_than_the_text(natural.rows)
-    assert "neither was shown to tell more than chance by the two attacks that were tried" in told
     assert {row.attack for row in natural.rows if row.unavailable is None} == {"linear", "mlp"}
     assert all(row.p > 0.05 for row in natural.rows if row.way in ("audience", "text") and row.unavailable is None)
     assert all(2 * each.sentences > natural.n for each in natural.secrets), "sentences differ from secret to secret"

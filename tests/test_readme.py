@@ -43,8 +43,8 @@ def engine(engines: Engines) -> Engine:
 
 
 def test_there_is_something_to_test() -> None:
-    assert len(blocks("python")) >= 3
-    assert len(commands()) >= 8
+    assert blocks("python")
+    assert len(commands()) >= 6
 
 
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
@@ -65,6 +65,8 @@ def test_commands_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None: FakeEngine())
+    exec(compile(blocks("python")[0], "README", "exec"), {"__name__": "__main__"})  # what is audited first
     for line in commands():
         trains = line.startswith(("agentcho tune ", "agentcho bench ")) or "@" in line
         if trains and not trained:
@@ -79,7 +81,7 @@ def test_commands_run_in_order(
         with pytest.raises(SystemExit) as end:
             main()
         assert (end.value.code or 0) == int(expected[1] if expected else 0), f"{line}: {capsys.readouterr().err}"
-    assert (tmp_path / "debate.jsonl").is_file()
+    assert (tmp_path / "compared/compare.json").is_file()
     assert (tmp_path / "scenarios/prisoners_dilemma.py").is_file()
 
 

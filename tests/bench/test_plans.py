@@ -59,9 +59,9 @@ def test_panels_read_the_same_documents_in_prompts_of_three_layouts() -> None:
         "1024 tokens, 2 readers, reordered",
         "1024 tokens, 8 readers, system first",
     ]
-    system, document, reordered = (
-        {m.author: m.parents for m in each.workflow.messages if m.kind == "decode"} for each in swept[:3]
-    )
+    layouts = [{m.author: m.parents for m in each.workflow.messages if m.kind == "decode"} for each in swept[:3]]
+    system, document = layouts[:2]
+    reordered = layouts[2]
     assert system["reader-2"] == ("reader-2 system", "document-1", "reader-2 question")
     assert document["reader-2"] == ("document-1", "reader-2 system", "reader-2 question")
     orders = [[id for id in reordered[name] if id.startswith("document")] for name in ("reader-1", "reader-2")]

@@ -50,14 +50,15 @@ class Place(NamedTuple):
 
 
 SPEED = ("speed.md", "speed-tables.md")
+WINS = "where-it-wins.md"
 TIMED = (*CORE, "agentcho/lab/bench")
+PACED = (*TIMED, "agentcho/choreography/prefetch.py", "agentcho/choreography/quiescence.py")
 MEASURED: Mapping[str, Place] = {
     "bench-serve": Place(SPEED, (*TIMED, "agentcho/serve")),
     "bench-talk": Place(SPEED, (*TIMED, "agentcho/serve")),
-    "bench-": Place(
-        SPEED,
-        (*TIMED, "tools/bench", "agentcho/choreography/prefetch.py", "agentcho/choreography/quiescence.py"),
-    ),
+    "bench-readers": Place((*SPEED, WINS), PACED),
+    "bench-trees": Place((*SPEED, WINS), PACED),
+    "bench-": Place(SPEED, (*PACED, "tools/bench")),
     "compare-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/compare")),
     "adapter-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/tune")),
     "leakage-": Place(("leakage.md",), (*CORE, *PLAYED, "agentcho/audit")),
@@ -67,7 +68,7 @@ MEASURED: Mapping[str, Place] = {
     "neighbours": Place(("leakage.md", "serve.md"), (*CORE, "tests/leaks/numeric")),
     "leaks": Place(("leakage.md",), (*CORE, "agentcho/lab/leaks")),
     "gpu": Place(("gpu.md",), (*CORE, "tools/bench/gpu_day")),
-    "plan": Place(("plan.md",), (*CORE, "agentcho/lab/plan", "tools/bench/plan.py")),
+    "plan": Place(("plan.md", WINS), (*CORE, "agentcho/lab/plan", "tools/bench/plan.py")),
     "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
     "agentdojo": Place(("agentdojo.md",), ("agentcho/provenance", "agentcho/audit", "tools/bench/dojo")),
@@ -89,8 +90,6 @@ IN_README = frozenset(
         "agentleak",
         "leaks",
         "leaks-earlier",
-        "leaks-natural",
-        "paper",
     }
 )
 """The results whose figures the README has, however old; of speeds it has none that are older than engine and runner

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentcho.lab.bench.aims import family
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE, exactly
-from agentcho.lab.bench.plans import TRACE, UNNAMED
+from agentcho.lab.bench.plans import DOCUMENTS, LAYOUTS, READERS, TRACE, UNNAMED
 from agentcho.lab.bench.result import Result, read_result
 from agentcho.lab.paper.found import PaperFound, Timed
 from agentcho.lab.stats import Spread
@@ -21,6 +21,8 @@ TABLE, FIGURE = "5", "f4"
 """The paper's table of times, and its figure of trees of thoughts."""
 NEWEST = "bench-six.json"
 """The six workflows at full length, in all arms."""
+READ = "bench-readers.json"
+"""Panels that read documents."""
 EXACT = "bench-cost.json"
 """The deterministic profile beside the fast one."""
 CROWDED = "bench-agents.json"
@@ -118,20 +120,37 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     if not found:
         return wrapped(f"Speed {OLDER}") if ends(results) else []
     told = (
-        "First tokens come sooner than in a prompt of one's own with a prefix cache (`--mode baseline`, which leaks "
-        "nothing either)."
+        "First tokens come sooner than with a prefix cache per prompt (`--mode baseline`, which leaks nothing either), "
+        "and whole workflows end much sooner where many agents read the same long text."
     )
     if behind:
         told += (
-            " **Whole workflows do not all: by medians the baseline is quicker today than `enforce`, the default, in "
-            f"{behind}.**"
+            f" **Short workflows do not: by medians the baseline is faster than `enforce`, the default, in {behind}.**"
         )
     told += (
-        " Baseline ÷ `enforce` with the embedded model on two cores of a CPU, the lesser of prompts that begin alike "
-        "and prompts that do not; above 1, `enforce` is quicker ([docs/speed.md](docs/speed.md)):"
+        " Time of the baseline divided by that of `enforce`, with the embedded model on two cores of a CPU; above 1, "
+        "`enforce` is faster. Where it depends on how prompts begin, the first six rows show the lesser figure "
+        "([all of them](docs/speed.md))."
     )
     rows = [f"| {name} | {first.shown()} | {whole.shown()} |" for name, (first, whole) in found.items()]
+    rows += _readers(results, chosen)
     return [*wrapped(told), "", "| | first token | end to end |", "| --- | ---: | ---: |", *rows]
+
+
+def _readers(results: Path, chosen: Chosen) -> Iterator[str]:
+    """Rows of the README for the largest panel of readers, by what prompts begin with."""
+    if not _counts(results / READ, chosen):
+        return
+    read, tokens, count = read_result(results / READ), max(DOCUMENTS), max(READERS)
+    for ends in LAYOUTS.values():
+        subject = panel_name(tokens, count, ends)
+        first, whole = (read.ratio([subject], BASELINE, ENFORCE, what) for what in ("ttft", "seconds"))
+        yield f"| {count} readers of {tokens:,} tokens, {ends} | {first.shown()} | {whole.shown()} |"
+
+
+def panel_name(tokens: int, count: int, ends: str) -> str:
+    """What results call the panel of so many readers of documents of so many tokens, in one of `LAYOUTS`."""
+    return f"{tokens} tokens, {count} readers, {ends}"
 
 
 def wrapped(text: str) -> list[str]:
@@ -155,7 +174,7 @@ def _enforcing(results: Path, chosen: Chosen) -> Iterator[str]:
     if not _counts(results / NEWEST, chosen):
         return
     six, rows = read_result(results / NEWEST), _of_table(results, TABLE, chosen)
-    subjects = six.chosen(AUDIT, ENFORCE)
+    subjects = [each for each in six.chosen(AUDIT, ENFORCE) if not each.startswith(TRACE)]
     first, whole = (
         [six.ratio([each], ENFORCE, AUDIT, what).middle for each in subjects] + over_audit(rows, what)
         for what in ("ttft", "seconds")

@@ -250,6 +250,8 @@ def _title(result: Result) -> str:
         what = "Trees of thoughts, branches by voters"
     elif result.sweep == "agents":
         what = "Parallel debates of three rounds"
+    elif result.sweep == "readers":
+        what = "Panels that read documents"
     elif result.subjects and result.subjects[0].startswith("trace "):
         what = "Recorded traces"
     else:
