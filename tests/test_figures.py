@@ -127,7 +127,6 @@ ELSEWHERE = {
 }
 """What another test works out."""
 NO_RESULTS = {
-    "README.md": ("`make test` runs the tests in about",),
     "docs/how-to/paper.md": ("All of it takes about 6 hours", "it is a bit more than 2 hours"),
     "docs/how-to/tune.md": ("5 to 12 times less than ours would be there",),
     "docs/how-to/benchmark.md": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,15 @@ def test_a_record_reads_back_as_written(tmp_path: Path) -> None:
     assert type(saved.finished()[1].score["bob"]) is int
     assert (saved.info.status, saved.info.cast, saved.info.config.seed) == ("done", {"alice": "prisoner"}, 3)
     assert saved.info.versions["agentcho"]
+
+
+def test_the_last_of_two_runs_of_one_second_is_the_one_that_was_played_last(tmp_path: Path) -> None:
+    for number, name in enumerate(("20261128-070100-script", "20261128-070100-debate", "20261128-070059-zebra")):
+        with begin(tmp_path) as record:
+            pass
+        record.path.rename(tmp_path / name)
+        os.utime(tmp_path / name, ns=(number, number))
+    assert find("last", tmp_path).path.name == "20261128-070100-debate"
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import secrets
 from collections.abc import Container, Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -51,6 +52,8 @@ from agentcho.records.writer_lock import WriterIdentity, WriterLock
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
 """What of a scenario's name does not go into that of a folder, and how many letters do."""
+SECOND = len("20261128-070100")
+"""The letters of a run's name that say when it was begun."""
 MOST_SPOKEN_FOR, OTHERS = 1000, "and others"
 """So many agents of one client are named at most, and what stands for all the rest: who has no name has a new one with
 each new system message, and the file is written again for each."""
@@ -459,11 +462,17 @@ def find(run: str, folder: Path) -> SavedRun:
     """The run of that path, that id, the only one whose id begins so, or the newest for "last"."""
     if (Path(run) / INFO).is_file():
         return SavedRun(Path(run))
-    names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
+    names = sorted((file.parent.name for file in folder.glob(f"*/{INFO}")), key=partial(_begun, folder))
     matches = names[-1:] if run == "last" else [n for n in names if n == run] or _begins(names, run)
     if len(matches) != 1:
         raise RecordNotFound(run, folder)
     return SavedRun(folder / matches[0])
+
+
+def _begun(folder: Path, name: str) -> tuple[str, int, str]:
+    """When a run was begun, by the second in its name; of those of one second the one that was written to last comes
+    last, and not the one whose scenario comes later in the alphabet."""
+    return name[:SECOND], (folder / name).stat().st_mtime_ns, name
 
 
 def _begins(names: list[str], run: str) -> list[str]:
