@@ -31,6 +31,8 @@ COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
 HUES, SIGNS = (*COLOURS[:2], *COLOURS[3:]), ("o", "s", "^", "D", "v")
 ROUNDING = 1e-7
 """A divergence below it is that of rounding."""
+FIGURE_4 = 2.2
+"""The largest gain end to end in Figure 4 of arXiv 2512.23049, over branches and voters of a tree of thoughts."""
 BLUE, GREY, PALE = COLOURS[0], COLOURS[2], "#b8c4d0"
 
 
@@ -201,6 +203,8 @@ def _ratios(result: Result, lines: bool) -> Figure:
             else:
                 gain.bars(axis, number)
         axis.axhline(1, color="black", linewidth=0.8)
+        if result.sweep == "branches" and what == "seconds":
+            axis.axhline(FIGURE_4, color=GREY, linewidth=0.8, linestyle="--", label="the most that the paper reports")
         axis.set_xticks(range(len(places)), places, fontsize=7, rotation=25, ha="right")
         axis.set_title(f"{'first token' if what == 'ttft' else 'end to end'}: baseline ÷ arm", fontsize=9)
         axis.legend(fontsize=7)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
 from agentcho.lab.bench.plans import BRANCHES, DOCUMENTS, LAYOUTS, READERS, VOTERS
 from agentcho.lab.bench.result import Result, read_result
+from agentcho.lab.plots import FIGURE_4
 from tools.pages.costs import panel_name
 from tools.pages.render import render, write
 
@@ -21,8 +22,6 @@ PANELS = ("bench-readers", "bench-readers-smollm2")
 """Results of `agentcho bench workflows --sweep readers`."""
 TREES = "bench-trees"
 """The result of `--sweep branches` at full length."""
-PAPER = 2.2
-"""The most that Figure 4 of arXiv 2512.23049 reports, end to end."""
 MINUTES = 60
 WHATS = ("ttft", "seconds")
 
@@ -49,7 +48,7 @@ def page(results: Path) -> str:
         predicted=_predicted(plans["readers"], [panel_name(*each) for each in _cells()]),
         branches=_trees(found[TREES], plans["trees"]),
         tree_picture=TREES,
-        paper=PAPER,
+        paper=FIGURE_4,
     )
 
 
