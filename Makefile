@@ -86,6 +86,7 @@ bench-leakage: .venv/.installed   ## what enforcing costs
 bench-speed: .venv/.tools         ## what docs/speed.md is made from, most of it on the shape of 0.6B parameters
 	$(BIN)/python -m tools.bench cost --json docs/results/bench-cost.json
 	$(BIN)/python -m tools.bench step --shape qwen3-0.6b --json docs/results/bench-step.json
+	for model in understudy smollm2; do $(BIN)/python -m tools.bench step --model $$model --repeats 5 --json docs/results/bench-step-$$model.json; done
 	$(BIN)/python -m tools.bench growth --shape qwen3-0.6b --json docs/results/bench-growth.json
 	$(BIN)/python -m tools.bench stall --shape qwen3-0.6b --json docs/results/bench-stall.json
 	$(BIN)/python -m tools.bench stream --json docs/results/stream.json
