@@ -162,7 +162,7 @@ class Agent:
     def _check_declared(self, attribute: str) -> None:
         """`ArgumentError`: the class declares no attribute of this name, so that nothing would ever read it."""
         bases = type(self).__mro__
-        declared = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", ()))}
+        declared = {name for base in bases for name in (*vars(base), *getattr(base, "__annotations__", ()))}
         public = {name for name in declared if not name.startswith("_")}
         if attribute not in public:
             like = nearest(attribute, public)
@@ -424,8 +424,8 @@ def require_run(agents: Iterable[Agent]) -> None:
     for agent in agents:
         if getattr(type(agent), "run", None) is Agent.run and "run" not in vars(agent):
             raise ScenarioError(
-                f"{agent.name} is to play by itself, and {type(agent).__name__} does not say what it does: define "
-                "`async def run(self)` in its class"
+                f"agent {agent.name!r} cannot play on its own: {type(agent).__name__} defines no run. Define "
+                "`async def run(self)` in its class, or let a scenario call its verbs"
             )
 
 

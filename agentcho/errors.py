@@ -46,10 +46,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 SHORT = 60
 SHOWN = 20  # how many failed games an error lists one by one
+COMPARED = 1000  # how many names an unknown one is compared with at most
 TRACE = "the format is agentcho-trace/1"
 
 
@@ -76,8 +78,12 @@ def shown(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known name that an unknown one is most like, as a question; empty: none is like it."""
-    like = get_close_matches(word, sorted(known), 1)
+    """The known name that an unknown one is most like, as a question; empty: none is like it, or there are too many
+    or too long ones to compare."""
+    there = sorted(islice(known, COMPARED + 1))
+    if len(there) > COMPARED or len(word) > SHORT:
+        return ""
+    like = get_close_matches(word, [each for each in there if len(each) <= SHORT], 1)
     return f"did you mean {like[0]!r}?" if like else ""
 
 

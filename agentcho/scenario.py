@@ -57,7 +57,8 @@ class Scenario:
     def __init__(self, **options: Any) -> None:
         if type(self).play is Scenario.play:
             raise ScenarioError(
-                f"{type(self).__name__} does not say how it is played: define `async def play(self, game)` in it"
+                f"scenario {type(self).__name__} cannot be played: it defines no play. Define "
+                "`async def play(self, game)` in the class"
             )
         try:
             self.options = self.Options(**options)

@@ -5,8 +5,6 @@ agentcho run examples/mediator.py --model smollm2 --max-tokens 60
 
 from __future__ import annotations
 
-from typing import Any
-
 import agentcho
 
 LIMITS = {"seller": "at least 40", "buyer": "at most 60"}
@@ -34,7 +32,7 @@ class Mediation(agentcho.Scenario):
         mediator = game.cast(
             agentcho.Agent, "mediator", audience="everyone", system="You mediate. Never repeat a limit you were told."
         )
-        sides: list[Any] = [
+        sides = [
             game.cast(agentcho.Agent, name, system=f"You are the {name} of a lamp and agree to {limit} points.")
             for name, limit in LIMITS.items()
         ]

@@ -62,6 +62,8 @@ def test_the_last_of_two_runs_of_one_second_is_the_one_that_was_played_last(tmp_
         record.path.rename(tmp_path / name)
         os.utime(tmp_path / name, ns=(number, number))
     assert find("last", tmp_path).path.name == "20261128-070100-debate"
+    with pytest.raises(RecordNotFound):
+        find("last", tmp_path / "nowhere")
 
 
 @pytest.mark.slow

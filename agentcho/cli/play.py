@@ -5,6 +5,7 @@ Does not know: what a scenario does.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -88,6 +89,8 @@ def play_scenario(asked: RunArguments) -> int:
     if played.record is not None and asked.display != "none":
         _last_line(LATER if kept_back else leak_summary(played.record), played.record)
     if played.interrupted:
+        if played.record is not None and asked.display != "none":
+            _last_line(f"go on with: {_resuming(played.record)}", played.record)
         return INTERRUPTED
     if kept_back:
         raise GamesFailed(failures_without_text(played), games, played.record)
@@ -107,6 +110,12 @@ def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
     heard: Heard = "games" if asked.display == "none" else "messages"
     with players(asked.on, request.named or "", config, heard) as workers:
         yield partial(runs.play, workers)
+
+
+def _resuming(record: Path) -> str:
+    """The command that goes on with a run; it names the folder of runs where that is not the usual one."""
+    out = "" if record.parent == Path("runs") else f" --out {shlex.quote(str(record.parent))}"
+    return f"agentcho run --resume {record.name}{out}"
 
 
 def _last_line(line: str, record: Path) -> None:

@@ -5,8 +5,6 @@ Does not know: how they are shown.
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -66,18 +64,11 @@ class NoScreen(Screen):
     """Shows nothing."""
 
 
-def _folder(record: Path) -> str:
-    """The option that names the folder of runs, where it is not the usual one."""
-    return "" if record.parent == Path("runs") else f" --out {shlex.quote(str(record.parent))}"
-
-
 def summary(played: RunResult) -> list[str]:
     """Last lines: how the run ended, what it took, where its record is."""
-    lines = ["interrupted"] if played.interrupted else []
+    lines = ["interrupted: the record holds everything said so far"] if played.interrupted else []
     seconds = max((game.seconds for game in played.games), default=0.0)
     lines.append(f"{seconds:.1f} s, {played.steps} engine steps")
     if played.record is not None:
         lines.append(f"record: {played.record}")
-        if played.interrupted:
-            lines.append(f"go on with: agentcho run --resume {played.record.name}{_folder(played.record)}")
     return lines

@@ -17,10 +17,10 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from functools import partial
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -304,24 +304,22 @@ class RunRecord:
             self.close("interrupted" if stopped else "failed")
 
 
-def folder_name(what: str, now: datetime) -> str:
-    """The name of a folder that is begun now, of what is played in it."""
-    return f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', what)[:LONGEST]}"
+def free_names(what: str, now: datetime) -> Iterator[str]:
+    """Names for a folder that is begun now, of what is played in it, the first one first."""
+    name = f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', what)[:LONGEST]}"
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
 
 
 def new_folder(folder: Path, scenario: str, now: datetime) -> Path:
     """Make an empty folder for a record in `folder`; its name is the run's id."""
-    name, number = folder_name(scenario, now), 1
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        while True:
-            path = folder / (name if number == 1 else f"{name}-{number}")
-            try:
-                path.mkdir()
-            except FileExistsError:
-                number += 1
-            else:
-                return path
+        for name in free_names(scenario, now):
+            with suppress(FileExistsError):
+                (folder / name).mkdir()
+                return folder / name
+    raise AssertionError("there is always another name")
 
 
 def write_info(path: Path, info: RunInfo) -> None:
@@ -462,17 +460,26 @@ def find(run: str, folder: Path) -> SavedRun:
     """The run of that path, that id, the only one whose id begins so, or the newest for "last"."""
     if (Path(run) / INFO).is_file():
         return SavedRun(Path(run))
-    names = sorted((file.parent.name for file in folder.glob(f"*/{INFO}")), key=partial(_begun, folder))
-    matches = names[-1:] if run == "last" else [n for n in names if n == run] or _begins(names, run)
+    names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
+    matches = _last(folder, names) if run == "last" else [n for n in names if n == run] or _begins(names, run)
     if len(matches) != 1:
         raise RecordNotFound(run, folder)
     return SavedRun(folder / matches[0])
 
 
-def _begun(folder: Path, name: str) -> tuple[str, int, str]:
-    """When a run was begun, by the second in its name; of those of one second the one that was written to last comes
-    last, and not the one whose scenario comes later in the alphabet."""
-    return name[:SECOND], (folder / name).stat().st_mtime_ns, name
+def _last(folder: Path, names: list[str]) -> list[str]:
+    """The newest of these runs, whose names begin with the second in which each began: of those of one second the one
+    whose folder changed last. None: there are no names."""
+    newest = [name for name in names if name[:SECOND] == names[-1][:SECOND]]
+    return [max(newest, key=lambda name: (_changed(folder / name), name))] if newest else []
+
+
+def _changed(folder: Path) -> int:
+    """When the entries of a folder changed last, in nanoseconds; 0 where it has just been removed."""
+    try:
+        return folder.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _begins(names: list[str], run: str) -> list[str]:

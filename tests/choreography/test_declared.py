@@ -62,7 +62,7 @@ def test_an_agent_that_does_not_say_what_it_does_is_refused_before_a_model_is_lo
     lockstep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda *_, **__: pytest.fail("it was loaded"))
-    with pytest.raises(ScenarioError, match="bob is to play by itself, and Agent does not say what it does"):
+    with pytest.raises(ScenarioError, match="agent 'bob' cannot play on its own: Agent defines no run"):
         agentcho.run(Waiter("ann"), agentcho.Agent("bob"), display="none", lockstep=lockstep)
 
 
@@ -73,7 +73,7 @@ def test_and_so_it_is_in_a_scenario(together: str) -> None:
             await getattr(game, together)(game.cast(agentcho.Agent, "bob"))
             return self.Outcome()
 
-    with pytest.raises(ScenarioError, match="define `async def run"):
+    with pytest.raises(ScenarioError, match="Define `async def run"):
         agentcho.run(Dinner(), model="fake", display="none")
 
 
@@ -91,7 +91,7 @@ def test_a_scenario_without_a_play_is_refused() -> None:
     class Empty(agentcho.Scenario):
         pass
 
-    with pytest.raises(ScenarioError, match="Empty does not say how it is played: define `async def play"):
+    with pytest.raises(ScenarioError, match=r"Empty cannot be played: it defines no play\. Define `async def play"):
         Empty()
 
 
@@ -108,6 +108,14 @@ def test_an_audience_that_is_nobody_says_who_is_meant(named: str | list[str], to
     with pytest.raises(AudienceError) as refused:
         audience(named, ("ann", "bob"))
     assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize(("named", "cast"), [("x" * 100_000, ("ann",)), ("bo", [f"bob{n}" for n in range(5000)])])
+def test_names_that_would_take_long_to_compare_are_not(named: str, cast: list[str]) -> None:
+    with pytest.raises(AudienceError) as refused:
+        audience(named, cast)
+    assert "did you mean" not in str(refused.value)
+    assert str(refused.value).startswith(f"no agent named {named[:20]!r}"[:30])
 
 
 def test_every_error_can_be_imported_from_the_package() -> None:

@@ -4,6 +4,7 @@ needless ones back."""
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 from subprocess import run
@@ -144,3 +145,10 @@ def test_only_a_process_that_plays_and_does_nothing_else_leaves_parts_of_transfo
     assert lean_transformers.fully_imported() is not leaves
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert lean_transformers.fully_imported(), "kernels are compiled on a GPU"
+
+
+def test_a_shell_completes_commands_those_of_the_lab_too() -> None:
+    asked = {"_AGENTCHO_COMPLETE": "complete_bash", "COMP_WORDS": "agentcho co", "COMP_CWORD": "1"}
+    command = [sys.executable, "-c", "from agentcho.cli import main; main()"]
+    found = run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert (found.stdout.split(), found.stderr) == (["compare"], "")

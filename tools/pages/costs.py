@@ -121,7 +121,8 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
         return wrapped(f"Speed {OLDER}") if ends(results) else []
     told = (
         "First tokens come sooner than with a prefix cache per prompt (`--mode baseline`, which leaks nothing either), "
-        "and whole workflows end much sooner where many agents read the same long text."
+        "and whole workflows end much sooner where many agents read the same long text behind system prompts of their "
+        "own; where every prompt can begin with that text, a prefix cache does nearly as well."
     )
     if behind:
         told += (

@@ -59,10 +59,11 @@ def compare(
 
 
 def _unnamed(scenario: str) -> Path:
-    """The folder of a comparison whose command names none."""
-    from agentcho.records.record import folder_name
+    """The folder of a comparison whose command names none: one that is not there yet."""
+    from agentcho.records.record import free_names
 
-    return Path("runs") / folder_name(f"compare-{Path(scenario).stem}", datetime.now(UTC))
+    names = free_names(f"compare-{Path(scenario).stem}", datetime.now(UTC))
+    return next(path for name in names if not (path := Path("runs") / name).exists())
 
 
 def _compare(asked: CompareOptions) -> int:
