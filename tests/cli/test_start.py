@@ -149,6 +149,6 @@ def test_only_a_process_that_plays_and_does_nothing_else_leaves_parts_of_transfo
 
 def test_a_shell_completes_commands_those_of_the_lab_too() -> None:
     asked = {"_AGENTCHO_COMPLETE": "complete_bash", "COMP_WORDS": "agentcho co", "COMP_CWORD": "1"}
-    command = [sys.executable, "-c", "from agentcho.cli import main; main()"]
-    found = run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
+    command = Path(sys.executable).parent / "agentcho"
+    found = run([command], env=os.environ | asked, capture_output=True, text=True, check=False)
     assert (found.stdout.split(), found.stderr) == (["compare"], "")
