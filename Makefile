@@ -110,7 +110,7 @@ bench-nine: .venv/.tools          ## the nine rows of docs/speed.md, five arms i
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
 
 bench-wins: .venv/.tools real     ## docs/where-it-wins.md: readers by documents, branches by voters, measured and predicted (an hour)
-	$(BIN)/agentcho bench workflows --sweep readers $(OURS) --repeats 3 --json docs/results/bench-readers.json
+	$(BIN)/agentcho bench workflows --sweep readers $(OURS) --arm generate --repeats 3 --json docs/results/bench-readers.json
 	$(BIN)/agentcho bench workflows --sweep branches $(OURS) --repeats 3 --json docs/results/bench-trees.json
 	$(BIN)/agentcho bench workflows --sweep readers --model smollm2 $(OURS) --repeats 2 --json docs/results/bench-readers-smollm2.json
 	$(BIN)/python -m tools.bench.plan docs/results docs/results/plan.json

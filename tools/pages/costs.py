@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from agentcho.lab.bench.aims import family
-from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE, exactly
+from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE, GENERATE, exactly
 from agentcho.lab.bench.plans import DOCUMENTS, LAYOUTS, READERS, TRACE, UNNAMED
 from agentcho.lab.bench.result import Result, read_result
 from agentcho.lab.paper.found import PaperFound, Timed
@@ -135,6 +135,7 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     )
     rows = [f"| {name} | {first.shown()} | {whole.shown()} |" for name, (first, whole) in found.items()]
     rows += _readers(results, chosen)
+    told += _beside_stock(results, chosen)
     return [*wrapped(told), "", "| | first token | end to end |", "| --- | ---: | ---: |", *rows]
 
 
@@ -147,6 +148,24 @@ def _readers(results: Path, chosen: Chosen) -> Iterator[str]:
         subject = panel_name(tokens, count, ends)
         first, whole = (read.ratio([subject], BASELINE, ENFORCE, what) for what in ("ttft", "seconds"))
         yield f"| {count} readers of {tokens:,} tokens, {ends} | {first.shown()} | {whole.shown()} |"
+
+
+def _beside_stock(results: Path, chosen: Chosen) -> str:
+    """How `enforce` stands beside stock `generate` in the largest panels; nothing where that was not measured."""
+    if not _counts(results / READ, chosen):
+        return ""
+    read = read_result(results / READ)
+    panels = [panel_name(max(DOCUMENTS), max(READERS), ends) for ends in LAYOUTS.values()]
+    if not all(read.has(each, GENERATE, ENFORCE) for each in panels):
+        return ""
+    first, whole = (
+        ", ".join(f"{read.ratio([each], GENERATE, ENFORCE, what).middle:.2f}" for each in panels)
+        for what in ("ttft", "seconds")
+    )
+    return (
+        f" Stock `generate` of transformers, with caches reused by hand, takes {first} times as long as `enforce` to "
+        f"first tokens in the last three rows, and {whole} times to the end."
+    )
 
 
 def panel_name(tokens: int, count: int, ends: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
+from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import BRANCHES, DOCUMENTS, LAYOUTS, READERS, VOTERS
 from agentcho.lab.bench.result import Result, read_result
 from agentcho.lab.plots import FIGURE_4
@@ -23,6 +23,7 @@ PANELS = ("bench-readers", "bench-readers-smollm2")
 TREES = "bench-trees"
 """The result of `--sweep branches` at full length."""
 MINUTES = 60
+STOCK = ("stock `generate` ÷ `enforce`: first token", "end to end")
 WHATS = ("ttft", "seconds")
 
 
@@ -89,11 +90,14 @@ def _about(result: Result) -> str:
 
 
 def _measured(result: Result) -> str:
+    stock = GENERATE in result.arms
     heads = ("documents", "first token, `audit`", "`enforce`", "end to end, `audit`", "`enforce`", "words, `enforce`")
-    lines = _header(heads)
+    lines = _header((*heads, *STOCK) if stock else heads)
     for subject in result.subjects:
         cells = [result.ratio([subject], BASELINE, arm, what).shown() for what in WHATS for arm in (AUDIT, ENFORCE)]
-        lines.append(_line((subject, *cells, result.words(subject, ENFORCE))))
+        cells.append(result.words(subject, ENFORCE))
+        cells += [result.ratio([subject], GENERATE, ENFORCE, what).shown() for what in WHATS] if stock else []
+        lines.append(_line((subject, *cells)))
     return "\n".join(lines)
 
 
