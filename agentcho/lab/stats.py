@@ -136,14 +136,20 @@ def pooled_mean(games: Sequence[Floats]) -> float:
 def clustered(games: Sequence[Floats], seed: int) -> Interval:
     """The percentile bootstrap interval of `pooled_mean`: whole games are drawn, never single rows, for the rows
     of one game depend on each other. With fewer than two games there is no interval but the mean itself."""
-    sums = np.array([game.sum() for game in games if len(game)])
-    counts = np.array([float(len(game)) for game in games if len(game)])
+    held = [game for game in games if len(game)]
+    return pooled(np.array([game.sum() for game in held]), np.array([float(len(game)) for game in held]), seed)[1]
+
+
+def pooled(sums: Floats, counts: Floats, seed: int) -> tuple[float, Interval]:
+    """The mean over all rows of all games, from each game's sum and number of rows, with its percentile bootstrap
+    interval by whole games. With fewer than two games there is no interval but the mean itself; 0 without any."""
+    mean = float(sums.sum() / counts.sum()) if len(counts) else 0.0
     if len(sums) < 2:
-        mean = pooled_mean(games)
-        return Interval(low=mean, high=mean, method="one game: no interval")
-    return _bootstrap(
+        return mean, Interval(low=mean, high=mean, method="one game: no interval")
+    found = _bootstrap(
         samples=(sums, counts), statistic=_ratio, seed=seed, resamples=1999, method="bootstrap clustered by game"
-    ).interval
+    )
+    return mean, found.interval
 
 
 class Resampled(NamedTuple):

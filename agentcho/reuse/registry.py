@@ -76,6 +76,11 @@ def attacked_repairs() -> list[str]:
     return [each.attacked for each in found if each.attacked is not None]
 
 
+def compared_repairs() -> list[str]:
+    """Each selection once, as attacks are measured on it where they are, else as it is usually compared."""
+    return [named for each in SELECTIONS if (named := each.attacked or each.usual) is not None]
+
+
 def ways_help() -> str:
     """The help of an option that takes a reading."""
     ways = _listed([f"{each.form} ({each.about})" for each in READINGS], "or")

@@ -19,7 +19,7 @@ from agentcho.config import LOCAL, RunConfig, TemplateChecks
 from agentcho.display.progress import progress
 from agentcho.lab.commands import judge as judging
 from agentcho.lab.commands import leaks as attacks
-from agentcho.lab.commands import peers
+from agentcho.lab.commands import peers, reading
 from agentcho.lab.commands import workflows as speed
 
 ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
@@ -53,7 +53,8 @@ def bench() -> typer.Typer:
     """The commands under `agentcho bench`."""
     group = typer.Typer(cls=Benchmarks, help="Measure this machine.", rich_markup_mode=None, no_args_is_help=True)
     group.callback()(lambda: None)
-    for command in (games, leakage, attacks.leaks, judging.judge, speed.workflows, serve, peers.peers):
+    recorded = (reading.fidelity, reading.decisions)
+    for command in (games, leakage, attacks.leaks, judging.judge, *recorded, speed.workflows, serve, peers.peers):
         group.command()(spread_options(command))
     return group
 

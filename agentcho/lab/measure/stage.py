@@ -71,6 +71,12 @@ class Stage:
         rows: NDArray[np.float32] = self._engine.score("", **places, name=name, tokens=line.content).numpy()
         return rows[line.headed :]
 
+    def log_probability(self, decode: str) -> float:
+        """That of a decode's text, header aside and without a closing token, in nats."""
+        line, rows = self._lines[decode], self.rows(decode)
+        text = line.content[line.headed :]
+        return float(rows[range(len(text)), text].astype(np.float64).sum())
+
     def cached(self, message: str, reader: str) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """Keys and values a layer, `[heads, tokens, dim]`, of what `reader` reads a message through."""
         return [(keys.numpy(), values.numpy()) for keys, values in self._engine.cached(self.encoding(message, reader))]

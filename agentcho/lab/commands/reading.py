@@ -1,0 +1,234 @@
+"""`agentcho bench fidelity` and `agentcho bench decisions`: recorded conversations, read in every way of reuse.
+
+Does not know: how anything is measured or shown.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+import typer
+
+from agentcho.cli.options import GivenOptions
+from agentcho.cli.outputs import written
+from agentcho.cli.shared_options import MODES
+from agentcho.config import RunConfig
+from agentcho.display.progress import progress
+from agentcho.errors import ConfigError
+from agentcho.extras import require
+from agentcho.lab.commands import workflows as speed
+from agentcho.protocol.progress import ProgressCallback, counted, heard
+from agentcho.reuse.registry import DEFAULT, compared_repairs, usual_ways
+
+if TYPE_CHECKING:
+    from agentcho.lab.compare.columns import Column
+    from agentcho.lab.reading.fidelity import Conversation
+    from agentcho.records.frozen import Frozen
+
+T = TypeVar("T")
+PLAIN = "baseline,choreographed:audit,choreographed:enforce"
+EVERY = ",".join(
+    (
+        PLAIN,
+        *(f"choreographed:audit:{way}" for way in usual_ways() if way != DEFAULT),
+        *(f"choreographed:audit+{repair}" for repair in compared_repairs()),
+    )
+)
+TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --export` write them; each file is a set."
+LIMIT = "At most so many of each file."
+CHOICES = "What the reader can answer, with commas between; the first one is measured. Default: what it answers."
+BEHIND = "The paper's Figure 8, too: the owner's words over its system prompt alone, and over its plan alone."
+Traces = Annotated[list[Path], typer.Option(help=TRACES)]
+Limit = Annotated[int | None, typer.Option(help=LIMIT, min=1, show_default=False)]
+Seed = Annotated[int, typer.Option(help="Of the draws that intervals are made by.")]
+Modes = Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)]
+
+
+def fidelity(
+    *,
+    traces: Traces,
+    limit: Limit = None,
+    modes: Modes = EVERY,
+    model: speed.Model = speed.UNDERSTUDY,
+    dtype: speed.Dtype = "auto",
+    checked: speed.Checked,
+    seed: Seed = 1,
+    json_: speed.Json = None,
+    resume: speed.Resume = False,
+) -> None:
+    """How far each way of reading recorded conversations is from the baseline: KL, the same likeliest token, nats of
+    what was really said, tokens encoded."""
+    require("to make intervals", "lab")
+    from agentcho.lab.display.reading import fidelity_sheets
+    from agentcho.lab.reading.fidelity import PartialFidelity, measure, rows, steps
+    from agentcho.lab.reading.result import FidelityResult
+
+    asked = _Asked.of(traces=traces, limit=limit, modes=modes, model=model, dtype=dtype, seed=seed)
+    kept = PartialFidelity.begin(json_, resume, asked.settings)
+
+    def read(engine: Any, tell: ProgressCallback) -> FidelityResult:
+        from agentcho.lab.compare.fidelity import Arm
+
+        arms = {name: Arm(policy, own) for name, (policy, own) in asked.arms(engine).items()}
+        told = counted(tell, "conversations", len(asked.conversations))
+        reads = measure(conversations=asked.conversations, arms=arms, kept=kept, tell=told)
+        return FidelityResult(
+            **asked.where(engine, "fidelity"),
+            rows=rows(reads, seed),
+            steps=steps(reads, asked.pairs, seed),
+            reads=reads,
+        )
+
+    found = asked.measured("bench fidelity", checked, read)
+    _finish(found, json_, kept)
+    typer.echo(speed.text(fidelity_sheets(found)))
+
+
+def decisions(
+    *,
+    traces: Traces,
+    limit: Limit = None,
+    reader: Annotated[str, typer.Option(help="Who decides: its last answer is one word of a few.")] = "bob",
+    owner: Annotated[str, typer.Option(help="Who hides something from the reader.")] = "alice",
+    choices: Annotated[str | None, typer.Option(metavar="WORDS", help=CHOICES, show_default=False)] = None,
+    behind: Annotated[bool, typer.Option("--behind", help=BEHIND)] = False,
+    modes: Modes = PLAIN,
+    model: speed.Model = speed.UNDERSTUDY,
+    dtype: speed.Dtype = "auto",
+    checked: speed.Checked,
+    seed: Seed = 1,
+    json_: speed.Json = None,
+    resume: speed.Resume = False,
+) -> None:
+    """How what one agent only thinks moves what another decides, with the same words in the open: the probability of
+    a choice, by way of reading and by what is hidden."""
+    require("to make intervals", "lab")
+    from agentcho.lab.display.reading import decisions_sheets
+    from agentcho.lab.measure.play import Pair
+    from agentcho.lab.reading.decisions import PartialDecisions, effects, games, measure, moved, said_choices, ways
+    from agentcho.lab.reading.result import DecisionsResult
+
+    asked = _Asked.of(traces=traces, limit=limit, modes=modes, model=model, dtype=dtype, seed=seed)
+    pair = Pair(reader, owner)
+    words = said_choices(asked.conversations, reader) if choices is None else _words(choices)
+    settings = {"reader": reader, "owner": owner, "behind": str(behind), "choices": ",".join(words)}
+    settings |= asked.settings
+    kept = PartialDecisions.begin(json_, resume, settings)
+
+    def read(engine: Any, tell: ProgressCallback) -> DecisionsResult:
+        found = games(asked.conversations, engine, pair, words)
+        told = counted(tell, "conversations", len(found))
+        answers = measure(found=found, read=ways(asked.arms(engine), behind), pair=pair, kept=kept, tell=told)
+        return DecisionsResult(
+            **asked.where(engine, "decisions"),
+            reader=reader,
+            owner=owner,
+            choice=words[0],
+            effects=effects(answers, seed),
+            moved=moved(answers, seed),
+            answers=answers,
+            left_out=kept.data.left_out + Counter(_undecided(asked.conversations, found)),
+        )
+
+    found = asked.measured("bench decisions", checked, read)
+    _finish(found, json_, kept)
+    typer.echo(speed.text(decisions_sheets(found)))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The words of `--choices`. A usage error: fewer than two."""
+    found = tuple(dict.fromkeys(word.strip().upper() for word in text.split(",") if word.strip()))
+    if len(found) < 2:
+        raise typer.BadParameter(f"{text!r} leaves no choice: give two words or more, with commas between")
+    return found
+
+
+def _undecided(conversations: Sequence[Conversation], found: Sequence[Any]) -> dict[str, int]:
+    count = len(conversations) - len(found)
+    return {"the last answer is none of the choices": count} if count else {}
+
+
+class _Asked(NamedTuple):
+    """What is read, by which columns and model."""
+
+    conversations: tuple[Conversation, ...]
+    columns: tuple[Column, ...]
+    model: str
+    dtype: str
+    seed: int
+    digest: str
+
+    @classmethod
+    def of(cls, traces: Sequence[Path], limit: int | None, modes: str, model: str, dtype: str, seed: int) -> _Asked:
+        """Read the files. `ConfigError`: two sets go by one name, or the first column is not the baseline.
+        `RecordNotFound`, `RecordBroken`: what is wrong with a file."""
+        from hashlib import sha256
+
+        from agentcho.lab.compare.columns import columns
+        from agentcho.lab.reading.fidelity import BASELINE, Conversation
+        from agentcho.records.trace import read_traces
+
+        named = columns(modes)
+        if named[0].name != BASELINE:
+            told = f"everything is held against {BASELINE!r}: give it first"
+            raise ConfigError(f"the first column is {named[0].name!r}, but {told}")
+        twins = [name for name, count in Counter(file.stem for file in traces).items() if count > 1]
+        if twins:
+            raise ConfigError(f"two files are called {twins[0]}: a set goes by its file's name, so rename one")
+        found = [Conversation(file.stem, each.id, each) for file in traces for each in read_traces(file)[:limit]]
+        if not found:
+            raise ConfigError("the files of --traces hold no conversation")
+        text = "\n".join(each.workflow.model_dump_json() for each in found)
+        digest = sha256(text.encode()).hexdigest()[:16]
+        return cls(conversations=tuple(found), columns=named, model=model, dtype=dtype, seed=seed, digest=digest)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the figures of a conversation depend on."""
+        from agentcho.records.environment import versions
+
+        return {"model": self.model, "dtype": self.dtype, "conversations": self.digest} | versions()
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Columns of which it is asked which one is nearer the baseline."""
+        plain = [each.name for each in self.columns if each.plain and each.adapter is None]
+        return [(plain[0], other) for other in plain[1:]]
+
+    def arms(self, engine: Any) -> Mapping[str, tuple[Any, Any]]:
+        """The policy and the engine of each column."""
+        base = RunConfig(model=self.model)
+        own = {each.adapter: engine if each.adapter is None else engine.adapted(each.adapter) for each in self.columns}
+        return {each.name: (each.config(base).policy, own[each.adapter]) for each in self.columns}
+
+    def measured(self, name: str, checked: GivenOptions, work: Callable[[Any, ProgressCallback], T]) -> T:
+        """Load the model and measure; Ctrl-C ends it after the conversation that is being read."""
+        from agentcho.lab.timing import stoppable
+        from agentcho.runner.engine import Engine
+
+        with progress(name, sys.stderr) as told:
+            engine = Engine.load(self.model, dtype=self.dtype, **checked, tell=told.tell)
+            return stoppable(lambda check: work(engine, heard(told.tell, check)))
+
+    def where(self, engine: Any, command: str) -> dict[str, Any]:
+        """What every result says of its origin."""
+        from agentcho.records.environment import machine_info, source_digests, versions
+
+        given = sys.argv[sys.argv.index(command) :] if command in sys.argv else [command]
+        words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
+        return {key: engine.fingerprint[key] for key in ("model", "dtype", "device")} | {
+            "machine": machine_info() | versions() | source_digests(),
+            "command": f"agentcho bench {shlex.join(words)}",
+            "seed": self.seed,
+        }
+
+
+def _finish(found: Frozen, file: Path | None, kept: Any) -> None:
+    if file is not None:
+        written(file, found.model_dump_json(indent=1) + "\n")
+        kept.done()

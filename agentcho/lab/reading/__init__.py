@@ -1,0 +1,1 @@
+"""Recorded conversations read in other ways than they were: how far each way is from the baseline, and what moves."""

@@ -1,0 +1,344 @@
+"""How what one agent only thinks moves what another decides: the probability of a choice, with the same words in the
+open, by the way in which they are read and by what was hidden behind them.
+
+Each conversation is read with its own hidden words and with those of others, whose owner was told something else. With
+a file of the result every conversation is kept beside it at once. Does not know: command lines, tables.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from agentcho.config import ReusePolicy
+from agentcho.errors import ConfigError
+from agentcho.lab.measure.ablation import seeing
+from agentcho.lab.measure.play import WORD, Line, MeasuredPort, Pair, Play, Slot, of_workflow, slots
+from agentcho.lab.measure.stage import UNENCODABLE, Stage, why_not
+from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.lab.reading.fidelity import BASELINE, Conversation
+from agentcho.lab.reading.result import Answer, Effect, Moved, Share
+from agentcho.lab.stats import resampled
+from agentcho.records.trace import TraceMessage, Workflow
+from agentcho.records.trace import workflow as traced
+
+TOLD = "baseline, told"
+"""The positive control: the owner's hidden thoughts stand in the reader's own prompt, before the owner's first words in
+the open."""
+FEW, MOST = range(2, 5), 0.9
+FREE = "none"
+"""What an owner was told of whom nothing is noted."""
+Behind = Literal["system", "plan"]
+BEHIND: Mapping[Behind, str] = {"system": "system prompt alone", "plan": "plan alone"}
+"""The paper's Figure 8: what the owner's words are encoded over for the reader, beside the talk."""
+DECISION, GUESS = "decision", "prediction"
+"""The questions: what the reader decides, and what it thinks that the owner will."""
+QUESTION = "Before you decide: what do you think {owner} will decide, COOPERATE or DEFECT?"
+
+
+class Way(NamedTuple):
+    """One way in which the reader's prompt is made: by a policy on an engine, over the conversation as it was or, of
+    the owner's words, over less (`behind`); `told`: the hidden thoughts are in the prompt itself."""
+
+    policy: ReusePolicy
+    engine: MeasuredPort
+    behind: Behind | None = None
+    told: bool = False
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether hidden words of others are tried. In the baseline nothing hidden is near the reader's prompt."""
+        return self.behind is None and (self.policy.mode != BASELINE or self.told)
+
+
+def ways(columns: Mapping[str, tuple[ReusePolicy, MeasuredPort]], behind: bool) -> dict[str, Way]:
+    """The ways of named columns, the first of which is the baseline, with the control behind it; `behind`: the first
+    choreographed one over less, too."""
+    found = dict[str, Way]()
+    for name, (policy, engine) in columns.items():
+        found[name] = Way(policy._replace(shadow="never"), engine)
+        if name == BASELINE:
+            found[TOLD] = found[name]._replace(told=True)
+    plain = next((name for name, way in found.items() if way.policy.mode != BASELINE), None)
+    if plain is not None and behind:
+        found |= {f"{plain}, {called}": found[plain]._replace(behind=kind) for kind, called in BEHIND.items()}
+    return found
+
+
+class DecisionsPart(PartialData):
+    """The file: the answers in each conversation, and what could not be read."""
+
+    format: Literal["agentcho-bench-decisions-part/1"] = "agentcho-bench-decisions-part/1"
+    answers: dict[str, list[Answer]] = Field(default_factory=dict)
+    left_out: Counter[str] = Field(default_factory=Counter)
+
+
+class PartialDecisions(PartialResult[DecisionsPart]):
+    """What was answered so far."""
+
+    data_type = DecisionsPart
+    by = "`agentcho bench decisions`"
+
+    def add(self, name: str, answers: Sequence[Answer], left_out: Counter[str]) -> None:
+        """Keep the answers of one conversation."""
+        self.data.answers[name] = list(answers)
+        self.data.left_out.update(left_out)
+        self.save()
+
+
+class Game(NamedTuple):
+    """One conversation as it is read: what its owner was told, and by question the messages in which the reader says
+    each of the choices."""
+
+    conversation: Conversation
+    play: Play
+    told: str
+    asked: Mapping[str, tuple[str, ...]]
+
+    @property
+    def name(self) -> str:
+        """Its set and its name there."""
+        return f"{self.conversation.subject}/{self.conversation.id}"
+
+
+def said_choices(conversations: Sequence[Conversation], reader: str) -> tuple[str, ...]:
+    """The words of which the reader's last answers are each one, in alphabetical order. `ConfigError`: it does not end
+    on such answers."""
+    said = [_last(each.workflow, reader) for each in conversations]
+    words = [WORD.findall(each.text) for each in said if each is not None]
+    found = sorted({each[0].upper() for each in words if len(each) == 1})
+    if len(found) not in FEW or not words or sum(len(each) == 1 for each in words) < MOST * len(conversations):
+        agents = sorted({m.author for each in conversations for m in each.workflow.messages if m.author is not None})
+        told = "its last answers have to be one word each, of two to four"
+        others = f"give --reader one of {', '.join(agents)}, or the words by --choices"
+        raise ConfigError(f"{reader} decides nothing here: {told}; {others}")
+    return tuple(found)
+
+
+def games(conversations: Sequence[Conversation], engine: MeasuredPort, pair: Pair, words: Sequence[str]) -> list[Game]:
+    """The conversations that end on the reader's choice between these words. `ConfigError`: the owner hides nothing."""
+    found = list[Game]()
+    for number, each in enumerate(conversations):
+        last = _last(each.workflow, pair.reader)
+        if last is not None and [word.upper() for word in WORD.findall(last.text)] in [[word] for word in words]:
+            whole, asked = _asking(each.workflow, last, pair, words)
+            found.append(Game(each, of_workflow(whole, engine, number), _told(each.workflow), asked))
+    if not any(each.play.hidden(pair.owner, pair.reader) for each in found):
+        raise ConfigError(f"{pair.owner} hides nothing from {pair.reader}: give --owner another agent")
+    return found
+
+
+def _last(workflow: Workflow, reader: str) -> TraceMessage | None:
+    said = (each for each in reversed(workflow.messages) if each.author == reader and each.kind == "decode")
+    return next(said, None)
+
+
+def _told(workflow: Workflow) -> str:
+    """What the owner was told, by the option or note of that name."""
+    options = workflow.meta.get("options")
+    kind = workflow.meta.get("strategy", options.get("strategy") if isinstance(options, Mapping) else None)
+    return FREE if kind is None else str(kind).replace("_", "-")
+
+
+def _asking(
+    workflow: Workflow, last: TraceMessage, pair: Pair, words: Sequence[str]
+) -> tuple[Workflow, dict[str, tuple[str, ...]]]:
+    """The conversation with each choice said in the place of the last answer; where that answers the question for a
+    decision, in one form in all conversations, and so to the question for a guess."""
+    messages = [each.to_json() for each in workflow.messages]
+    own = {each.id: each for each in workflow.messages}
+    asks = [own[id] for id in last.parents[-1:] if own[id].kind == "prefill" and own[id].author == pair.reader]
+    prompts: dict[str, str] = {DECISION: last.parents[-1]} if last.parents else {}
+    formed = f'"{DECISION}"' in (last.header or "")
+    if formed and asks:
+        guess = _fresh(asks[0], id=f"{asks[0].id}.{GUESS}", text=QUESTION.format(owner=pair.owner.capitalize()))
+        messages.append(guess)
+        prompts[GUESS] = guess["id"]
+    found = dict[str, tuple[str, ...]]()
+    for name, prompt in prompts.items():
+        for word in words:
+            form = {"header": f'{{"{name}": "', "text": f'{word}"}}'} if formed else {"text": WORD.sub(word, last.text)}
+            messages.append(_fresh(last, id=f"{last.id}.{name}.{word}", parents=[*last.parents[:-1], prompt], **form))
+        found[name] = tuple(f"{last.id}.{name}.{word}" for word in words)
+    return traced({**workflow.to_json(), "messages": messages}), found
+
+
+def _fresh(message: TraceMessage, **changes: Any) -> dict[str, Any]:
+    """A message with other words, without what belongs to its old ones."""
+    old = {"offsets", "new_offset", "tokens", "tokenizer", "content"}
+    return {key: value for key, value in message.to_json().items() if key not in old} | changes
+
+
+def measure(
+    found: Sequence[Game],
+    read: Mapping[str, Way],
+    pair: Pair,
+    kept: PartialDecisions,
+    tell: Callable[[int], None],
+) -> tuple[Answer, ...]:
+    """The reader's answers in every conversation, in every way; what is kept is not asked again. `tell` hears how many
+    conversations are done."""
+    kinds = list(dict.fromkeys(game.told for game in found))
+    for number, game in enumerate(found):
+        tell(number)
+        if game.name not in kept.data.answers:
+            left_out = Counter[str]()
+            donors = {kind: _donor(found, number, kind, pair) for kind in kinds if kind != game.told}
+            kept.add(
+                game.name, list(_answers(game=game, donors=donors, read=read, pair=pair, left_out=left_out)), left_out
+            )
+    tell(len(found))
+    return tuple(answer for game in found for answer in kept.data.answers[game.name])
+
+
+def _donor(found: Sequence[Game], number: int, kind: str, pair: Pair) -> Game | None:
+    """The next conversation whose owner was told something of this kind, and hides as many messages."""
+    hidden = _hidden(found[number].play, pair).keys()
+    after = (each for each in (*found[number + 1 :], *found[:number]) if each.told == kind)
+    return next((each for each in after if _hidden(each.play, pair).keys() == hidden), None)
+
+
+def _hidden(play: Play, pair: Pair) -> dict[Slot, Line]:
+    """What the owner hides from the reader, by its place in a conversation."""
+    ids = {line.message.id for line in play.hidden(pair.owner, pair.reader)}
+    return {slot: line for slot, line in slots(play).items() if line.message.id in ids}
+
+
+def _answers(
+    game: Game,
+    donors: Mapping[str, Game | None],
+    read: Mapping[str, Way],
+    pair: Pair,
+    left_out: Counter[str],
+) -> Iterator[Answer]:
+    own = _hidden(game.play, pair)
+    plays = {game.told: game.play} | {
+        kind: game.play.saying({own[slot].message.id: line.content for slot, line in _hidden(donor.play, pair).items()})
+        for kind, donor in donors.items()
+        if donor is not None
+    }
+    for name, way in read.items():
+        for told, play in plays.items():
+            if told != game.told and not way.exchanged:
+                continue
+            try:
+                with Stage(way.engine, _as_read(play, way, pair), way.policy) as stage:
+                    for asked, ids in game.asked.items():
+                        odds, mass = _chosen(stage, ids)
+                        yield Answer(
+                            subject=game.conversation.subject,
+                            id=game.conversation.id,
+                            question=asked,
+                            way=name,
+                            told=told,
+                            own=told == game.told,
+                            odds=odds,
+                            mass=mass,
+                        )
+            except UNENCODABLE as error:
+                left_out[f"{name}: {why_not(error)}"] += 1
+
+
+def _chosen(stage: Stage, ids: Sequence[str]) -> tuple[float, float]:
+    """The log-odds of the first choice against all others, in nats, and the probability of saying any of them."""
+    logs = np.array([stage.log_probability(id) for id in ids])
+    return float(logs[0] - np.logaddexp.reduce(logs[1:])), float(np.exp(np.logaddexp.reduce(logs)))
+
+
+def _as_read(play: Play, way: Way, pair: Pair) -> Play:
+    play = play if way.behind is None else seeing(play, pair, way.behind)
+    return _telling(play, pair) if way.told else play
+
+
+def _telling(play: Play, pair: Pair) -> Play:
+    """The owner's hidden thoughts, said before its first words in the open wherever the reader reads these."""
+    order = [line.message.id for line in play.lines]
+    first = next((line.message.id for line in play.lines if _open(line, pair)), None)
+    if first is None:
+        return play
+    thoughts = [line.message.id for line in play.hidden(pair.owner, pair.reader) if line.message.kind == "decode"]
+    told = [id for id in thoughts if order.index(id) < order.index(first)]
+    lines = (_reading_also(line, first, told) if line.message.author == pair.reader else line for line in play.lines)
+    return play._replace(lines=tuple(lines))
+
+
+def _open(line: Line, pair: Pair) -> bool:
+    return line.message.author == pair.owner and line.message.audience.includes(pair.reader)
+
+
+def _reading_also(line: Line, first: str, told: Sequence[str]) -> Line:
+    parents = line.message.parents
+    if first not in parents:
+        return line
+    place = parents.index(first)
+    read = (*parents[:place], *told, *parents[place:])
+    return line._replace(message=replace(line.message, parents=read), places=())
+
+
+# -- what follows
+
+
+def effects(answers: Sequence[Answer], seed: int) -> tuple[Effect, ...]:
+    """Each way beside the baseline, by what the owner was really told; intervals draw conversations."""
+    own = [each for each in answers if each.own]
+    before = {_place(each): each for each in own if each.way == BASELINE}
+    found = list[Effect]()
+    for key in dict.fromkeys((each.subject, each.question, each.told, each.way) for each in own):
+        mine = [each for each in own if (each.subject, each.question, each.told, each.way) == key]
+        pairs = [(before[_place(each)], each) for each in mine if _place(each) in before]
+        found.append(
+            Effect(
+                subject=key[0],
+                question=key[1],
+                told=key[2],
+                way=key[3],
+                games=len(pairs),
+                mean=_mean([after.p for _, after in pairs], seed),
+                change=_mean([after.p - first.p for first, after in pairs], seed),
+                odds=_mean([after.odds - first.odds for first, after in pairs], seed),
+                turned=sum((after.odds > 0) != (first.odds > 0) for first, after in pairs),
+            )
+        )
+    return tuple(found)
+
+
+def moved(answers: Sequence[Answer], seed: int) -> tuple[Moved, ...]:
+    """What is exchanged behind the same words in the open, two kinds at a time, in each way that was tried so."""
+    by = {(_place(each), each.way, each.told): each for each in answers}
+    found = list[Moved]()
+    for subject, asked, way in dict.fromkeys((a.subject, a.question, a.way) for a in answers if not a.own):
+        own = [a for a in answers if (a.subject, a.question, a.way) == (subject, asked, way)]
+        for first, second in combinations(sorted({a.told for a in own}), 2):
+            places = dict.fromkeys(_place(a) for a in own)
+            both = [(by.get((place, way, first)), by.get((place, way, second))) for place in places]
+            pairs = [(one, other) for one, other in both if one is not None and other is not None]
+            if not pairs:
+                continue
+            found.append(
+                Moved(
+                    subject=subject,
+                    question=asked,
+                    way=way,
+                    first=first,
+                    second=second,
+                    games=len(pairs),
+                    change=_mean([one.p - other.p for one, other in pairs], seed),
+                    odds=_mean([one.odds - other.odds for one, other in pairs], seed),
+                    size=_mean([abs(one.odds - other.odds) for one, other in pairs], seed),
+                )
+            )
+    return tuple(found)
+
+
+def _place(answer: Answer) -> tuple[str, str, str]:
+    return answer.subject, answer.id, answer.question
+
+
+def _mean(values: Sequence[float], seed: int) -> Share:
+    return Share(value=float(np.mean(values)) if len(values) else 0.0, span=resampled(values, seed).interval)

@@ -1,0 +1,191 @@
+"""How far each way of reading is from the baseline on words that were really said: recorded conversations are played
+again with every text forced, once a way.
+
+With a file of the result every conversation is kept beside it at once, so that a measurement that was stopped goes on.
+Does not know: command lines, tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from agentcho.games.runs.replay import AT_ONCE, Replayed, replay
+from agentcho.lab.compare.fidelity import Arm
+from agentcho.lab.measure.stage import UNENCODABLE, why_not
+from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.lab.reading.result import Read, Row, Share, Step
+from agentcho.lab.stats import pooled
+from agentcho.records.trace import Workflow
+
+BASELINE = "baseline"
+
+
+class Conversation(NamedTuple):
+    """One recorded conversation: of which set, by which name in it, and what was said."""
+
+    subject: str
+    id: str
+    workflow: Workflow
+
+
+class FidelityPart(PartialData):
+    """The file: how each conversation was read."""
+
+    format: Literal["agentcho-bench-fidelity-part/1"] = "agentcho-bench-fidelity-part/1"
+    reads: list[Read] = Field(default_factory=list)
+
+
+class PartialFidelity(PartialResult[FidelityPart]):
+    """What was read so far."""
+
+    data_type = FidelityPart
+    by = "`agentcho bench fidelity`"
+
+    def known(self, conversation: Conversation) -> dict[str, Read]:
+        """How a conversation was read, by column."""
+        own = (each for each in self.data.reads if (each.subject, each.id) == conversation[:2])
+        return {each.column: each for each in own}
+
+    def add(self, reads: Iterable[Read]) -> None:
+        """Keep them."""
+        self.data.reads += reads
+        self.save()
+
+
+def measure(
+    conversations: Sequence[Conversation], arms: Mapping[str, Arm], kept: PartialFidelity, tell: Callable[[int], None]
+) -> tuple[Read, ...]:
+    """Read every conversation by every arm, of which the first is the baseline; what is kept is not read again. `tell`
+    hears how many conversations are done. Raises what `replay` raises."""
+    found = list[Read]()
+    for number, each in enumerate(conversations):
+        tell(number)
+        known = kept.known(each)
+        lacking = {name: arm for name, arm in arms.items() if name not in known}
+        if lacking:
+            fresh = dict(_read(each, arms[BASELINE], lacking))
+            kept.add(fresh.values())
+            known |= fresh
+        found += (known[name] for name in arms)
+    tell(len(conversations))
+    return tuple(found)
+
+
+def _read(conversation: Conversation, baseline: Arm, lacking: Mapping[str, Arm]) -> Iterable[tuple[str, Read]]:
+    before = _played(conversation.workflow, baseline)
+    logs = {id: log_probabilities(said.logits) for id, said in before.items()}
+    for name, arm in lacking.items():
+        try:
+            own = before if name == BASELINE else _played(conversation.workflow, arm)
+        except UNENCODABLE as error:
+            yield name, Read(subject=conversation.subject, id=conversation.id, column=name, left_out=why_not(error))
+        else:
+            yield name, _summed(conversation, name, logs, own)
+
+
+def _played(workflow: Workflow, arm: Arm) -> Replayed:
+    return replay(workflow, arm.engine, arm.reuse, stride=AT_ONCE)
+
+
+def _summed(conversation: Conversation, name: str, before: Mapping[str, torch.Tensor], after: Replayed) -> Read:
+    """The sums over all rows: each token of a text, and the first token that closes it."""
+    rows = same = 0
+    kl = nats = 0.0
+    for id, said in after.items():
+        own, other = log_probabilities(said.logits), before[id]
+        kl += float(divergence(other, own).sum())
+        same += int((other.argmax(1) == own.argmax(1)).sum())
+        message = said.entry.message
+        start = message.sampled[0] if message.sampled else message.content[0]
+        ids = torch.tensor(message.tokens[start : start + len(own)], device=own.device)
+        nats -= float(own[torch.arange(len(ids)), ids].double().sum())
+        rows += len(own)
+    return Read(
+        subject=conversation.subject,
+        id=conversation.id,
+        column=name,
+        rows=rows,
+        kl=kl,
+        same=same,
+        nats=nats,
+        encoded=after.encoded,
+    )
+
+
+def log_probabilities(logits: Any) -> torch.Tensor:
+    """Those of rows of logits, `[rows, vocab]`, float32, in nats."""
+    return torch.log_softmax(torch.as_tensor(logits).float(), dim=1)
+
+
+def divergence(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """KL(before || after) of each row in nats, `[rows]`, from log-probabilities `[rows, vocab]`."""
+    return torch.nn.functional.kl_div(after, before, log_target=True, reduction="none").sum(dim=1)
+
+
+# -- what follows
+
+
+def rows(reads: Sequence[Read], seed: int) -> tuple[Row, ...]:
+    """One a set and column. Intervals draw whole conversations."""
+    before = {(each.subject, each.id): each for each in reads if each.column == BASELINE}
+    kinds = dict.fromkeys((each.subject, each.column) for each in reads)
+    own = {kind: [each for each in reads if (each.subject, each.column) == kind] for kind in kinds}
+    return tuple(_row(kind, read, before, seed) for kind, read in own.items())
+
+
+def _row(kind: tuple[str, str], read: Sequence[Read], known: Mapping[tuple[str, str], Read], seed: int) -> Row:
+    own = [each for each in read if each.left_out is None]
+    before = {each.id: known[each.subject, each.id] for each in own}
+    reference = [before[each.id] for each in own]
+    ratios = [each.encoded / other.encoded for each, other in zip(own, reference, strict=True)]
+    more = [each.nats - other.nats for each, other in zip(own, reference, strict=True)]
+    return Row(
+        subject=kind[0],
+        column=kind[1],
+        games=len(own),
+        left_out=len(read) - len(own),
+        rows=sum(each.rows for each in own),
+        kl=_share(own, [each.kl for each in own], seed),
+        same=_share(own, [each.same for each in own], seed),
+        nats=_share(own, [each.nats for each in own], seed),
+        more=_share(own, more, seed),
+        encoded=sum(each.encoded for each in own),
+        ratio=float(np.median(ratios)) if ratios else 0.0,
+    )
+
+
+def steps(reads: Sequence[Read], pairs: Sequence[tuple[str, str]], seed: int) -> tuple[Step, ...]:
+    """How much nearer the baseline the second column of each pair is than the first, in KL, a set."""
+    found = list[Step]()
+    for subject in dict.fromkeys(each.subject for each in reads):
+        kl = {(each.column, each.id): each for each in reads if each.subject == subject and each.left_out is None}
+        for first, second in pairs:
+            ids = [id for column, id in kl if column == first and (second, id) in kl]
+            if not ids:
+                continue
+            own = [kl[first, id] for id in ids]
+            nearer = [kl[first, id].kl - kl[second, id].kl for id in ids]
+            share = sum(each > 0 for each in nearer)
+            found.append(
+                Step(
+                    subject=subject,
+                    first=first,
+                    second=second,
+                    nearer=_share(own, nearer, seed),
+                    share=share,
+                    games=len(ids),
+                )
+            )
+    return tuple(found)
+
+
+def _share(own: Sequence[Read], sums: Sequence[float], seed: int) -> Share:
+    """A sum a row, over all conversations."""
+    counts = np.array([float(each.rows) for each in own])
+    value, span = pooled(np.asarray(sums, dtype=np.float64), counts, seed)
+    return Share(value=value, span=span)

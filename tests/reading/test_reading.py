@@ -1,0 +1,329 @@
+"""Recorded conversations read in other ways: beside a reading token by token, and with what is hidden exchanged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentcho import Engine
+from agentcho.cli import main
+from agentcho.config import RunConfig
+from agentcho.errors import ConfigError, RecordBroken, RecordNotFound
+from agentcho.games.runs.replay import replay
+from agentcho.lab.bench.workflows import line, spoken, whole
+from agentcho.lab.compare.columns import columns
+from agentcho.lab.compare.fidelity import Arm, apart
+from agentcho.lab.measure.play import Pair
+from agentcho.lab.reading.decisions import (
+    TOLD,
+    PartialDecisions,
+    effects,
+    games,
+    moved,
+    said_choices,
+    ways,
+)
+from agentcho.lab.reading.decisions import measure as decide
+from agentcho.lab.reading.fidelity import Conversation, PartialFidelity, measure, rows, steps
+from agentcho.lab.reading.result import Answer, Read, read_decisions, read_fidelity
+from agentcho.lab.stats import log_softmax
+from agentcho.records.trace import Workflow, write_traces
+from tests.engines import Engines
+
+COLUMNS = "baseline,choreographed:audit,choreographed:enforce,choreographed:audit+first-k:4"
+AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
+PAIR = Pair("bob", "alice")
+KINDS = {"always_defect": "Always DEFECT.", "always_cooperate": "Always COOPERATE.", None: "Do as you like."}
+
+
+def dilemma(number: int, kind: str | None, word: str = "COOPERATE", form: str = '"{}"}}') -> Workflow:
+    """A short game whose owner was told something, as a recorded one."""
+    first = f"Good day, this is turn {number}. Shall we work together?"
+    told = {"audience": ["alice"], "role": "system"}
+    talk = ("bob.0", "alice.1", "bob.1")
+    lines = [
+        line("alice.0", "alice", (), f"You are Alice. {KINDS[kind]}", **told),
+        spoken("plan", "alice", ("alice.0",), f"Plan {number}: {KINDS[kind]}", audience=["alice"], header=""),
+        line("bob.0", "bob", (), "You are Bob.", audience=["bob"], role="system"),
+        spoken("alice.1", "alice", ("alice.0", "plan"), first),
+        spoken("bob.1", "bob", ("bob.0", "alice.1"), "I think that we should."),
+        line("ask", "bob", talk, "Make your decision now.", audience=["bob"], role="user"),
+        spoken("end", "bob", (*talk, "ask"), form.format(word), audience=["bob"], header='{"decision":'),
+    ]
+    made = whole("dilemma", number, ("alice", "bob"), lines)
+    return made.model_copy(update={"meta": {"strategy": kind}})
+
+
+def conversations(*kinds: str | None) -> list[Conversation]:
+    return [Conversation("set", str(n), dilemma(n, kind)) for n, kind in enumerate(kinds)]
+
+
+def silent(done: int) -> None:
+    """Nobody listens."""
+
+
+@pytest.fixture(scope="module")
+def engine(engines: Engines) -> Engine:
+    return engines.understudy()
+
+
+def arms(engine: Engine, named: str = COLUMNS) -> dict[str, Arm]:
+    return {each.name: Arm(each.config(RunConfig()).policy, engine) for each in columns(named)}
+
+
+def read(engine: Engine, found: list[Conversation]) -> tuple[Answer, ...]:
+    both = {name: (arm.reuse, engine) for name, arm in arms(engine).items()}
+    words = ("COOPERATE", "DEFECT")
+    known = games(found, engine, PAIR, words)
+    return decide(known, ways(both, behind=True), PAIR, PartialDecisions(), silent)
+
+
+# -- fidelity
+
+
+def test_sums_are_those_of_a_reading_token_by_token(engine: Engine) -> None:
+    talk = conversations(None)[0]
+    found = {each.column: each for each in measure([talk], arms(engine), PartialFidelity(), silent)}
+    for name, arm in arms(engine).items():
+        before = replay(talk.workflow, engine, mode="baseline")
+        after = replay(talk.workflow, engine, arm.reuse)
+        kl = same = nats = 0.0
+        for id, said in after.items():
+            own, other = (log_softmax(np.asarray(each.logits)) for each in (said, before[id]))
+            gap = apart(other, own)
+            message = said.entry.message
+            assert message.sampled is not None
+            ids = message.tokens[message.sampled[0] :][: len(own)]
+            kl, same = kl + gap.kl.sum(), same + gap.same.sum()
+            nats -= own[range(len(own)), ids].sum()
+        assert found[name].rows == sum(len(said.logits) for said in after.values())
+        assert found[name].kl == pytest.approx(kl, rel=1e-3, abs=1e-4)
+        assert found[name].nats == pytest.approx(nats, rel=1e-5)
+        assert abs(found[name].same - same) <= 1  # two tokens may be equally likely
+        assert found[name].encoded == after.encoded
+    assert found["baseline"].kl == 0
+    assert found[AUDIT].kl > 0.01
+    assert found[AUDIT].encoded < found[ENFORCE].encoded
+
+
+def test_what_is_kept_is_not_read_again(engine: Engine, tmp_path: Path) -> None:
+    talks, file = conversations(None, "always_defect"), tmp_path / "found.json"
+
+    def stop(done: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    kept = PartialFidelity.begin(file, False, {})
+    with pytest.raises(KeyboardInterrupt):
+        measure(talks, arms(engine), kept, stop)
+    again = PartialFidelity.begin(file, True, {})
+    assert {each.id for each in again.data.reads} == {"0"}
+    marked = [each.model_copy(update={"encoded": 1}) for each in again.data.reads]
+    again.data.reads = marked
+    found = measure(talks, arms(engine), again, silent)
+    assert [each.encoded == 1 for each in found] == [True] * 4 + [False] * 4
+
+
+def test_a_conversation_that_cannot_be_read_so_is_counted(engine: Engine) -> None:
+    talk = dilemma(0, None).to_json()
+    messages: Any = talk["messages"]
+    own = {each["id"]: each for each in messages}
+    own["bob.1"]["parents"] = ["bob.0", "plan", "alice.1"]
+    leaky = Conversation("set", "0", Workflow.model_validate({**talk, "messages": messages}))
+    found = measure([leaky], arms(engine, f"baseline,{AUDIT},{ENFORCE}"), PartialFidelity(), silent)
+    assert [each.left_out is not None for each in found] == [False, False, True]
+    assert [(row.games, row.left_out) for row in rows(found, 0)] == [(1, 0), (1, 0), (0, 1)]
+    assert steps(found, [(AUDIT, ENFORCE)], 0) == ()
+
+
+def test_rows_and_steps_by_hand() -> None:
+    def sums(id: str, column: str, **more: Any) -> Read:
+        return Read(subject="set", id=id, column=column, **({"rows": 10, "same": 10, "encoded": 100} | more))
+
+    reads = [
+        sums("a", "baseline", nats=5.0),
+        sums("a", "one", nats=6.0, kl=2.0, same=8, encoded=50),
+        sums("a", "two", nats=6.0, kl=1.0, encoded=80),
+        sums("b", "baseline", rows=30, nats=9.0, encoded=300),
+        sums("b", "one", rows=30, nats=12.0, kl=2.0, same=26, encoded=100),
+        sums("b", "two", rows=30, nats=9.0, kl=5.0, encoded=300),
+    ]
+    row = {each.column: each for each in rows(reads, 0)}["one"]
+    assert (row.games, row.rows, row.encoded) == (2, 40, 150)
+    assert (row.kl.value, row.same.value, row.nats.value, row.more.value) == (0.1, 34 / 40, 18 / 40, 4 / 40)
+    assert row.ratio == pytest.approx((0.5 + 1 / 3) / 2)
+    assert (row.kl.span.low, row.kl.span.high) == pytest.approx((2 / 30, 2 / 10))
+    (step,) = steps(reads, [("one", "two")], 0)
+    assert (step.nearer.value, step.share, step.games) == (-2 / 40, 1, 2)
+
+
+# -- decisions
+
+
+def odds(answers: tuple[Answer, ...], **wanted: Any) -> dict[tuple[str, str], float]:
+    """Log-odds by conversation and what was told, of the answers with these fields."""
+    own = (each for each in answers if all(getattr(each, name) == value for name, value in wanted.items()))
+    return {(each.id, each.told): each.odds for each in own}
+
+
+def test_what_is_hidden_moves_reuse_and_the_told_and_never_enforcement(engine: Engine) -> None:
+    found = read(engine, conversations("always_defect", "always_cooperate", None))
+    told = {"always-defect", "always-cooperate", "none"}
+    for asked in ("decision", "prediction"):
+        audit, enforced = (odds(found, way=way, question=asked) for way in (AUDIT, ENFORCE))
+        plain, control = (odds(found, way=way, question=asked) for way in ("baseline", TOLD))
+        assert {place[1] for place in audit} == told
+        assert len(audit) == len(enforced) == len(control) == 9
+        assert len(plain) == 3
+        for id in "012":
+            assert len({enforced[id, each] for each in told}) == 1
+            assert len({round(audit[id, each], 3) for each in told}) == 3
+            assert len({round(control[id, each], 3) for each in told}) == 3
+    assert {(each.first, each.second) for each in moved(found, 0)} == {
+        ("always-cooperate", "always-defect"),
+        ("always-cooperate", "none"),
+        ("always-defect", "none"),
+    }
+
+
+def test_odds_are_those_of_both_answers_said_whole(engine: Engine) -> None:
+    talk = conversations("always_defect", None)
+    found = odds(read(engine, talk), way=AUDIT, question="decision", own=True)
+    for each in talk:
+        logs = []
+        for word in ("COOPERATE", "DEFECT"):
+            own = each.workflow.to_json()
+            own["messages"][-1] |= {"header": '{"decision": "', "text": f'{word}"}}'}
+            said = replay(own, engine, leakage="audit")["end"]
+            message = said.entry.message
+            assert message.sampled is not None
+            ids = message.tokens[message.sampled[0] : message.content[1]]
+            logs.append(log_softmax(np.asarray(said.logits))[range(len(ids)), ids].sum())
+        kind = str(each.workflow.meta["strategy"] or "none").replace("_", "-")
+        assert found[each.id, kind] == pytest.approx(logs[0] - logs[1], abs=1e-3)
+
+
+def test_figure_8_drops_the_plan_or_the_system_prompt(engine: Engine) -> None:
+    found = read(engine, conversations("always_defect", None))
+    whole_, *less = (
+        odds(found, way=f"{AUDIT}{behind}", own=True, question="decision")
+        for behind in ("", ", system prompt alone", ", plan alone")
+    )
+    assert all(each.keys() == whole_.keys() for each in less)
+    assert len({round(each["0", "always-defect"], 4) for each in (whole_, *less)}) == 3
+
+
+def test_answers_in_another_form_are_asked_for_in_one(engine: Engine) -> None:
+    one, other = (dilemma(0, None, form=form) for form in ('"{}"}}', " {}}}"))
+    found = read(engine, [Conversation("set", "0", one), Conversation("set", "1", dilemma(1, None, "DEFECT"))])
+    again = read(engine, [Conversation("set", "0", other), Conversation("set", "1", dilemma(1, None, "DEFECT"))])
+    assert found == again
+
+
+def test_effects_and_moves_by_hand() -> None:
+    def answer(id: str, way: str, told: str, own: bool, value: float) -> Answer:
+        return Answer(subject="s", id=id, question="decision", way=way, told=told, own=own, odds=value, mass=1.0)
+
+    found = [
+        answer("a", "baseline", "x", True, 0.0),
+        answer("a", AUDIT, "x", True, -1.0),
+        answer("a", AUDIT, "y", False, 1.0),
+        answer("b", "baseline", "y", True, 2.0),
+        answer("b", AUDIT, "y", True, 3.0),
+        answer("b", AUDIT, "x", False, 2.0),
+    ]
+    told = {(each.told, each.way): each for each in effects(found, 0)}
+    assert (told["x", AUDIT].odds.value, told["x", AUDIT].games, told["x", AUDIT].turned) == (-1.0, 1, 0)
+    assert told["y", AUDIT].odds.value == 1.0
+    assert told["x", AUDIT].change.value == pytest.approx(1 / (1 + np.e) - 0.5)
+    (move,) = moved(found, 0)
+    assert (move.first, move.second, move.games) == ("x", "y", 2)
+    assert (move.odds.value, move.size.value) == (-1.5, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["yes it is", "no"], "bob decides nothing here"),
+        (["A", "B", "C", "D", "E"], "bob decides nothing here"),
+        (["A", "A"], "bob decides nothing here"),
+    ],
+)
+def test_a_reader_that_decides_nothing_is_named(texts: list[str], told: str) -> None:
+    talks = [Conversation("set", str(n), dilemma(n, None, text)) for n, text in enumerate(texts)]
+    with pytest.raises(ConfigError, match=f"{told}.*alice, bob"):
+        said_choices(talks, "bob")
+
+
+def test_an_owner_that_hides_nothing_is_named(engine: Engine) -> None:
+    talks = [Conversation("set", str(n), dilemma(n, None, word)) for n, word in enumerate(("COOPERATE", "DEFECT"))]
+    with pytest.raises(ConfigError, match="carol hides nothing from bob"):
+        games(talks, engine, Pair("bob", "carol"), said_choices(talks, "bob"))
+
+
+# -- the commands
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    file = tmp_path / "talks.jsonl"
+    write_traces(file, [dilemma(0, None), dilemma(1, "always_defect", "DEFECT"), dilemma(2, None)])
+    return file
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: object) -> int | str | None:
+    monkeypatch.setattr(sys, "argv", ["agentcho", "bench", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code
+
+
+@pytest.mark.usefixtures("one_command_line")
+def test_the_commands_print_and_write(
+    engine: Engine, traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
+    one, two = (traces.with_name(name) for name in ("one.json", "two.json"))
+    assert not command(monkeypatch, "fidelity", "--traces", traces, "--modes", COLUMNS, "--json", one)
+    assert "talks, 3 conversations" in capsys.readouterr().out
+    assert not command(monkeypatch, "decisions", "--traces", traces, "--behind", "--json", two)
+    assert "talks, bob's prediction of COOPERATE" in capsys.readouterr().out
+    found, decided = read_fidelity(one), read_decisions(two)
+    assert [row.column for row in found.rows] == COLUMNS.split(",")
+    assert found.command == f"agentcho bench fidelity --traces talks.jsonl --modes {COLUMNS} --json one.json"
+    assert {each.question for each in decided.effects} == {"decision", "prediction"}
+    assert (decided.choice, decided.left_out) == ("COOPERATE", {})
+    assert sorted(path.name for path in traces.parent.iterdir()) == ["one.json", "talks.jsonl", "two.json"]
+    for reading, file in ((read_fidelity, two), (read_decisions, one)):
+        with pytest.raises(RecordBroken, match="is no result of"):
+            reading(file)
+        with pytest.raises(RecordNotFound):
+            reading(file.with_name("none.json"))
+
+
+@pytest.mark.usefixtures("one_command_line")
+def test_what_is_wrong_is_said_before_a_model_is_loaded(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(*given: object, **named: object) -> None:
+        raise AssertionError("nothing is loaded")
+
+    monkeypatch.setattr(Engine, "load", load)
+    twin = traces.parent / "again" / traces.name
+    twin.parent.mkdir()
+    twin.write_bytes(traces.read_bytes())
+    empty = traces.with_name("empty.jsonl")
+    empty.write_text("")
+    for words, told in (
+        (["fidelity", "--traces", traces, "--modes", AUDIT], "the first column is 'choreographed:audit'"),
+        (["fidelity", "--traces", traces, "--traces", twin], "two files are called talks"),
+        (["fidelity", "--traces", empty], "hold no conversation"),
+        (["fidelity", "--traces", traces.with_name("no.jsonl")], "no.jsonl"),
+        (["decisions", "--traces", traces, "--reader", "carol"], "carol decides nothing here"),
+    ):
+        assert command(monkeypatch, *words) == 2
+        assert told in capsys.readouterr().err
