@@ -34,9 +34,6 @@ from agentcho.provenance.views import Act, History, MessageLog, Read, ReadSet, p
 from agentcho.records.trace import TraceMessage, Workflow, workflow
 from agentcho.records.transcript import TranscriptEntry, carry
 
-AT_ONCE = 1 << 20
-"""A stride that no text reaches: each text is fed at once after its first token."""
-
 
 class LogitsPort(Protocol):
     """The rows that a decode with `logits=True` chose from."""
@@ -96,10 +93,9 @@ def replay(
     `reuse` says through which encodings messages are read, and `changes` are fields of it that are to be otherwise, as
     `mode="baseline"` or `leakage="audit"`: see `ReusePolicy`. Tokens of the trace win over its text where they are of
     the engine's tokenizer. `logits`: keep what each token was chosen from. `stride` above 1 feeds so many tokens of a
-    text a step after its first: quick, where neither the time of a step nor that of the end is asked for. With
-    `in_place` the trace's offsets are passed over; `speculate` guesses tokens from what must have been out by the trace
-    alone. `leakage` says nothing in baseline mode but that "audit" records direct leaks; otherwise they are refused
-    before anything is computed.
+    text a step after its first: quick, where only `ttft` is asked for. With `in_place` the trace's offsets are passed
+    over; `speculate` guesses tokens from what must have been out by the trace alone. `leakage` says nothing in baseline
+    mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
     Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
     """
     given = by_position(reuse, fields, ("mode", "leakage", "deterministic", "logits"))

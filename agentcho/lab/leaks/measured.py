@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from agentcho.errors import ConfigError
-from agentcho.games.runs.replay import AT_ONCE, Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.bench.workflows import dilemma
 from agentcho.lab.leaks import scene as scenes
 from agentcho.lab.leaks.asked import asked
@@ -44,6 +44,8 @@ ATTACKS: Mapping[str, Attack] = {
     "asked": asked,
 }
 """All attacks by their names."""
+AT_ONCE = 1 << 20
+"""A stride that no text reaches."""
 ROOMS = ("lab/leaks", "lab/measure", "flow", "engine", "runner", "calls")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from agentcho.games.runs.replay import AT_ONCE, Replayed, replay
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.compare.fidelity import Arm
 from agentcho.lab.measure.stage import UNENCODABLE, why_not
 from agentcho.lab.partial import PartialData, PartialResult
@@ -23,6 +23,8 @@ from agentcho.lab.stats import pooled
 from agentcho.records.trace import Workflow
 
 BASELINE = "baseline"
+AT_ONCE = 1 << 20
+"""A stride that no text reaches: each text is fed at once after its first token."""
 
 
 class Conversation(NamedTuple):
