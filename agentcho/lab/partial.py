@@ -6,7 +6,8 @@ each part, and taken away when the result is written. Does not know: what is mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.records.files import check_file, replace_whole
 
+PACKAGE = Path(__file__).parents[1]
 END = ".part"
 """What the name of the file has behind that of the result."""
 
@@ -120,3 +122,20 @@ def beside(result: Path | None, resume: bool) -> Path | None:
     if resume and result.exists() and not file.exists():
         raise ConfigError(f"{result} is whole: there is nothing to go on with; leave out --resume to measure again")
     return file
+
+
+def code_digest(folders: Sequence[str]) -> str:
+    """A digest of all Python files under folders of the package, such as "lab/leaks": a measurement that was begun by
+    other code is not gone on with.
+
+    Raises:
+        ValueError: The package has no such folder.
+    """
+    found = sha256()
+    for folder in folders:
+        files = sorted((PACKAGE / folder).rglob("*.py"))
+        if not files:
+            raise ValueError(f"the package has no folder {folder}")
+        for file in files:
+            found.update(file.relative_to(PACKAGE).as_posix().encode() + b"\0" + file.read_bytes())
+    return f"sha256 {found.hexdigest()[:16]}"

@@ -11,9 +11,12 @@ from pydantic import Field
 
 from agentcho.errors import CannotWrite, ConfigError, RecordBroken
 from agentcho.lab.bench.partial import PartialWorkflows
+from agentcho.lab.judging import measured as judging
 from agentcho.lab.judging.measured import PartialJudge
+from agentcho.lab.leaks import measured as leaks
 from agentcho.lab.leaks.measured import PartialLeaks
-from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.lab.partial import PartialData, PartialResult, code_digest
+from agentcho.lab.reading.fidelity import FOLDERS
 
 SETTINGS = {"model": "m", "seed": "1"}
 
@@ -109,3 +112,10 @@ def test_files_of_earlier_versions_are_gone_on_with(
     data = kind.begin(tmp_path / "r.json", True, SETTINGS).data
     assert (data.format, data.settings) == (of, SETTINGS)
     assert data != kind.data_type(settings=SETTINGS)
+
+
+def test_the_digest_of_code_is_of_folders_that_are_there() -> None:
+    found = {code_digest(folders) for folders in (judging.FOLDERS, leaks.FOLDERS, FOLDERS)}
+    assert len(found) == 3
+    with pytest.raises(ValueError, match="no folder flow"):
+        code_digest((*FOLDERS, "flow"))

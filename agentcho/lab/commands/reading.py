@@ -190,9 +190,12 @@ class _Asked(NamedTuple):
     @property
     def settings(self) -> dict[str, str]:
         """What the figures of a conversation depend on."""
+        from agentcho.lab.partial import code_digest
+        from agentcho.lab.reading.fidelity import FOLDERS
         from agentcho.records.environment import versions
 
-        return {"model": self.model, "dtype": self.dtype, "conversations": self.digest} | versions()
+        asked = {"model": self.model, "dtype": self.dtype, "conversations": self.digest}
+        return asked | {"code": code_digest(FOLDERS)} | versions()
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

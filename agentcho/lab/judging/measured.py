@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -21,11 +19,11 @@ from agentcho.errors import ConfigError
 from agentcho.lab.judging.cases import CANDIDATES, TASKS, drawn
 from agentcho.lab.judging.picked import BASELINE, REUSE, Way, picked, way
 from agentcho.lab.judging.result import AGREE, ANEW, Agreement, Block, Failing, Row, Target
-from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.lab.partial import PartialData, PartialResult, code_digest
 from agentcho.lab.stats import clopper_pearson
 from agentcho.protocol.progress import ProgressCallback
 
-ROOMS = ("lab/judging", "flow", "engine", "runner", "calls")
+FOLDERS = ("lab/judging", "provenance", "engine", "reuse", "runner", "protocol")
 TOGETHER = 10
 """Choices that are played in one workflow."""
 HARD = 0.80
@@ -181,8 +179,5 @@ def _missing(row: Row) -> str:
 
 
 def digest() -> str:
-    """Of the source files of the rooms that a measurement runs."""
-    root, found = Path(__file__).parents[2], sha256()
-    for file in sorted(file for room in ROOMS for file in (root / room).rglob("*.py")):
-        found.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
-    return f"sha256 {found.hexdigest()[:16]}"
+    """Of the source files of the folders that a measurement runs."""
+    return code_digest(FOLDERS)

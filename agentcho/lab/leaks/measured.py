@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -30,7 +28,7 @@ from agentcho.lab.leaks.secrets import Split, Symbols, drawn, kind, split
 from agentcho.lab.leaks.seen import seen
 from agentcho.lab.leaks.ways import Way
 from agentcho.lab.measure.play import Ids
-from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.lab.partial import PartialData, PartialResult, code_digest
 from agentcho.lab.stats import spread
 from agentcho.lab.timing import first_token, in_turns
 from agentcho.protocol.progress import ProgressCallback
@@ -46,7 +44,7 @@ ATTACKS: Mapping[str, Attack] = {
 """All attacks by their names."""
 AT_ONCE = 1 << 20
 """A stride that no text reaches."""
-ROOMS = ("lab/leaks", "lab/measure", "flow", "engine", "runner", "calls")
+FOLDERS = ("lab/leaks", "lab/measure", "provenance", "engine", "reuse", "runner", "protocol")
 
 
 class AttackOptions(NamedTuple):
@@ -231,8 +229,5 @@ def _timed(engine: Any, way: Way, trace: Any) -> Replayed:
 
 
 def digest() -> str:
-    """Of the source files of the rooms that a measurement runs."""
-    root, found = Path(__file__).parents[2], sha256()
-    for file in sorted(file for room in ROOMS for file in (root / room).rglob("*.py")):
-        found.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
-    return f"sha256 {found.hexdigest()[:16]}"
+    """Of the source files of the folders that a measurement runs."""
+    return code_digest(FOLDERS)

@@ -23,6 +23,8 @@ from agentcho.lab.stats import pooled
 from agentcho.records.trace import Workflow
 
 BASELINE = "baseline"
+FOLDERS = ("lab/reading", "lab/measure", "provenance", "engine", "reuse", "runner", "protocol")
+"""Whose code decides what is measured."""
 AT_ONCE = 1 << 20
 """A stride that no text reaches: each text is fed at once after its first token."""
 
