@@ -25,6 +25,7 @@ from agentcho.lab.bench.plans import UNNAMED
 from agentcho.lab.bench.result import Result
 from agentcho.lab.compare.comparison import Comparison, Metric
 from agentcho.lab.plan.planning import Plan
+from agentcho.lab.reading.result import FidelityResult
 from agentcho.lab.stats import Spread
 
 COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
@@ -133,6 +134,31 @@ def plot_front(found: Comparison, file: Path) -> None:
     )
     axis.tick_params(labelsize=8)
     axis.set_title(f"{found.request.scenario}: fidelity against cost", fontsize=10)
+    save(figure, file)
+
+
+def plot_readings(found: FidelityResult, file: Path) -> None:
+    """Fidelity against cost of recorded conversations, a panel a set and a point a column with its interval."""
+    subjects = list(dict.fromkeys(row.subject for row in found.rows))
+    columns = list(dict.fromkeys(row.column for row in found.rows))
+    figure = Figure(figsize=(3.0 + 4.0 * len(subjects), 4.2), layout="constrained")
+    axes = figure.subplots(1, len(subjects), squeeze=False)[0]
+    for axis, subject in zip(axes, subjects, strict=True):
+        own = [row for row in found.rows if row.subject == subject and row.games]
+        for row in own:
+            number = columns.index(row.column)
+            look = {"color": HUES[number % len(HUES)], "fmt": SIGNS[number // len(HUES) % len(SIGNS)]}
+            reached = reach([row.kl.value], [row.kl.span])
+            axis.errorbar([row.ratio], [row.kl.value], yerr=reached, capsize=3, label=row.column, **look)
+        least = _least(row.kl.value for row in own)
+        axis.set_yscale("symlog", linthresh=least)
+        axis.set_ylim(bottom=-least / 2)
+        axis.set_title(f"{subject}: {many(max(row.games for row in own), 'conversation')}", fontsize=9)
+        axis.set_xlabel("tokens encoded, of the baseline's", fontsize=8)
+        axis.margins(x=0.1)
+        axis.tick_params(labelsize=8)
+    axes[0].set_ylabel("KL from baseline, nats a token", fontsize=8)
+    axes[-1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save(figure, file)
 
 

@@ -60,6 +60,7 @@ def fidelity(
     seed: Seed = 1,
     json_: speed.Json = None,
     resume: speed.Resume = False,
+    plot: speed.Plot = None,
 ) -> None:
     """How far each way of reading recorded conversations is from the baseline: KL, the same likeliest token, nats of
     what was really said, tokens encoded."""
@@ -86,6 +87,10 @@ def fidelity(
 
     found = asked.measured("bench fidelity", checked, read)
     _finish(found, json_, kept)
+    if plot is not None:
+        from agentcho.lab.plots import plot_readings
+
+        plot_readings(found, plot)
     typer.echo(speed.text(fidelity_sheets(found)))
 
 

@@ -183,16 +183,18 @@ def measure(
     tell: Callable[[int], None],
 ) -> tuple[Answer, ...]:
     """The reader's answers in every conversation, in every way; what is kept is not asked again. `tell` hears how many
-    conversations are done."""
+    conversations are done, after each answer, too: what it raises ends the measurement."""
     kinds = list(dict.fromkeys(game.told for game in found))
     for number, game in enumerate(found):
         tell(number)
         if game.name not in kept.data.answers:
             left_out = Counter[str]()
             donors = {kind: _donor(found, number, kind, pair) for kind in kinds if kind != game.told}
-            kept.add(
-                game.name, list(_answers(game=game, donors=donors, read=read, pair=pair, left_out=left_out)), left_out
-            )
+            answers = list[Answer]()
+            for answer in _answers(game=game, donors=donors, read=read, pair=pair, left_out=left_out):
+                answers.append(answer)
+                tell(number)
+            kept.add(game.name, answers, left_out)
     tell(len(found))
     return tuple(answer for game in found for answer in kept.data.answers[game.name])
 

@@ -8,6 +8,7 @@ Does not know: command lines, tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -65,14 +66,15 @@ def measure(
     conversations: Sequence[Conversation], arms: Mapping[str, Arm], kept: PartialFidelity, tell: Callable[[int], None]
 ) -> tuple[Read, ...]:
     """Read every conversation by every arm, of which the first is the baseline; what is kept is not read again. `tell`
-    hears how many conversations are done. Raises what `replay` raises."""
+    hears how many conversations are done, before each arm: what it raises ends the measurement. Raises what `replay`
+    raises."""
     found = list[Read]()
     for number, each in enumerate(conversations):
         tell(number)
         known = kept.known(each)
         lacking = {name: arm for name, arm in arms.items() if name not in known}
         if lacking:
-            fresh = dict(_read(each, arms[BASELINE], lacking))
+            fresh = dict(_read(each, arms[BASELINE], lacking, partial(tell, number)))
             kept.add(fresh.values())
             known |= fresh
         found += (known[name] for name in arms)
@@ -80,10 +82,13 @@ def measure(
     return tuple(found)
 
 
-def _read(conversation: Conversation, baseline: Arm, lacking: Mapping[str, Arm]) -> Iterable[tuple[str, Read]]:
+def _read(
+    conversation: Conversation, baseline: Arm, lacking: Mapping[str, Arm], going_on: Callable[[], None]
+) -> Iterable[tuple[str, Read]]:
     before = _played(conversation.workflow, baseline)
     logs = {id: log_probabilities(said.logits) for id, said in before.items()}
     for name, arm in lacking.items():
+        going_on()
         try:
             own = before if name == BASELINE else _played(conversation.workflow, arm)
         except UNENCODABLE as error:
