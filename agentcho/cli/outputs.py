@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +24,7 @@ from agentcho.records.files import replace_whole
 if TYPE_CHECKING:
     from agentcho.audit.measurement import Plot
 
-STDOUT = Path("-")
+STDOUT, RUNS = Path("-"), Path("runs")
 UNREAD = 141
 """Exit code of a command whose output is no longer read: that of a filter that ended by SIGPIPE."""
 
@@ -86,6 +87,13 @@ def _plot(report: AuditReport) -> Plot | None:
     from agentcho.cli.extension import lab
 
     return lab().plot_effects
+
+
+def unnamed(what: str) -> Path:
+    """A path in runs/ for what a command found that names none: one that is not there yet, and is not made here."""
+    from agentcho.records.record import free_names
+
+    return next(path for name in free_names(what, datetime.now(UTC)) if not (path := RUNS / name).exists())
 
 
 def writable(path: Path | None) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,16 @@ def test_what_is_wrong_with_a_grid_is_said_before_anything_is_loaded(
     assert [*here.iterdir()] == []
 
 
+@pytest.mark.usefixtures("bare")
+def test_without_a_folder_it_is_kept_in_a_new_one_that_is_no_run(agentcho: Command, here: Path) -> None:
+    ran = agentcho(*SWEEP, "--grid", "seed=1", "-n", "1")
+    assert ran.code == 0
+    [folder] = (here / "runs").iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}-sweep-prisoners-dilemma", folder.name)
+    assert ran.out.splitlines()[-1].startswith(f"written: runs/{folder.name}/sweep.csv")
+    assert agentcho("show", "last").err.startswith("error: no run 'last' in runs")
+
+
 @pytest.mark.usefixtures("no_model")
 def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: Command, here: Path) -> None:
     def told(*words: str) -> str:
@@ -139,7 +150,6 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
     assert "a sweep varies something: give --grid" in told("--out", "s")
     assert "strategy is given twice" in told("--grid", "strategy=a", "--grid", "strategy=b", "--out", "s")
     assert "'strategy' is not KEY=VALUE" in told("--grid", "strategy", "--out", "s")
-    assert "say where all games go: --out DIR" in told("--grid", "seed=1")
     assert "no model 'none/such/place'" in told("--models", "fake,none/such/place", "--out", "s")
     assert "grid model: fake stands twice" in told("--models", "fake,fake", "--out", "s")
     assert "base_url does not say where" in told("--models", "fake,openai:large", "--out", "s")

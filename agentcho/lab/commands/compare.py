@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentcho.cli.options import GivenOptions, OptionsFrom, fields, run_config
+from agentcho.cli.outputs import unnamed
 from agentcho.cli.shared_options import COMPARED, FILE, HERE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
@@ -51,19 +51,11 @@ def compare(
 
     config, effort = run_config(**how, games=games), Effort(fidelity_games, timed_games)
     given = fields("--set", set_ or [])
-    out = out or _unnamed(scenario)
+    out = out or unnamed(f"compare-{Path(scenario).stem}")
     on = cluster(where)
     asked = CompareOptions(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
     asked = asked._replace(reuse=reuse, plot=plot)
     raise typer.Exit(_compare(asked))
-
-
-def _unnamed(scenario: str) -> Path:
-    """The folder of a comparison whose command names none: one that is not there yet."""
-    from agentcho.records.record import free_names
-
-    names = free_names(f"compare-{Path(scenario).stem}", datetime.now(UTC))
-    return next(path for name in names if not (path := Path("runs") / name).exists())
 
 
 def _compare(asked: CompareOptions) -> int:

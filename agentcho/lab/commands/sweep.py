@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentcho.cli.options import GivenOptions, OptionsFrom, fields
+from agentcho.cli.outputs import unnamed
 from agentcho.cli.shared_options import FILE, AtOnce, Retries, Set, Where
 from agentcho.config import RunConfig
 from agentcho.games.runs.resume import Changed
@@ -16,7 +17,10 @@ SWEPT = "A name from `agentcho ls`, a .py file, or a .yaml file that says all of
 GRID = "An option of the scenario or of the run, and its values. As often as there are options."
 MODELS = "The models: names, or .toml files of models, of which each table is one."
 FILTER = "Cells with these values alone; KEY!=VALUE: without."
-OUT = "Folder of all games, with sweep.csv, games.csv, sweep.json and sweep.png; what is there is not played again."
+OUT = (
+    "Folder of all games, with sweep.csv, games.csv, sweep.json and sweep.png; what is there is not "
+    "played again. Default: a new one in runs/."
+)
 DRY = "Only say which cells there are, and how many of their games are over."
 SOURCE = "Where the source of the scenario has changed since some cells were played."
 OF_RUN = OptionsFrom(
@@ -62,5 +66,5 @@ def sweep(
     )
     found = asked(own)._replace(changed=changed, json=json, on=cluster(where, retries))
     if found.out is None and not dry_run:
-        raise typer.BadParameter("say where all games go: --out DIR", param_hint="--out")
+        found = found._replace(out=unnamed(f"sweep-{Path(scenario).stem}"))
     raise typer.Exit(sweep_cells(found, dry_run))

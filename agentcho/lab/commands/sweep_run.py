@@ -38,7 +38,7 @@ def sweep_cells(asked: SweepOptions, dry_run: bool = False) -> int:
         with progress("sweep", sys.stderr, least=ESTIMATED) as told:
             found, written = swept(asked, sweep, plan, told.tell)
     except (Interrupted, KeyboardInterrupt):
-        print(f"interrupted; the same command goes on from what is in {asked.out}", file=sys.stderr)
+        print(f"interrupted; the same command with --out {asked.out} goes on from there", file=sys.stderr)
         return INTERRUPTED
     show(found, sys.stdout, _width())
     if (note := run.lacking()) is not None:
