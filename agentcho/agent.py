@@ -6,6 +6,7 @@ encodings, other agents' minds.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -17,7 +18,15 @@ import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
-from agentcho.errors import AgentchoError, AnswerInvalid, ArgumentError, RequestError, ScenarioError, nearest
+from agentcho.errors import (
+    AgentchoError,
+    AnswerInvalid,
+    ArgumentError,
+    AudienceWarning,
+    RequestError,
+    ScenarioError,
+    nearest,
+)
 from agentcho.message import Audience, Message, Metadata
 from agentcho.protocol.call import SamplingOptions, Unconstrained
 from agentcho.protocol.json_schema import of_model
@@ -251,7 +260,7 @@ class Agent:
         self,
         choices: Iterable[str],
         prompt: str | None = None,
-        to: Names = (),
+        to: Names | None = None,
         opening: str = "",
         closing: str = "",
         *,
@@ -262,12 +271,15 @@ class Agent:
         """Say exactly one of `choices`, between `opening` and `closing`, and return that choice. Only the agent itself
         may read it, unless `to` names others. Sampling is constrained to the choices, so nothing else can be said.
 
+        Warns `AudienceWarning` where the agent has an `audience` and `to` is not given: give `to=()`, for from 0.6 on
+        the choice is for that audience.
         Raises `RequestError` for a choice without letters, and `AnswerInvalid` where the model's tokenizer gives back
         other letters than a choice has."""
         given = checked_list(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{checked_text(choice, 'a choice')}{closing}": choice for choice in given}
         labels = tuple(said.values())
-        message = await self._speak(to, prompt, header, view, labels=labels, choices=tuple(said), **options)
+        audience = self._private(to, "choose")
+        message = await self._speak(audience, prompt, header, view, labels=labels, choices=tuple(said), **options)
         if message.text in said:
             return said[message.text]
         game, id = self._current_game, message.id
@@ -283,7 +295,7 @@ class Agent:
         self,
         prompt: str,
         choices: Iterable[str],
-        to: Names = (),
+        to: Names | None = None,
         opening: str = "",
         closing: str = "",
         *,
@@ -300,7 +312,7 @@ class Agent:
         self,
         model: type[M],
         prompt: str | None = None,
-        to: Names = (),
+        to: Names | None = None,
         *,
         header: str = "",
         view: ViewLike = None,
@@ -311,10 +323,14 @@ class Agent:
         that is said twice in a set counts once, as pydantic has it. Only the agent itself may read the answer, unless
         `to` names others.
 
+        Warns `AudienceWarning` where the agent has an `audience` and `to` is not given: give `to=()`, for from 0.6 on
+        the answer is for that audience.
         Raises `RequestError` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
         the model's own validators refuse it, or where `max_tokens` ended it before it was whole."""
         schema = _schema(model)
-        message = await self._speak(to, prompt, header, view, form=model, json_schema=schema, **options)
+        message = await self._speak(
+            self._private(to, "answer"), prompt, header, view, form=model, json_schema=schema, **options
+        )
         said = message.text if message.kind == "decode" else message.text.removeprefix(header)
         try:
             return model.model_validate_json(said)
@@ -387,6 +403,15 @@ class Agent:
 
     def _audience(self, to: Names | None) -> Names:
         return self.audience if to is None else to
+
+    def _private(self, to: Names | None, called: str) -> Names:
+        """Who may read a choice or an answer: nobody else unless `to` says so, whatever the agent's `audience` is."""
+        if to is None and self.audience:
+            which = f"give to=() to keep it so, or to={self.audience!r}"
+            told = f"what {self.name} says by {called}() is for nobody else: {which}"
+            later = "from agentcho 0.6 on it is for the agent's audience, as what it says is"
+            warnings.warn(f"{told}; {later}", AudienceWarning, stacklevel=4)
+        return () if to is None else to
 
     async def _speak(
         self,

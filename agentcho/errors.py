@@ -55,6 +55,11 @@ COMPARED = 1000  # how many names an unknown one is compared with at most
 TRACE = "the format is agentcho-trace/1"
 
 
+class AudienceWarning(UserWarning):
+    """An agent that has an `audience` chose or answered without `to`: nobody else can read it, and from 0.6 on its
+    audience can."""
+
+
 class AgentchoError(Exception):
     """Base of all errors raised on purpose. `code` is what a command that it ends exits with: 2, for it was asked for
     something that cannot be, or 1, for it was begun and something failed. `transient`: the same may succeed when it is

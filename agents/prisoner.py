@@ -61,9 +61,9 @@ class Prisoner(agentcho.Agent):
         """A private guess of what the other will decide."""
         me, you = self.name.capitalize(), self.you.capitalize()
         prompt = f"Before you decide, {me}: what do you think {you} will decide?"
-        return await self.choose(CHOICES, prompt=prompt, header='{"prediction": ', opening='"', closing='"}')
+        return await self.choose(CHOICES, prompt=prompt, to=(), header='{"prediction": ', opening='"', closing='"}')
 
     async def decide(self) -> str:
         """The private decision."""
         prompt = f"The talk is over, {self.name.capitalize()}. Make your private decision now: COOPERATE or DEFECT."
-        return await self.choose(CHOICES, prompt=prompt, header='{"decision": ', opening='"', closing='"}')
+        return await self.choose(CHOICES, prompt=prompt, to=(), header='{"decision": ', opening='"', closing='"}')

@@ -1,6 +1,7 @@
 """What agents can do: think, say, ask, choose, answer, stream, tell."""
 
 import unicodedata
+import warnings
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Metadata, RunConfig, View
 from agentcho.engine.fake.toy_tokenizer import Vocabulary
-from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, CallFailed, RequestError
+from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, AudienceWarning, CallFailed, RequestError
 from agentcho.events import Began, Ended, Event, FirstToken, GameOver, Joined, Token
 from agentcho.message import audience
 from agentcho.testing import FakeEngine
@@ -63,6 +64,29 @@ def test_every_verb_does_what_it_says(play: Play) -> None:
     assert choice.text in {'"yes"}', '"no"}'}
     private = [m.audience for m in spoken(entries)[2:5]]
     assert private == [audience("alice"), audience("alice"), audience("bob")]
+
+
+def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play: Play) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Agent, "bob")
+        told = r"what alice says by {}\(\) is for nobody else: give to=\(\) to keep it so, or to='everyone'"
+        with pytest.warns(AudienceWarning, match=told.format("choose")) as found:
+            await alice.choose(("yes", "no"))
+        assert found[0].filename == __file__
+        with pytest.warns(AudienceWarning, match=told.format("choose")):
+            await alice.ask("Well?", ("yes", "no"))
+        with pytest.warns(AudienceWarning, match=told.format("answer")):
+            await alice.answer(Verdict)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            await alice.choose(("yes", "no"), to=())
+            await alice.answer(Verdict, to="bob")
+            await bob.choose(("yes", "no"))
+            await bob.answer(Verdict)
+
+    entries, _ = game(play, script)
+    readers = [m.audience.members for m in spoken(entries)]
+    assert readers == [*[{"alice"}] * 4, {"alice", "bob"}, *[{"bob"}] * 2]
 
 
 def test_an_answer_that_its_own_validators_refuse_says_where(play: Play) -> None:
