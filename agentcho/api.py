@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentcho.agent import Agent
 from agentcho.config import Computing, RunConfig, checked
@@ -56,7 +56,7 @@ def run(
     *agents: Agent | Scenario | str,
     engine: EnginePort | Computing | None = None,
     others: Engines | None = None,
-    display: Kind | None = None,
+    display: Kind | Literal["auto"] | None = None,
     out: str | Path | None = None,
     at_once: int | None = None,
     given: Mapping[str, Any] | None = None,
@@ -65,17 +65,18 @@ def run(
     people: People | Iterable[str] | str = (),
     **options: Any,
 ) -> Played:
-    """Play agents together, each by its `run`, or one scenario (it, its name, or a file); show the transcript and
-    return what was played.
+    """Play agents together, each by its `run`, or one scenario (it, its name, or a file), and return what was played.
 
     `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).
     `engine` is used instead of loading a model, or is the name of what computes one ("vllm"); `others` are models
     beside it, by the names that agents are given. `out` is a folder of runs to record in; without one, messages are
     kept in memory. `at_once`: at most so many games side by side. `given`: options of a scenario that is named.
-    `telemetry`: spans of OpenTelemetry, without words ("spans") or with them ("content"). Raises the error that ended
-    the game, if one did; of several games none ends the others, and what ended them is in `errors`. `ConfigError` for
-    an option that does not fit (an `ArgumentError` where an argument has the wrong type), and what else an
-    `AgentchoError` says of what is asked for, before anything is played. `KeyboardInterrupt` after Ctrl-C.
+    `display` shows the transcript on standard output: "auto" (rich on a terminal, plain elsewhere), "rich" or "plain";
+    without one nothing is printed. `telemetry`: spans of OpenTelemetry, without words ("spans") or with them
+    ("content"). Raises the error that ended the game, if one did; of several games none ends the others, and what ended
+    them is in `errors`. `ConfigError` for an option that does not fit (an `ArgumentError` where an argument has the
+    wrong type), and what else an `AgentchoError` says of what is asked for, before anything is played.
+    `KeyboardInterrupt` after Ctrl-C.
 
     Agents read what others have said as soon as it is out, so that the order of messages tells how long private ones
     were. With `lockstep` each says one message, and goes on when each has said one: see `Game.lockstep`. A scenario
@@ -85,10 +86,11 @@ def run(
     given by name; nothing else is shown before the end.
     """
     request = _request(agents, given or {}, options, lockstep, engine=engine, others=others, out=out, at_once=at_once)
-    there = people if isinstance(people, Mapping) else _here(people, request.config, display)
+    shown = _shown(display, here=bool(people) and not isinstance(people, Mapping))
+    there = people if isinstance(people, Mapping) else _here(people, request.config, shown)
     request, kept = replace(request, people=there), LiveMessages()
     with traced(telemetry, request.scenario.name, request.config) as spans:
-        found = play_shown(request, play, display, listen=partial(_listen, request, spans, kept))
+        found = play_shown(request, play, shown, listen=partial(_listen, request, spans, kept))
         spans.audited(found.record)
     return _played(request, found, kept)
 
@@ -127,6 +129,13 @@ def load(run: str | Path = "last", out: str | Path = "runs") -> Played:
     `RecordError`: a newer version has written it.
     """
     return from_record(find(str(run), Path(out)))
+
+
+def _shown(display: Kind | Literal["auto"] | None, here: bool) -> Kind | None:
+    """The display; None: what fits the terminal. Who plays at this terminal has to see something."""
+    if display == "auto" or (display is None and here):
+        return None
+    return display or "none"
 
 
 def _here(names: Iterable[str] | str, config: RunConfig, display: Kind | None) -> People:

@@ -44,7 +44,9 @@ def two_words(call: Decode, prompt: str) -> str:
 
 
 def test_agents_hear_each_other_as_they_speak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    played = agentcho.run(Speaker("ann"), Speaker("bob"), engine=FakeEngine(two_words), out=tmp_path)
+    quiet = agentcho.run(Speaker("ann"), Speaker("bob"), engine=FakeEngine(two_words))
+    assert (quiet.status, capsys.readouterr()) == ("done", ("", ""))
+    played = agentcho.run(Speaker("ann"), Speaker("bob"), engine=FakeEngine(two_words), out=tmp_path, display="auto")
     said = find("last", tmp_path).entries()
     assert played.record == find("last", tmp_path).path
     assert [len(e.message.parents) for e in said if e.message.author == "ann"] == [0, 2, 4]

@@ -441,7 +441,8 @@ def test_its_words_may_hold_secrets_of_others_that_no_vendor_is_sent() -> None:
 def test_from_python_people_are_given_by_name_and_nothing_is_shown_before_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    played = agentcho.run(Open(), engine=FakeEngine(), model="fake", people={"bob": Half(Scripted(["hi", "yes"]))})
+    bob = {"bob": Half(Scripted(["hi", "yes"]))}
+    played = agentcho.run(Open(), engine=FakeEngine(), model="fake", people=bob, display="auto")
     assert played.games[0].outcome == {"bob": "hi yes"}
     out = capsys.readouterr().out
     assert "hi yes" in out
