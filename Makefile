@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak gpu bench-judge bench-vllm bench-leaks bench-paper
-.PHONY: cli bench-nine bench-wins mutants nightly dist lock clean
+.PHONY: cli bench-nine bench-wins bench-real mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -116,6 +116,20 @@ bench-wins: .venv/.tools real     ## docs/where-it-wins.md: readers by documents
 	$(BIN)/python -m tools.bench.plan docs/results docs/results/plan.json
 	$(BIN)/python -m tools.pages.speed docs/results docs/speed.md README.md
 	$(BIN)/python -m tools.pages.where_it_wins docs/results docs/where-it-wins.md
+
+# Recorded conversations are the files of traces in DATA; those of SmolLM2 are sampled once, and kept.
+FORCED := runs/real/prisoners-dilemma
+bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (three hours)
+	for kind in none always-cooperate always-defect; do $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --set strategy=$$kind \
+		-n 40 --temperature 0.7 --max-tokens 192 --dtype bfloat16 --out $(FORCED)-$$kind.jsonl; done
+	cat $(FORCED)-*-*.jsonl $(FORCED)-none.jsonl > $(FORCED).jsonl
+	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) \
+		--limit 24 --json docs/results/real-fidelity.json --plot docs/fronts/real-fidelity.png
+	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind $(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) \
+		--traces $(FORCED).jsonl --json docs/results/real-decisions.json
+	for sentence in forced natural; do $(BIN)/agentcho bench leaks --model smollm2 --sentence $$sentence -n 400 \
+		--json docs/results/real-leaks-$$sentence.json; done
+	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
 	$(BIN)/agentcho paper --export docs/results/paper.json

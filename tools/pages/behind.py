@@ -51,6 +51,7 @@ class Place(NamedTuple):
 
 SPEED = ("speed.md", "speed-tables.md")
 WINS = "where-it-wins.md"
+REAL = "real-model.md"
 TIMED = (*CORE, "agentcho/lab/bench")
 PACED = (*TIMED, "agentcho/choreography/prefetch.py", "agentcho/choreography/quiescence.py")
 MEASURED: Mapping[str, Place] = {
@@ -79,6 +80,7 @@ MEASURED: Mapping[str, Place] = {
     "textarena": Place(("how-to/textarena.md",), ("agentcho/integrations/textarena", "agents/player.py")),
     "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),
     "vllm": Place(("vllm.md",), (*CORE, "agentcho/integrations/vllm", "tools/bench/vllm")),
+    "real-": Place((REAL,), (*CORE, "agentcho/lab/reading", "agentcho/lab/measure", "agentcho/lab/leaks")),
     "understudy": Place(("understudy.md",), ("agentcho/runner/understudy",)),
 }
 """By how the name of a result file begins; the first that fits."""

@@ -1,0 +1,135 @@
+"""The page on a real model says what its results hold, and draws it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcho.audit.measurement import Interval
+from agentcho.lab.plots import plot_readings
+from agentcho.lab.reading.result import DecisionsResult, Effect, FidelityResult, Moved, Row, Share, Step
+from tools.pages import real_model
+from tools.pages.marks import keeping_age
+
+ROOT = Path(__file__).parents[2]
+AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
+ABOUT: dict[str, Any] = {
+    "model": "smollm2",
+    "dtype": "float32",
+    "device": "cpu",
+    "machine": {"machine": "x86_64, 2 cores", "torch": "2.13.0", "commit": "0123456789abcdef"},
+    "seed": 1,
+}
+
+
+def share(value: float, half: float = 0.0) -> Share:
+    return Share(value=value, span=Interval(low=value - half, high=value + half, method="by hand"))
+
+
+def fidelity(nearer: float) -> FidelityResult:
+    def row(column: str, kl: float, ratio: float) -> Row:
+        more: dict[str, Any] = {"same": share(0.9), "nats": share(3.0), "more": share(0.25)}
+        return Row(subject="talks", column=column, games=9, rows=1234, kl=share(kl), encoded=100, ratio=ratio, **more)
+
+    step = Step(subject="talks", first=AUDIT, second=ENFORCE, nearer=share(nearer, 0.01), share=7, games=9)
+    rows = (row("baseline", 0.0, 1.0), row(AUDIT, 0.2, 0.5), row(ENFORCE, 0.1, 0.9))
+    return FidelityResult(**ABOUT, command="agentcho bench fidelity", rows=rows, steps=(step,), reads=())
+
+
+def decisions(change: float, odds: float) -> DecisionsResult:
+    def effect(way: str, told: str, games: int = 20) -> Effect:
+        where: dict[str, Any] = {
+            "subject": "games",
+            "question": "decision",
+            "told": told,
+            "way": way,
+            "games": games,
+            "turned": 0,
+        }
+        return Effect(**where, mean=share(0.9), change=share(change, 0.001), odds=share(odds, 0.01))
+
+    def moved(way: str, size: float) -> Moved:
+        where: dict[str, Any] = {"subject": "games", "question": "decision", "way": way, "games": 20}
+        kinds: dict[str, Any] = {"first": "always-cooperate", "second": "always-defect"}
+        return Moved(**where, **kinds, change=share(0.0), odds=share(size, 0.1), size=share(size))
+
+    effects = (effect(AUDIT, "always-defect"), effect(f"{AUDIT}, plan alone", "none"), effect(AUDIT, "none", games=3))
+    return DecisionsResult(
+        **ABOUT,
+        command="agentcho bench decisions",
+        reader="bob",
+        owner="alice",
+        choice="COOPERATE",
+        effects=effects,
+        moved=(moved("baseline, told", 0.5), moved(ENFORCE, 0.0)),
+        answers=(),
+        left_out={"too long": 2},
+    )
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    (tmp_path / "real-fidelity.json").write_text(fidelity(0.1).model_dump_json())
+    (tmp_path / "real-decisions.json").write_text(decisions(-0.05, -0.3).model_dump_json())
+    return tmp_path
+
+
+def test_the_page_has_every_row(results: Path) -> None:
+    page = real_model.page(results)
+    assert "| choreographed:enforce | 0.1000 (0.1000 to 0.1000) | 90.0% | +0.2500 (+0.2500 to +0.2500) | 0.90 |" in page
+    assert "### talks: 9 conversations, 1,234 tokens said" in page
+    assert "| games | decision | always-cooperate less always-defect | choreographed:enforce | 20 |" in page
+    assert "Left out: too long (2 times)." in page
+    assert "commit 0123456789, seed 1" in page
+
+
+@pytest.mark.parametrize(
+    ("nearer", "told"),
+    [(0.1, "`enforce` is nearer"), (-0.1, "`audit` is nearer"), (0.005, "neither `audit` nor `enforce` is nearer")],
+)
+def test_who_is_nearer_the_baseline_goes_by_the_interval(results: Path, nearer: float, told: str) -> None:
+    (results / "real-fidelity.json").write_text(fidelity(nearer).model_dump_json())
+    assert f"- talks: {told} the baseline" in real_model.page(results)
+
+
+@pytest.mark.parametrize(
+    ("change", "odds", "by_share", "by_odds"),
+    [
+        (-0.05, -0.3, "reproduced", "reproduced"),
+        (0.05, 0.3, "reversed", "reversed"),
+        (-0.004, -0.3, "null", "reproduced"),
+        (0.0, 0.0, "null", "null"),
+    ],
+)
+def test_effects_of_the_paper_are_judged_by_both(
+    results: Path, change: float, odds: float, by_share: str, by_odds: str
+) -> None:
+    (results / "real-decisions.json").write_text(decisions(change, odds).model_dump_json())
+    page = real_model.page(results)
+    row = next(line for line in page.splitlines() if "Table 3: always defect, choreographed |" in line)
+    assert row.endswith(f"| {by_share} | {by_odds} |")
+    assert "| -26.1 |" in row
+    assert "Table 3: free, choreographed" not in page, "three games are too few"
+    assert re.search(rf"By the probability of Bob's choice,\n2 effects: .*{by_share}", page)
+
+
+def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:
+    page = real_model.page(tmp_path)
+    assert "was not measured yet" in page
+    assert "## Fidelity" not in page
+
+
+def test_a_picture_is_drawn(tmp_path: Path) -> None:
+    for file in (tmp_path / "front.png", tmp_path / "again.png"):
+        plot_readings(fidelity(0.1), file)
+    assert (tmp_path / "front.png").read_bytes() == (tmp_path / "again.png").read_bytes()
+    assert (tmp_path / "front.png").stat().st_size > 10_000
+
+
+def test_the_page_that_is_committed_is_made_of_the_results_that_are() -> None:
+    file = ROOT / "docs" / "real-model.md"
+    committed = file.read_text()
+    assert keeping_age(real_model.page(ROOT / "docs" / "results"), committed) == committed, "run `make bench-real`"

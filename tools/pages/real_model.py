@@ -1,0 +1,240 @@
+"""The page on a real model, from result files: `python -m tools.pages.real_model docs/results docs/real-model.md`.
+
+What has no result file yet is left out, and the page says so. Does not know: how a result was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.lab.display.reading import apart, effect_cells, moved_cells, shown
+from agentcho.lab.leaks.result import LeaksResult, Row, read_leaks
+from agentcho.lab.paper.effects import Verdict, expected, sign, verdict
+from agentcho.lab.paper.tables import COOPERATES, Table, table_named
+from agentcho.lab.reading.decisions import BEHIND, DECISION, GUESS, TOLD
+from agentcho.lab.reading.result import (
+    DecisionsResult,
+    Effect,
+    FidelityResult,
+    Measured,
+    Moved,
+    read_decisions,
+    read_fidelity,
+)
+from tools.pages.render import render, write
+
+FIDELITY = ("real-fidelity", "real-fidelity-office")
+"""Results of `agentcho bench fidelity`."""
+DECISIONS = "real-decisions"
+LEAKS = ("real-leaks-forced", "real-leaks-natural")
+AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
+SETTINGS = {"none": "free", "always-cooperate": "always cooperate", "always-defect": "always defect"}
+"""What the paper calls what Alice was told."""
+LEAST, FEWEST = 0.005, 8
+"""A change of a probability below half a point counts as none; of fewer conversations no verdict is given."""
+FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
+
+
+class Compared(NamedTuple):
+    """One effect of the paper beside ours: the change in a probability, in shares; the verdict on our probability, and
+    on our log-odds, which move where a probability near 1 cannot."""
+
+    table: str
+    row: str
+    paper: float
+    ours: Effect
+    by_share: Verdict
+    by_odds: Verdict
+
+
+def page(results: Path) -> str:
+    """The whole page."""
+    fidelity = {name: read_fidelity(file) for name in FIDELITY if (file := results / f"{name}.json").is_file()}
+    leaks = [read_leaks(file) for name in LEAKS if (file := results / f"{name}.json").is_file()]
+    decisions = read_decisions(file) if (file := results / f"{DECISIONS}.json").is_file() else None
+    compared = [] if decisions is None else list(_compared(decisions))
+    return render(
+        "real-model",
+        fidelity=[(_about(each), list(_tables(each)), list(_nearer(each)), name) for name, each in fidelity.items()],
+        decisions=decisions,
+        about_decisions="" if decisions is None else _about(decisions),
+        summary=_summary([each.by_share for each in compared]),
+        summary_odds=_summary([each.by_odds for each in compared]),
+        controls=[] if decisions is None else list(_controls(decisions)),
+        compared=_compared_table(compared),
+        effects="" if decisions is None else _effects(decisions, DECISION),
+        guesses="" if decisions is None else _effects(decisions, GUESS),
+        moved="" if decisions is None else _moved(decisions),
+        leaks=[(_about_leaks(each), _leaks(each), each) for each in leaks],
+    )
+
+
+def _about(found: Measured) -> str:
+    machine = found.machine
+    return (
+        f"`{found.command}`: {found.model}, {found.dtype}; {machine['machine']}, torch {machine['torch']}, commit "
+        f"{machine['commit'][:10]}, seed {found.seed}."
+    )
+
+
+# -- fidelity
+
+
+def _tables(found: FidelityResult) -> Iterator[tuple[str, str]]:
+    """A set's name and size, and its table."""
+    for subject in dict.fromkeys(row.subject for row in found.rows):
+        own = [row for row in found.rows if row.subject == subject]
+        heads = ("way", "KL, nats a token (95%)", "same likeliest token", "nats a token more (95%)", "tokens encoded")
+        rows = [(row.column, *apart(row), f"{row.ratio:.2f}") for row in own]
+        title = f"{subject}: {own[0].games} conversations, {own[0].rows:,} tokens said"
+        yield title, _table(heads, rows)
+
+
+def _nearer(found: FidelityResult) -> Iterator[str]:
+    """Whether enforcement is nearer the baseline than plain reuse, a set."""
+    for step in found.steps:
+        if (step.first, step.second) != (AUDIT, ENFORCE):
+            continue
+        side = sign(step.nearer.span.low, step.nearer.span.high)
+        told = {1: "`enforce` is nearer the baseline than `audit`", -1: "`audit` is nearer the baseline than `enforce`"}
+        what = told.get(side, "neither `audit` nor `enforce` is nearer the baseline")
+        yield (
+            f"{step.subject}: {what}: KL lower by {shown(step.nearer, sign='+')} nats a token, in {step.share} of "
+            f"{step.games} conversations"
+        )
+
+
+# -- decisions
+
+
+def _compared(found: DecisionsResult) -> Iterator[Compared]:
+    """Table 3, Table 7 and Figure 8 of the paper, setting by setting; recorded and forced conversations apart."""
+    for each in found.effects:
+        setting = SETTINGS.get(each.told)
+        if setting is None or each.games < FEWEST:
+            continue
+        if each.way == AUDIT and each.question == DECISION:
+            yield from _beside(each, "3", f"{setting}, choreographed", COOPERATES)
+        if each.way == AUDIT and each.question == GUESS:
+            yield from _beside(each, "7", f"{setting}, choreographed", "bob predicts cooperation")
+        if each.way in FIGURE_8 and each.question == DECISION:
+            yield from _beside(each, "f8", f"{setting}, choreographed, {FIGURE_8[each.way]}", COOPERATES)
+
+
+def _beside(ours: Effect, name: str, label: str, score: str) -> Iterator[Compared]:
+    table: Table = table_named(name)  # type: ignore[arg-type]
+    row = table.row(label)
+    own, before = table.paper(label, score), table.paper(row.against or "", score)
+    paper = expected(table, row)
+    if own is None or before is None or paper is None:
+        return
+    moved = sign(ours.change.span.low, ours.change.span.high) if abs(ours.change.value) >= LEAST else 0
+    by_share, by_odds = verdict(paper, moved), verdict(paper, sign(ours.odds.span.low, ours.odds.span.high))
+    title = table.title.partition(":")[0]
+    yield Compared(
+        table=title, row=label, paper=own.value - before.value, ours=ours, by_share=by_share, by_odds=by_odds
+    )
+
+
+def _compared_table(found: Sequence[Compared]) -> str:
+    heads = ("effect", "conversations", "paper, points", "here, points (95%)", "log-odds (95%)", "sign", "of log-odds")
+    rows = [
+        (
+            f"{each.table}: {each.row}",
+            f"{each.ours.subject} ({each.ours.games})",
+            f"{100 * each.paper:+.1f}",
+            shown(each.ours.change, 2, "+", 100),
+            shown(each.ours.odds, 3, "+"),
+            each.by_share,
+            each.by_odds,
+        )
+        for each in found
+    ]
+    return _table(heads, rows)
+
+
+def _summary(found: Sequence[Verdict]) -> str:
+    """How many of the paper's effects there are of each verdict."""
+    counts = [f"{found.count(name)} {name}" for name in dict.fromkeys(found)]
+    return f"{len(found)} effects: {', '.join(counts)}"
+
+
+def _controls(found: DecisionsResult) -> Iterator[str]:
+    """Whether the positive control moved the reader, a set and question."""
+    for each in found.moved:
+        if each.way == TOLD and (each.first, each.second) == ("always-cooperate", "always-defect"):
+            side = sign(each.odds.span.low, each.odds.span.high)
+            told = "moves" if side else "does not move"
+            yield (
+                f"{each.subject}, {each.question}: Alice's thoughts in Bob's own prompt {told} him: log-odds "
+                f"{shown(each.odds, 3, '+')} higher where she always cooperates than where she always defects, over "
+                f"{each.games} conversations; size without sign {shown(each.size, 3)}"
+            )
+
+
+def _effects(found: DecisionsResult, asked: str) -> str:
+    heads = (
+        *("conversations", f"{found.owner} was told", "way", "games", "probability"),
+        *("less baseline, points (95%)", "log-odds less baseline (95%)", "turned"),
+    )
+    rows = [(e.subject, e.told, e.way, *effect_cells(e)) for e in found.effects if e.question == asked and e.games]
+    return _table(heads, rows)
+
+
+def _moved(found: DecisionsResult) -> str:
+    heads = (
+        *("conversations", "question", "what is hidden", "way", "games"),
+        *("probability, points (95%)", "log-odds (95%)", "size of log-odds (95%)"),
+    )
+    rows = [(e.subject, e.question, f"{e.first} less {e.second}", e.way, *moved_cells(e)) for e in _in_order(found)]
+    return _table(heads, rows)
+
+
+def _in_order(found: DecisionsResult) -> list[Moved]:
+    return sorted(found.moved, key=lambda each: (each.subject, each.question, each.first, each.second))
+
+
+# -- attacks
+
+
+def _about_leaks(found: LeaksResult) -> str:
+    machine = found.machine
+    return (
+        f"`{found.command}`: {found.model}, {found.dtype}; {machine['machine']}, torch {machine['torch']}, commit "
+        f"{machine['commit'][:10]}, seed {found.seed}; {found.n} secrets of each kind, a quarter of them tested."
+    )
+
+
+def _leaks(found: LeaksResult) -> str:
+    """The best attack of each way on each kind of secret."""
+    kinds = [each.kind for each in found.secrets]
+    heads = ("way", *(f"{each.kind}: bits of {each.entropy:.1f} (95%), by" for each in found.secrets), "verdict")
+    claims = {each.way: each.verdict for each in found.claims}
+    rows = [
+        (
+            way,
+            *(_best([r for r in found.rows if (r.way, r.kind) == (way, kind)]) for kind in kinds),
+            claims.get(way, ""),
+        )
+        for way in dict.fromkeys(row.way for row in found.rows)
+    ]
+    return _table(heads, rows)
+
+
+def _best(rows: Iterable[Row]) -> str:
+    tried = [row for row in rows if row.unavailable is None]
+    if not tried:
+        return ""
+    best = max(tried, key=lambda row: row.bits)
+    return f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}), {best.attack}"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ("---", *("---" for _ in heads[1:])), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    write(page, "a real model")
