@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -187,3 +188,13 @@ def more_than_the_text(rows: Iterable[Row]) -> list[Row]:
     """Where what `enforce` reuses is not cleared by an attack that succeeds on the author's encoding."""
     open_ = [row for row in rows if row.way == "audience" and row.verdict != "no more than the text"]
     return [row for row in open_ if row.attack != "asked" and row.unavailable is None]
+
+
+def test_the_page_on_installing_has_every_extra_and_the_versions_of_python() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]
+    page = (DOCS / "install.md").read_text()
+    extras = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+    assert extras == [name for name in project["optional-dependencies"] if name not in ("dev", "docs")]
+    assert project["requires-python"] == ">=3.11"
+    tried = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
+    assert f"| Python | {tried[0]}. {tried[1]} and {tried[2]} were tried in part |" in page
