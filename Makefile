@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak gpu bench-judge bench-vllm bench-leaks bench-paper
-.PHONY: cli bench-nine bench-wins bench-real mutants nightly dist lock clean
+.PHONY: cli families bench-nine bench-wins bench-real mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -148,6 +148,9 @@ methods: .venv/.tools              ## the page that lists the reuse methods
 
 cli: .venv/.tools                  ## docs/cli.md, the reference of the command line
 	$(BIN)/python -m tools.pages.cli docs/cli.md
+
+families: .venv/.tools             ## the tables of docs/model-families.md, from the families that tests run
+	$(BIN)/python -m tools.pages.families docs/model-families.md
 
 structure: .venv/.tools            ## the list of modules in docs/structure.md, from their docstrings
 	$(BIN)/python -m tools.pages.structure docs/structure.md

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,9 +23,10 @@ from agentcho.tasks.sets import TaskSet, generators
 from agentcho.tasks.task import Problem
 from agentcho.testing import FakeEngine
 from tools import scenario_pages
-from tools.pages import cli
+from tools.pages import cli, families
 from tools.pages.reuse import with_methods
 
+from .engine.families import families as all_families
 from .engines import Engines
 
 pytestmark = pytest.mark.usefixtures("one_command_line")
@@ -187,3 +189,19 @@ def more_than_the_text(rows: Iterable[Row]) -> list[Row]:
     """Where what `enforce` reuses is not cleared by an attack that succeeds on the author's encoding."""
     open_ = [row for row in rows if row.way == "audience" and row.verdict != "no more than the text"]
     return [row for row in open_ if row.attack != "asked" and row.unavailable is None]
+
+
+def test_the_page_on_model_families_has_those_that_tests_run() -> None:
+    text = (DOCS / "model-families.md").read_text()
+    assert text == families.page(text), "run `make families`"
+    assert families.TOLD.keys() == {family.name for family in all_families()}
+
+
+def test_the_page_on_installing_has_every_extra_and_the_versions_of_python() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]
+    page = (DOCS / "install.md").read_text()
+    extras = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+    assert extras == [name for name in project["optional-dependencies"] if name not in ("dev", "docs")]
+    assert project["requires-python"] == ">=3.11"
+    tried = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
+    assert f"| Python | {tried[0]}. {tried[1]} and {tried[2]} were tried in part |" in page

@@ -66,3 +66,9 @@ def test_bids_and_hospital_files_stay_with_whom_they_are_for(tmp_path: Path) -> 
 def test_the_gallery_shows_each(tmp_path: Path) -> None:
     shown = re.findall(r"literalinclude:: \.\./examples/(\w+)\.py", (ROOT / "docs" / "gallery.md").read_text())
     assert shown == ["werewolf", *GALLERY]
+
+
+def test_every_example_stands_on_a_page_so_that_a_search_finds_its_code() -> None:
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    shown = re.findall(r"literalinclude(?:::|\}) (?:\.\./)+examples/(\S+)", pages)
+    assert set(shown) == {file.name for file in (ROOT / "examples").iterdir() if file.is_file()}

@@ -18,6 +18,7 @@ from agentcho.runner.doctor import DoctorReport, DoctorRow, doctor
 from agentcho.runner.model.known_models import KNOWN, place_of
 
 from ..device import DEVICE
+from ..test_site import DOCS, blocks, execute, saved
 
 NAME = "smollm2"
 LEAST = 3
@@ -68,3 +69,21 @@ def test_the_doctor_says_that_plain_chats_have_the_ids_of_stock_transformers(rep
     assert DoctorRow("framing", None, "apart", rows["apart"]) in report.rows, (
         "no text can spell what stands between messages"
     )
+
+
+def test_the_last_step_of_the_tutorial_is_what_comes_out(
+    report: DoctorReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = DOCS / "tutorial.md"
+    (shown,) = (block.text for block in blocks(page) if block.text.startswith(f"{NAME}: can share encodings"))
+    rows = [f"{row.check} {row.result} {row.detail}" for row in report.short]
+    for line in shown.splitlines()[1:]:
+        assert any(row.startswith(" ".join(line.partition("…")[0].split())) for row in rows), line
+    for block in (block for block in blocks(page) if saved(block)):
+        execute(block, page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    played = agentcho.run("wolf.py", model=NAME, seed=1, out="runs", display="none")
+    assert played.record is not None
+    assert audit_run(SavedRun(played.record)).conclusion == "clean"
+    first = next(iter(played.messages(readable_by="ann"))).text
+    assert any(f"ann: {first}" in block.text for block in blocks(page))

@@ -1,0 +1,115 @@
+"""The page on model families, from the families that tests run and the models that the gate refuses by name:
+`python -m tools.pages.families docs/model-families.md`.
+
+Does not know: how a family is tested, how the gate works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.runner.reuse_check import LEARNED
+from tests.engine.families import Layer, families, refused
+from tests.engine.test_families import CASES, TOLERANCE
+
+PARTS = re.compile(r"(<!-- (families|cases|refused) -->\n)(.*?)(<!-- end of \2 -->)", re.DOTALL)
+
+
+class Told(NamedTuple):
+    """What the code does not say of a family: models that are of it, and what is special about its positions or its
+    layers."""
+
+    models: str
+    special: str = ""
+
+
+HALF = "rotary on half of each head"
+TOLD = {
+    "llama": Told("Llama 2 to 3.3, SmolLM2, the understudy"),
+    "qwen2": Told("Qwen2, Qwen2.5", "biases"),
+    "qwen3": Told("Qwen3", "norms of queries and keys"),
+    "olmo2": Told("OLMo 2", "norms of queries and keys"),
+    "granite": Told("Granite 3", "multipliers"),
+    "mistral": Told("Mistral 7B"),
+    "ministral3": Told("Ministral 3", "YaRN; queries scaled by position"),
+    "phi3": Told("Phi-3, Phi-4"),
+    "starcoder2": Told("StarCoder2", "biases"),
+    "phi": Told("Phi-1.5, Phi-2", HALF),
+    "glm4": Told("GLM-4-0414", HALF),
+    "gpt_neox": Told("Pythia, GPT-NeoX", HALF),
+    "smollm3": Told("SmolLM3", "layers without positions"),
+    "cohere2": Told("Command R7B, Command A", "layers without positions"),
+    "exaone4": Told("EXAONE 4.0", "layers without positions"),
+    "mixtral": Told("Mixtral", "experts"),
+    "qwen3_moe": Told("Qwen3-30B-A3B", "experts in some layers"),
+    "llama4_text": Told("Llama 4", "experts; layers without positions"),
+    "gpt_oss": Told("gpt-oss", "experts; attention sinks"),
+    "gemma2": Told("Gemma 2", "soft caps"),
+    "gemma3_text": Told("Gemma 3", "other frequencies in windows than elsewhere"),
+    "llama yarn": Told("Llamas whose positions are scaled by YaRN", "YaRN"),
+    "qwen3 sliding": Told("Qwen3 with windows in some layers", "norms of queries and keys"),
+}
+KINDS = {"full": "all", "sliding": "a window", "chunked": "a block"}
+REFUSED = {
+    "learned positions": ("learned positions", ", ".join(f"`{name}`" for name in sorted(LEARNED))),
+    "alibi": ("ALiBi: positions are added to scores, not to keys", "`bloom`, `mpt`"),
+    "learned norm after rotary": ("a learned norm after the rotary embedding", "`hunyuan…`"),
+    "recurrent": ("recurrent layers: a running state in place of keys", "by what their configuration names"),
+    "recurrent hybrid": ("some recurrent layers", "by what their configuration names"),
+    "encoder": ("encoder and decoder", "`t5…`, and by their configuration"),
+}
+"""By the reason of a family that tests refuse, or a name of its own: the cause, and which models it is."""
+
+
+def page(text: str) -> str:
+    """The text of the page with its parts as they are."""
+    parts = {"families": "\n".join(_table()), "refused": "\n".join(_refusals()), "cases": _cases()}
+    return PARTS.sub(lambda match: f"{match[1]}\n{parts[match[2]]}\n\n{match[4]}", text)
+
+
+def _table() -> Iterator[str]:
+    yield "| family | models of it | layers attend to | what is special |"
+    yield "| --- | --- | --- | --- |"
+    for family in families():
+        told = TOLD[family.name]
+        yield f"| `{family.name}` | {told.models} | {_attends(family.layers)} | {told.special} |"
+
+
+def _attends(layers: Sequence[Layer]) -> str:
+    """What a layer sees: of all layers alike one word, else those of each kind."""
+    kinds = list(dict.fromkeys(KINDS[layer.kind] for layer in layers))
+    alternate = len(list(groupby(layers))) > len(kinds)
+    return kinds[0] if len(kinds) == 1 else f"{' or '.join(kinds)}{', in turns' if alternate else ''}"
+
+
+def _cases() -> str:
+    names = [case.__name__.replace("_", " ") for case in CASES]
+    return (
+        f"The shapes of history are: {', '.join(names)}. The largest difference of a log-probability that a test lets "
+        f"pass is {TOLERANCE:g}."
+    )
+
+
+def _refusals() -> Iterator[str]:
+    tested = refused()
+    yield "| cause | `model_type` | tests refuse |"
+    yield "| --- | --- | --- |"
+    for reason, (cause, which) in REFUSED.items():
+        yield f"| {cause} | {which} | {f'`{tested[reason].name}`' if reason in tested else ''} |"
+
+
+def main() -> None:
+    """Write it."""
+    parser = argparse.ArgumentParser(description="Write the tables of the page on model families.")
+    parser.add_argument("page", type=Path)
+    file: Path = parser.parse_args().page
+    file.write_text(page(file.read_text()))
+
+
+if __name__ == "__main__":
+    main()
