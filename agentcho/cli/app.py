@@ -16,6 +16,7 @@ from agentcho.audit.report import FailOn
 from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import GivenOptions, fields, spread_options
+from agentcho.cli.panels import PanelCommand
 from agentcho.cli.serve import key, serve
 from agentcho.cli.shared_options import (
     AGENTS,
@@ -68,7 +69,7 @@ def app() -> typer.Typer:
     )
     cli.callback()(_agentcho)
     for command in (run, merge, audit, serve, key, ls, cp, show, view, doctor):
-        cli.command()(spread_options(command))
+        cli.command(cls=PanelCommand)(spread_options(command))
     made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Begin something of your own.")
     made.callback()(_new)
     made.command("scenario")(new_scenario)
