@@ -88,6 +88,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {like[0]!r}?" if like else ""
 
 
+def asking(word: str, known: Iterable[str]) -> str:
+    """The end of an error that lists what is known: the `nearest` question, or nothing."""
+    like = nearest(word, known)
+    return f"; {like}" if like else ""
+
+
 class ModelError(AgentchoError):
     """A model cannot be used."""
 
