@@ -246,7 +246,8 @@ def show(
 ) -> None:
     """Show a recorded run again, or export it. Of one that died, or is not over yet, there is what was said so far.
 
-    This prints to the terminal; `agentcho view` makes a page.
+    This prints to the terminal; `agentcho view` makes a page. With --trace it exports what was played; `agentcho trace`
+    plays new games.
     """
     from agentcho.audit.wording import cut_short
     from agentcho.cli.listing import check_game

@@ -137,3 +137,19 @@ def test_an_option_that_help_leaves_out_is_taken_and_completed(agentcho: Command
     context = run.make_context("agentcho run", [], resilient_parsing=True)
     assert {"--thoughts", "--help-all"} <= {each.value for each in run.shell_complete(context, "--")}
     assert "--thoughts" in agentcho("run", "--thought", "audience").err
+
+
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        ("prove", "probe"),
+        ("probe", "prove"),
+        ("show", "view"),
+        ("view", "show"),
+        ("trace", "show --trace"),
+        ("show", "trace"),
+    ],
+)
+def test_help_of_commands_that_are_confused_names_the_other(agentcho: Command, command: str, other: str) -> None:
+    told = agentcho(command, "--help").out.partition("\nArguments:")[0]
+    assert f"`agentcho {other}`" in " ".join(told.split())
