@@ -404,7 +404,8 @@ class GamesFailed(AgentchoError):
         frames: Mapping[int, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         head = [] if of == 1 else [f"{len(failed)} of {of} games ended by an error"]
-        games, lines, told = list[str](), list[str](), set[tuple[str, ...]]()
+        games, lines = list[str](), list[str]()
+        told = set[tuple[str, ...]]()
         for game, what in sorted(failed.items())[:SHOWN]:
             games.append((f"game {game}: " if head else "") + " ".join(what.split()))
             came = tuple(frames.get(game, ()))

@@ -53,7 +53,9 @@ def fault(error: BaseException, package: str = "") -> GameFault:
     what = words(first) + (f" (and {len(leaves) - 1} more)" if len(leaves) > 1 else "")
     users = _users_frames(first, package) or _users_frames(error, package)
     where = f"{_file(users[-1][0])}:{users[-1][1]}" if users else None
-    return GameFault(type(first).__name__, what, where, _whole(error), _told_frames(users))
+    return GameFault(
+        kind=type(first).__name__, what=what, where=where, traceback=_whole(error), frames=_told_frames(users)
+    )
 
 
 def words(error: BaseException) -> str:
@@ -107,7 +109,7 @@ def _told_frames(users: list[tuple[FrameType, int]]) -> tuple[str, ...]:
 
 
 def _told_frame(frame: FrameType, line: int) -> str:
-    source = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
+    source = linecache.getline(frame.f_code.co_filename, line).strip()
     return f"{_file(frame)}:{line}, in {frame.f_code.co_name}" + (f": {source}" if source else "")
 
 
