@@ -48,6 +48,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 SHORT = 60
 SHOWN = 20  # how many failed games an error lists one by one
@@ -90,6 +91,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
         return ""
     like = get_close_matches(word, [each for each in there if len(each) <= SHORT], 1)
     return f"did you mean {like[0]!r}?" if like else ""
+
+
+def asking(word: str, known: Iterable[str]) -> str:
+    """The end of an error that lists what is known: the `nearest` question, or nothing."""
+    like = nearest(word, known)
+    return f"; {like}" if like else ""
 
 
 class ModelError(AgentchoError):
@@ -389,17 +396,30 @@ class LimitReached(AgentchoError):
 
 
 class GamesFailed(AgentchoError):
-    """Errors ended games of a run; the others are whole. `failed` says of each game what, and where."""
+    """Errors ended games of a run; the others are whole. `failed` says of each game what, and where; `frames` those of
+    the user's code that its error came through, for `lines`, which have the same ones once."""
 
     code = 1
 
-    def __init__(self, failed: Mapping[int, str], of: int, record: Path | None = None) -> None:
-        games = [f"game {game}: {' '.join(what.split())}" for game, what in sorted(failed.items())]
-        games[SHOWN:] = [f"… and {len(games) - SHOWN} more"] if len(games) > SHOWN else []
+    def __init__(
+        self,
+        failed: Mapping[int, str],
+        of: int,
+        record: Path | None = None,
+        frames: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         head = [] if of == 1 else [f"{len(failed)} of {of} games ended by an error"]
-        where = [] if record is None else [f"tracebacks: {record / 'outcomes.jsonl'}"]
-        self.lines = (*head, *(games if head else [each.partition(": ")[2] for each in games]), *where)
-        super().__init__("; ".join(self.lines))
+        games, lines = list[str](), list[str]()
+        told = set[tuple[str, ...]]()
+        for game, what in sorted(failed.items())[:SHOWN]:
+            games.append((f"game {game}: " if head else "") + " ".join(what.split()))
+            came = tuple(frames.get(game, ()))
+            lines += [games[-1], *(() if came in told else [f"  {frame}" for frame in came])]
+            told.add(came)
+        last = [f"… and {len(failed) - SHOWN} more"] if len(failed) > SHOWN else []
+        last += [] if record is None else [f"tracebacks: {record / 'outcomes.jsonl'}"]
+        self.lines = (*head, *lines, *last)
+        super().__init__("; ".join((*head, *games, *last)))
 
 
 class PersonLeft(AgentchoError):

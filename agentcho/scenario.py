@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentcho.errors import ConfigError, ScenarioError
+from agentcho.errors import ConfigError, ScenarioError, asking
 from agentcho.message import Metadata, called
 from agentcho.tasks import Problem, Task
 
@@ -63,7 +63,8 @@ class Scenario:
         try:
             self.options = self.Options(**options)
         except ValidationError as error:
-            raise ConfigError(f"{self.name}: {_what(error)}. Its options: {', '.join(self._choices())}") from error
+            there = f"Its options: {', '.join(self._choices())}{_asking(error, self.Options)}"
+            raise ConfigError(f"{self.name}: {_what(error)}. {there}") from error
 
     async def play(self, game: Any) -> Outcome:
         """Play one game: cast the agents, let them act, and return the outcome. An error raised here ends this game
@@ -111,6 +112,13 @@ class Scenario:
 
     def _choices(self) -> list[str]:
         return [f"{name} (default {field.get_default()!r})" for name, field in self.Options.model_fields.items()]
+
+
+def _asking(error: ValidationError, options: type[BaseModel]) -> str:
+    """The option that is meant by the first that there is not."""
+    faults = error.errors(include_url=False, include_input=False)
+    unknown = (str(e["loc"][0]) for e in faults if e["type"] == "extra_forbidden" and len(e["loc"]) == 1)
+    return asking(next(unknown, ""), options.model_fields)
 
 
 def _what(error: ValidationError) -> str:

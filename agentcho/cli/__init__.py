@@ -65,11 +65,12 @@ def _tell(words: str) -> None:
 
 
 def _told(error: Exception) -> str:
-    """An error in a line; games that failed in one each."""
+    """An error in a line; games that failed in one each, and below it one for each frame of the user's code."""
     from agentcho.errors import GamesFailed
 
     lines = error.lines if isinstance(error, GamesFailed) else (str(error),)
-    return "\n  ".join(map(_line, (f"error: {lines[0]}", *lines[1:])))
+    first, *others = (f"error: {lines[0]}", *lines[1:])
+    return "\n".join((_line(first), *(f"{'    ' if each.startswith('  ') else '  '}{_line(each)}" for each in others)))
 
 
 def _line(words: str) -> str:

@@ -16,6 +16,7 @@ from agentcho.audit.report import FailOn
 from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import GivenOptions, fields, spread_options
+from agentcho.cli.panels import PanelCommand
 from agentcho.cli.serve import key, serve
 from agentcho.cli.shared_options import (
     AGENTS,
@@ -68,7 +69,7 @@ def app() -> typer.Typer:
     )
     cli.callback()(_agentcho)
     for command in (run, merge, audit, serve, key, ls, cp, show, view, doctor):
-        cli.command()(spread_options(command))
+        cli.command(cls=PanelCommand)(spread_options(command))
     made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Begin something of your own.")
     made.callback()(_new)
     made.command("scenario")(new_scenario)
@@ -245,7 +246,8 @@ def show(
 ) -> None:
     """Show a recorded run again, or export it. Of one that died, or is not over yet, there is what was said so far.
 
-    This prints to the terminal; `agentcho view` makes a page.
+    This prints to the terminal; `agentcho view` makes a page. With --trace it exports what was played; `agentcho trace`
+    plays new games.
     """
     from agentcho.audit.wording import cut_short
     from agentcho.cli.listing import check_game

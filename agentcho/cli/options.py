@@ -8,13 +8,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typer.models import OptionInfo
 
 from agentcho import config
+from agentcho.cli.panels import FEW, HELP, RARE, panel, show_all
 from agentcho.config import RunConfig, served
 from agentcho.errors import ConfigError
 
@@ -54,6 +57,7 @@ class OptionsFrom(NamedTuple):
         """The option of a field as typer reads it: limits as one that may stand several times, a bool as a flag."""
         field = self.model.model_fields[name]
         said = typer.Option(*_flags(name, field), help=self.helps.get(name, field.description), metavar=_metavar(field))
+        said.rich_help_panel = panel(name, field)
         several = _is_limits(field) or _is_list(field)
         kind: Any = list[str] | None if several else field.annotation
         default = None if several else self.defaults.get(name, field.default)
@@ -78,8 +82,8 @@ def _flags(name: str, field: FieldInfo) -> tuple[str, ...]:
 
 def _metavar(field: FieldInfo) -> str | None:
     extra = field.json_schema_extra
-    found = extra.get("metavar") if isinstance(extra, dict) else PAIR if _is_limits(field) else None
-    return None if found is None else str(found)
+    found = extra.get("metavar") if isinstance(extra, dict) else None
+    return str(found) if found is not None else PAIR if _is_limits(field) else None
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -97,6 +101,7 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
             parameters += [marked[name].option(field) for field in marked[name].fields(own)]
         else:
             parameters.append(_keyword(name, hints[name], parameter.default))
+    parameters = _with_panels(parameters)
 
     def called(ctx: typer.Context, **words: Any) -> None:
         given = {name: _given(ctx, mark, mark.fields(own), words) for name, mark in marked.items()}
@@ -107,6 +112,34 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
     vars(called)["__signature__"] = inspect.Signature(parameters)
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
+
+
+def _with_panels(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """The parameters of a command. Of many, each option has its panel, and `--help-all` is one where some are rare."""
+    named = {each.name: info for each in parameters if (info := _option_info(each.annotation)) is not None}
+    if len(named) <= FEW:
+        return parameters
+    panels = {name: info.rich_help_panel or panel(name) for name, info in named.items()}
+    found = [_in_panel(each, panels[each.name]) if each.name in panels else each for each in parameters]
+    if not RARE.keys().isdisjoint(panels.values()):
+        said = typer.Option(
+            "--help-all", callback=show_all, is_eager=True, help="Show all options and exit.", rich_help_panel=HELP
+        )
+        found.append(_keyword("help_all", Annotated[bool, said], default=False))
+    return found
+
+
+def _option_info(hint: Any) -> OptionInfo | None:
+    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, OptionInfo)), None)
+
+
+def _in_panel(parameter: inspect.Parameter, title: str) -> inspect.Parameter:
+    """An option with its panel. What it was made from may be another command's too, and stays as it is."""
+    hint = parameter.annotation
+    said = copy(_option_info(hint))
+    assert said is not None
+    said.rich_help_panel = title
+    return parameter.replace(annotation=Annotated[hint.__origin__, said])
 
 
 def _mark(hint: Any) -> OptionsFrom | None:

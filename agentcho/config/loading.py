@@ -66,19 +66,19 @@ class EngineOptions(FrozenOptions):
     engine: Computing = Field(
         default="agentcho",
         description="What computes a model that is loaded here: agentcho, or vllm (needs the extra of that name).",
-        json_schema_extra={"group": "inference"},
+        json_schema_extra={"group": "inference", "panel": "Model"},
     )
     tensor_parallel: int = Field(
         default=1,
         ge=1,
         description="For --engine vllm: divide the heads of each layer among so many GPUs.",
-        json_schema_extra={"metavar": "N", "group": "inference"},
+        json_schema_extra={"metavar": "N", "group": "inference", "panel": "More on the model"},
     )
     pipeline_parallel: int = Field(
         default=1,
         ge=1,
         description="For --engine vllm: divide the layers among so many stages, each on --tensor-parallel GPUs.",
-        json_schema_extra={"metavar": "N", "group": "inference"},
+        json_schema_extra={"metavar": "N", "group": "inference", "panel": "More on the model"},
     )
 
     @property
@@ -97,16 +97,22 @@ class DeviceOptions(FrozenOptions):
     """What the chat template of a model is given, and where the model runs."""
 
     chat_template_kwargs: TemplateKwargs = Field(
-        default=None, description=TEMPLATED, json_schema_extra={"metavar": "JSON", "group": "loading"}
+        default=None,
+        description=TEMPLATED,
+        json_schema_extra={"metavar": "JSON", "group": "loading", "panel": "More on the model"},
     )
-    device: str = Field(default="auto", description="auto, cpu, cuda.", json_schema_extra={"group": "loading"})
+    device: str = Field(
+        default="auto", description="auto, cpu, cuda.", json_schema_extra={"group": "loading", "panel": "Model"}
+    )
 
 
 class DtypeOptions(FrozenOptions):
     """In which numbers a model computes."""
 
     dtype: str = Field(
-        default="auto", description="auto, float32, bfloat16, float16.", json_schema_extra={"group": "loading"}
+        default="auto",
+        description="auto, float32, bfloat16, float16.",
+        json_schema_extra={"group": "loading", "panel": "Model"},
     )
 
 
@@ -114,15 +120,22 @@ class ThreadOptions(FrozenOptions):
     """On how many threads a model computes."""
 
     threads: int | None = Field(
-        default=None, ge=1, description=THREADS, json_schema_extra={"metavar": "N", "group": "loading"}
+        default=None,
+        ge=1,
+        description=THREADS,
+        json_schema_extra={"metavar": "N", "group": "loading", "panel": "More on speed"},
     )
 
 
 class QuantizationOptions(FrozenOptions):
     """In how few bits the weights of a model are kept, and its keys and values. None: in the numbers it computes in."""
 
-    weights: Bits | None = Field(default=None, description=FEW_BITS, json_schema_extra={"group": "loading"})
-    kv_dtype: KvDtype | None = Field(default=None, description=EIGHT_BITS, json_schema_extra={"group": "inference"})
+    weights: Bits | None = Field(
+        default=None, description=FEW_BITS, json_schema_extra={"group": "loading", "panel": "Speed"}
+    )
+    kv_dtype: KvDtype | None = Field(
+        default=None, description=EIGHT_BITS, json_schema_extra={"group": "inference", "panel": "Speed"}
+    )
 
     @property
     def quantization(self) -> dict[str, Any]:
@@ -145,8 +158,10 @@ class TemplateChecks(FrozenOptions):
     plain_markers: Markers = Field(
         default="refuse",
         description="What to do about a model in whose chat template a text can spell what stands between messages.",
+        json_schema_extra={"panel": "More on the model"},
     )
     template_differs: Markers = Field(
         default="refuse",
         description="What to do about a model whose plain chats would have other tokens than transformers gives.",
+        json_schema_extra={"panel": "More on the model"},
     )

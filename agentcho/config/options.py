@@ -232,6 +232,7 @@ class OwnModel(FrozenOptions):
     model: str = Field(
         default="understudy",
         description=f"{NAMED}, a Hugging Face id, or 'openai:NAME'.",
+        json_schema_extra={"panel": "Model"},
     )
 
 
@@ -241,28 +242,32 @@ class SourceOptions(FrozenOptions):
     base_url: str | None = Field(
         default=None,
         description="Where a model 'openai:NAME' is served.",
-        json_schema_extra={"metavar": "URL", "group": "served"},
+        json_schema_extra={"metavar": "URL", "group": "served", "panel": "Model"},
     )
     server: Server = Field(
         default="openai",
         description="What serves it, which says what it can be asked.",
-        json_schema_extra={"group": "served"},
+        json_schema_extra={"group": "served", "panel": "Model"},
     )
     key_env: str | None = Field(
         default=None,
         description="The environment variable with its key.  [default: OPENAI_API_KEY for OpenAI's own, else none]",
-        json_schema_extra={"metavar": "NAME", "group": "served"},
+        json_schema_extra={"metavar": "NAME", "group": "served", "panel": "Model"},
     )
     key_file: str | None = Field(
-        default=None, description="The file with its key.", json_schema_extra={"metavar": "FILE", "group": "served"}
+        default=None,
+        description="The file with its key.",
+        json_schema_extra={"metavar": "FILE", "group": "served", "panel": "More on the model"},
     )
     allow_vendor: tuple[str, ...] = Field(
         default=(),
         description="Whose models may be sent what is private to agents of other models.",
-        json_schema_extra={"metavar": "VENDOR", "group": "served"},
+        json_schema_extra={"metavar": "VENDOR", "group": "served", "panel": "More on the model"},
     )
     device_map: str | None = Field(
-        default=None, description="auto: layers over all GPUs, for --device.", json_schema_extra={"group": "loading"}
+        default=None,
+        description="auto: layers over all GPUs, for --device.",
+        json_schema_extra={"group": "loading", "panel": "More on the model"},
     )
 
 
@@ -270,93 +275,130 @@ class PlayOptions(FrozenOptions):
     """How messages are read and sampled, and what is played."""
 
     mode: Mode = Field(
-        default="choreographed", description="Which encodings a call reads.", json_schema_extra={"group": "reading"}
+        default="choreographed",
+        description="Which encodings a call reads.",
+        json_schema_extra={"group": "reading", "panel": "Leakage"},
     )
     leakage: Leakage = Field(
         default="enforce",
         description="What choreographed mode does about leaks.",
-        json_schema_extra={"group": "reading"},
+        json_schema_extra={"group": "reading", "panel": "Leakage"},
     )
     words: WordsRule | None = Field(
         default=None,
         description="List, or refuse, what agents say to more than may read what they had read, but by typed releases.",
+        json_schema_extra={"panel": "Leakage"},
     )
     leak_budget: float | None = Field(
         default=None,
         ge=0,
         allow_inf_nan=False,
         description="For --words: what typed releases of a game may tell a reader about an owner's secrets.",
-        json_schema_extra={"metavar": "BITS"},
+        json_schema_extra={"metavar": "BITS", "panel": "More on leakage"},
     )
     thoughts: ThoughtsOf = Field(
         default="author",
         description="Who may read what a model thinks before it answers: author, or the audience of the answer.",
+        json_schema_extra={"panel": "More on leakage"},
     )
     shadow: Shadowing = Field(
         default="auto",
         description="Follow an author's words for its audience while it speaks; auto: where the two differ.",
-        json_schema_extra={"group": "reading"},
+        json_schema_extra={"group": "reading", "panel": "More on leakage"},
     )
     deterministic: bool = Field(
         default=False,
         description="Batch so that every bit depends on nothing that a reader may not read. Slower.",
-        json_schema_extra={"group": "reading"},
+        json_schema_extra={"group": "reading", "panel": "Leakage"},
     )
     in_place: bool = False
     reuse: str = Field(
-        default=DEFAULT, description=ways_help(), json_schema_extra={"metavar": "WAY", "group": "reading"}
+        default=DEFAULT,
+        description=ways_help(),
+        json_schema_extra={"metavar": "WAY", "group": "reading", "panel": "Speed"},
     )
     repair: str | None = Field(
         default=None,
         description=repairs_help(),
-        json_schema_extra={"metavar": "REPAIR", "group": "reading"},
+        json_schema_extra={"metavar": "REPAIR", "group": "reading", "panel": "Speed"},
     )
     speculate: bool = Field(
-        default=False, description="Guess several tokens a step from what the author may read, where that pays."
+        default=False,
+        description="Guess several tokens a step from what the author may read, where that pays.",
+        json_schema_extra={"panel": "Speed"},
     )
     prefill_budget: int | None = Field(
         default=None,
         ge=1,
         description="While agents speak, encode at most so many tokens a step of what others are to read.",
-        json_schema_extra={"metavar": "TOKENS", "group": "upkeep"},
+        json_schema_extra={"metavar": "TOKENS", "group": "upkeep", "panel": "More on speed"},
     )
     adapter: str | None = Field(
         default=None,
         description="A folder that `agentcho tune` or peft wrote.",
-        json_schema_extra={"metavar": "DIR", "group": "reading"},
+        json_schema_extra={"metavar": "DIR", "group": "reading", "panel": "Model"},
     )
     merge: bool = Field(
         default=False,
         description="Add the adapter to the weights, instead of going through it in each forward.",
-        json_schema_extra={"group": "reading"},
+        json_schema_extra={"group": "reading", "panel": "More on the model"},
     )
     disk_tokens: int = Field(
         default=0,
         ge=0,
         description="Of what no longer fits in memory, keep so many tokens' keys and values on disk.",
-        json_schema_extra={"metavar": "TOKENS", "group": "upkeep"},
+        json_schema_extra={"metavar": "TOKENS", "group": "upkeep", "panel": "More on speed"},
     )
     keep_cache: str | None = Field(
         default=None,
         description="Keep encodings of what everyone may read there, for later runs of the same model.",
-        json_schema_extra={"metavar": "DIR", "group": "upkeep"},
+        json_schema_extra={"metavar": "DIR", "group": "upkeep", "panel": "More on speed"},
     )
-    seed: int = Field(default=0, description="Of every coin and choice of the run.")
-    games: int = Field(default=1, ge=1, le=1_000_000, description="How many to play, side by side on one engine.")
+    seed: int = Field(
+        default=0, description="Of every coin and choice of the run.", json_schema_extra={"panel": "Games"}
+    )
+    games: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="How many to play, side by side on one engine.",
+        json_schema_extra={"panel": "Games"},
+    )
     part: str | None = Field(
         default=None,
         description="Play part K of N of the games alone; `agentcho merge` puts all parts together.",
-        json_schema_extra={"metavar": "K/N"},
+        json_schema_extra={"metavar": "K/N", "panel": "More on games"},
     )
     tasks: str | None = Field(
         default=None,
         description="A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own.",
-        json_schema_extra={"metavar": "TASKS"},
+        json_schema_extra={"metavar": "TASKS", "panel": "Games"},
     )
-    temperature: float = Field(default=0.7, ge=0, allow_inf_nan=False, description="0: always the likeliest token.")
-    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability to sample from.")
-    max_tokens: int = Field(default=256, ge=1, description="At most so many sampled tokens a message.")
-    limits: Limits = Field(default=Limits(), description="End a game early: agent_ or game_ tokens, messages, seconds.")
+    temperature: float = Field(
+        default=0.7,
+        ge=0,
+        allow_inf_nan=False,
+        description="0: always the likeliest token.",
+        json_schema_extra={"panel": "Sampling"},
+    )
+    top_p: float = Field(
+        default=0.95,
+        gt=0,
+        le=1,
+        description="Share of probability to sample from.",
+        json_schema_extra={"panel": "Sampling"},
+    )
+    max_tokens: int = Field(
+        default=256,
+        ge=1,
+        description="At most so many sampled tokens a message.",
+        json_schema_extra={"panel": "Sampling"},
+    )
+    limits: Limits = Field(
+        default=Limits(),
+        description="End a game early: agent_ or game_ tokens, messages, seconds.",
+        json_schema_extra={"panel": "Games"},
+    )
 
 
 class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, DeviceOptions, EngineOptions, OwnModel):
@@ -380,6 +422,7 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
     default_prompt: Defaults = Field(
         default="keep",
         description="Give agents without a system prompt the one that the chat template has for that, if it has one.",
+        json_schema_extra={"panel": "More on the model"},
     )
     models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = Field(default={})
     own_model: ModelConfig | None = None

@@ -90,6 +90,7 @@ class ModelNames(FrozenOptions):
         default=None,
         pattern=r"^[^#\s]{1,200}$",
         description="The model's name for clients. Default: its id, or the folder's name.",
+        json_schema_extra={"panel": "Model"},
     )
 
 
@@ -108,6 +109,7 @@ class ListenOptions(FrozenOptions):
     user_messages: Sharing = Field(
         default="shared",
         description="Whether user messages are a society's, or the agent's alone that brings them.",
+        json_schema_extra={"panel": "Leakage"},
     )
 
 
@@ -138,15 +140,17 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
     record: str = Field(
         default="runs",
         description="Folder of runs: each society is one; 'none' keeps none.",
-        json_schema_extra={"metavar": "DIR"},
+        json_schema_extra={"metavar": "DIR", "panel": "Output"},
     )
     keep_days: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
         description="At the start, delete this server's records that are older.",
-        json_schema_extra={"metavar": "DAYS"},
+        json_schema_extra={"metavar": "DAYS", "panel": "Output"},
     )
     limits: ServeLimits = Field(
-        default=ServeLimits(), description="A bound of the server, such as requests=64; docs/serve.md lists them."
+        default=ServeLimits(),
+        description="A bound of the server, such as requests=64; docs/serve.md lists them.",
+        json_schema_extra={"panel": "Options"},
     )
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from agentcho.errors import TaskError
+from agentcho.errors import TaskError, asking
 from agentcho.tasks.arithmetic import draw_problem
 from agentcho.tasks.concepts import draw_concepts
 from agentcho.tasks.facts import draw_fact
@@ -82,8 +82,8 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
         return _listed(spec, published.kind, published.read, *_rows(name, rest, published))
     if Path(spec).suffix in {".json", ".jsonl"}:
         return _listed(spec=spec, kind=kind, read=own(kind), rows=of_file(Path(spec)), source=spec)
-    known = ", ".join((*generators(), *formats()))
-    raise TaskError(spec, None, f"is no .jsonl or .json file, and none of {known}")
+    known = (*generators(), *formats())
+    raise TaskError(spec, None, f"is no .jsonl or .json file, and none of {', '.join(known)}{asking(name, known)}")
 
 
 def _check_kind(spec: str, found: type[Task], wanted: type[Task]) -> None:

@@ -293,3 +293,29 @@ def test_a_play_that_is_no_coroutine_is_told_what_to_be(agentcho: Command, here:
     )
     ran = agentcho("run", "odd.py", "--model", "fake")
     assert (ran.code, "ScenarioError: play of odd is no coroutine; write `async def play" in ran.err) == (1, True)
+
+
+def test_the_users_own_frames_of_an_error_are_told_once(agentcho: Command, here: Path) -> None:
+    path = here / odd(here, "await self.deal(ada)")
+    text = path.read_text().replace("game.index == 5", "game.index in (1, 3, 5)")
+    path.write_text(text + "\n    async def deal(self, ada):\n        await ada.say(to='nobody')\n")
+    ran = agentcho("run", "odd.py", "--model", "fake", "--games", "6")
+    assert ran.code == 1
+    lines = ran.err.splitlines()
+    assert lines[2:4] == [
+        "    odd.py:12, in play: await self.deal(ada)",
+        "    odd.py:20, in deal: await ada.say(to='nobody')",
+    ]
+    games = [lines[1], *lines[4:6]]
+    assert [line.split(": AudienceError")[0] for line in games] == [f"  game {n}: odd.py:20" for n in (1, 3, 5)]
+    assert lines[6].startswith("  tracebacks: ")
+    assert len(lines) == 7
+
+
+def test_frames_of_endless_recursion_are_the_deepest_ones(agentcho: Command, here: Path) -> None:
+    odd(here, "deep = lambda n: deep(n + 1); deep(0)")
+    ran = agentcho("run", "odd.py", "--model", "fake", "--games", "6")
+    frames = [line for line in ran.err.splitlines() if ", in " in line]
+    assert 2 < len(frames) < 20
+    assert all(line.startswith("    odd.py:12, in ") for line in frames)
+    assert ran.err.count("frames before") == 1

@@ -9,6 +9,14 @@ import pytest
 
 from .conftest import PLAY, Command, one_line
 
+NAMING = {
+    **dict.fromkeys(("run", "compare", "audit", "prove", "ls", "cp"), ()),
+    "sweep": ("--grid", "rounds=1,2", "--out", "cells"),
+    "trace": ("--out", "t.jsonl"),
+    "tune": ("--traces", "t.jsonl", "--out", "adapter"),
+}
+"""Commands that take a scenario, and what they need beside it."""
+
 
 @pytest.mark.parametrize(
     ("words", "told"),
@@ -54,3 +62,26 @@ def test_a_broken_agent_is_found_before_a_model_is_loaded(agentcho: Command, her
     (here / "agents").mkdir()
     (here / "agents/prisoner.py").write_text("import agentcho\nclass Prisoner(agentcho.Agent):\n    role = 1 / 0\n")
     assert "agents/prisoner.py:3: does not import: ZeroDivisionError" in one_line(agentcho(*PLAY))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        *(((command, "debat", *more), "debate") for command, more in NAMING.items()),
+        (("bench", "games", "--scenario", "debat"), "debate"),
+        (("run", "debate", "--model", "fake", "--tasks", "arithmetc"), "arithmetic"),
+        (("run", "debate", "--model", "fake", "--set", "rouns=2"), "rounds"),
+        (("sweep", "debate", "--grid", "rouns=1,2", "--out", "cells"), "rounds"),
+        (("sweep", "debate", "--grid", "temperatur=1,2", "--out", "cells"), "temperature"),
+        (("paper", "--quick", "--tasks", "multi-q=arithmetic"), "multi-qa"),
+        (("plan", "parallel-debat"), "parallel-debate"),
+        (("bench", "workflows", "--workflow", "parallel-debat"), "parallel-debate"),
+    ],
+    ids=lambda words: "-".join(words[:2]) if isinstance(words, tuple) else words,
+)
+@pytest.mark.usefixtures("no_model")
+def test_a_misspelt_name_is_answered_with_the_nearest(agentcho: Command, words: tuple[str, ...], meant: str) -> None:
+    ran = agentcho(*words)
+    assert ran.code == 2
+    assert f"did you mean '{meant}'?" in ran.err
+    assert "Traceback" not in ran.err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from itertools import chain
 from typing import Annotated, Any
 
 import pytest
@@ -13,11 +15,14 @@ from typer.main import get_command
 
 from agentcho.cli.app import app
 from agentcho.cli.options import GivenOptions, OptionsFrom, spread_options
+from agentcho.cli.panels import OWN, panel
 from agentcho.cli.shared_options import AUDITED
 from agentcho.config import RunConfig, again
+from agentcho.integrations.ray.config import ClusterConfig
 from agentcho.lab.commands.compare import COLUMNS
 
 from ..golden.options import options
+from .conftest import Command
 
 
 class Wider(RunConfig):
@@ -92,3 +97,59 @@ def test_every_command_that_loads_a_model_says_what_to_do_about_one_whose_templa
     loading = {command for command, named in spelled.items() if "--model" in named} - {"agentcho probe"}
     assert len(loading) > 12
     assert {command for command in loading if "--template-differs" not in spelled[command]} == set()
+
+
+def test_every_option_stands_in_one_panel_of_help_all_and_rare_ones_in_no_other_help(agentcho: Command) -> None:
+    spelled = dict[str, set[str]]()
+    for command, option, _ in map(json.loads, options()):
+        spelled.setdefault(command, set()).update(re.findall(r"^(?:-n, )?(--[\w-]+)", option))
+    many = {command: named for command, named in spelled.items() if "--help-all" in named}
+    assert {"agentcho run", "agentcho compare", "agentcho sweep", "agentcho serve"} <= many.keys()
+    for command, named in many.items():
+        everything, common = (_panels(agentcho(*command.split()[1:], asked).out) for asked in ("--help-all", "--help"))
+        assert sorted(chain.from_iterable(everything.values())) == sorted({*named, "--help"}), command
+        assert common == {title: listed for title, listed in everything.items() if title in common}
+        assert everything.keys() - common.keys() == {title for title in everything if title.startswith("More on ")}
+        assert len(everything) < 20
+
+
+def _panels(told: str) -> dict[str, list[str]]:
+    """The options under each title of a help."""
+    sections = re.findall(r"^(\w[\w ]+):\n((?:  .*\n)+)", told.replace("\nUsage:", "\nUsage :"), re.MULTILINE)
+    found = {title: re.findall(r"^  (?:-n, )?(--[\w-]+)", body, re.MULTILINE) for title, body in sections}
+    return {title: listed for title, listed in found.items() if title != "Arguments"}
+
+
+def test_a_field_of_a_run_has_a_panel_and_help_says_how_many_options_it_leaves_out(agentcho: Command) -> None:
+    fields = {**RunConfig.model_fields, **ClusterConfig.model_fields}
+    assert [name for name, field in fields.items() if field.description and panel(name, field) == OWN] == []
+    told = [agentcho("run", asked).out for asked in ("--help", "--help-all")]
+    listed = [sum(map(len, _panels(each).values())) for each in told]
+    assert re.search(rf"^{listed[1] - listed[0]} more options: .*agentcho run --help-all$", told[0], re.MULTILINE)
+    assert "more options" not in told[1]
+    assert "--help-all" not in agentcho("ls", "--help").out
+
+
+def test_an_option_that_help_leaves_out_is_taken_and_completed(agentcho: Command) -> None:
+    assert "--thoughts" not in agentcho("run", "--help").out
+    assert agentcho("run", "prisoners-dilemma", "--model", "fake", "--thoughts", "audience").code == 0
+    run = get_command(app()).commands["run"]  # type: ignore[attr-defined]
+    context = run.make_context("agentcho run", [], resilient_parsing=True)
+    assert {"--thoughts", "--help-all"} <= {each.value for each in run.shell_complete(context, "--")}
+    assert "--thoughts" in agentcho("run", "--thought", "audience").err
+
+
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        ("prove", "probe"),
+        ("probe", "prove"),
+        ("show", "view"),
+        ("view", "show"),
+        ("trace", "show --trace"),
+        ("show", "trace"),
+    ],
+)
+def test_help_of_commands_that_are_confused_names_the_other(agentcho: Command, command: str, other: str) -> None:
+    told = agentcho(command, "--help").out.partition("\nArguments:")[0]
+    assert f"`agentcho {other}`" in " ".join(told.split())

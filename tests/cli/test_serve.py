@@ -44,7 +44,7 @@ def test_it_has_every_option_that_errors_advise_who_can_reach_its_users(agentcho
     of_others = re.compile(r"`(agentcho key|agentcho doctor|llama-gguf-split)[^`]*`")
     advised = set(re.findall(r"--[a-z][a-z-]+", of_others.sub("", text)))
     assert {"--keys", "--port", "--plain-markers"} <= advised
-    assert advised <= set(re.findall(r"--[a-z][a-z-]+", agentcho("serve", "--help").out))
+    assert advised <= set(re.findall(r"--[a-z][a-z-]+", agentcho("serve", "--help-all").out))
 
 
 @pytest.mark.parametrize(

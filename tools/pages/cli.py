@@ -18,7 +18,7 @@ from agentcho.cli.app import app
 INTRODUCTION = """\
 # Command line
 
-Every command with its arguments and options, as `--help` has them. This page is made by `make cli`.
+Every command with its arguments and options, as `--help-all` has them. This page is made by `make cli`.
 Exit codes stand with each command; 130 is Ctrl-C everywhere.
 """
 

@@ -5,6 +5,7 @@ Only lines of code are kept, never the values of variables. Does not know: games
 
 from __future__ import annotations
 
+import linecache
 import os
 import sysconfig
 import traceback
@@ -20,17 +21,21 @@ FILE = "agentcho_file_"
 """How the modules of scenarios' and agents' own files are called, wherever the files are."""
 PACKAGE = Path(__file__).parents[2]
 STANDARD = (Path(sysconfig.get_path("stdlib")), Path(os.__file__).parent)
+DEEPEST = 12
+"""At most so many frames of an error are told; the traceback has all of them."""
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 class GameFault(NamedTuple):
     """An error that ended a game. `kind` is its class, `what` its words, which may quote what somebody said; `where`
-    ("file:line") is the deepest line of the user's code, None: it came through none. `traceback` is the whole."""
+    ("file:line") is the deepest line of the user's code, None: it came through none. `traceback` is the whole, and
+    `frames` has a line for each frame of it that is the user's code, the deepest last."""
 
     kind: str
     what: str
     where: str | None
     traceback: str
+    frames: tuple[str, ...] = ()
 
     @property
     def error(self) -> str:
@@ -46,7 +51,11 @@ def fault(error: BaseException, package: str = "") -> GameFault:
     leaves = list(_leaves(error))
     first = leaves[0]
     what = words(first) + (f" (and {len(leaves) - 1} more)" if len(leaves) > 1 else "")
-    return GameFault(type(first).__name__, what, _where(first, package) or _where(error, package), _whole(error))
+    users = _users_frames(first, package) or _users_frames(error, package)
+    where = f"{_file(users[-1][0])}:{users[-1][1]}" if users else None
+    return GameFault(
+        kind=type(first).__name__, what=what, where=where, traceback=_whole(error), frames=_told_frames(users)
+    )
 
 
 def words(error: BaseException) -> str:
@@ -87,12 +96,25 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield each
 
 
-def _where(error: BaseException, package: str) -> str | None:
-    found = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if _is_users(frame, package):
-            found = f"{shown_path(Path(frame.f_code.co_filename))}:{line}"
-    return found
+def _users_frames(error: BaseException, package: str) -> list[tuple[FrameType, int]]:
+    """The frames of the user's code that an error came through, each with its line, the deepest last."""
+    return [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_users(frame, package)]
+
+
+def _told_frames(users: list[tuple[FrameType, int]]) -> tuple[str, ...]:
+    """The deepest of these frames, in a line each: the file, the line, the function, and what the source has there."""
+    deepest = users[-DEEPEST:]
+    before = [f"… {len(users) - len(deepest)} frames before"] if len(users) > len(deepest) else []
+    return (*before, *(_written(_told_frame(frame, line)) for frame, line in deepest))
+
+
+def _told_frame(frame: FrameType, line: int) -> str:
+    source = linecache.getline(frame.f_code.co_filename, line).strip()
+    return f"{_file(frame)}:{line}, in {frame.f_code.co_name}" + (f": {source}" if source else "")
+
+
+def _file(frame: FrameType) -> str:
+    return shown_path(Path(frame.f_code.co_filename))
 
 
 def _is_users(frame: FrameType, package: str) -> bool:

@@ -90,7 +90,9 @@ class RunResult(NamedTuple):
     def check(self, of: int) -> None:
         """`GamesFailed`, which lists them, where errors ended some of `of` games."""
         if self.errors:
-            raise GamesFailed({game: str(failed.fault) for game, failed in self.errors.items()}, of, self.record)
+            faults = {game: failed.fault for game, failed in self.errors.items()}
+            frames = {game: found.frames for game, found in faults.items()}
+            raise GamesFailed({game: str(found) for game, found in faults.items()}, of, self.record, frames)
 
 
 def play(request: RunRequest) -> RunResult:

@@ -16,9 +16,15 @@ class ClusterConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    on: str | None = Field(default=None, description=ON, json_schema_extra={"metavar": "ray[:ADDRESS]"})
-    workers: int | None = Field(default=None, ge=1, le=10_000, description=WORKERS)
-    gpus_per_worker: float | None = Field(default=None, ge=0, allow_inf_nan=False, description=GPUS)
+    on: str | None = Field(
+        default=None, description=ON, json_schema_extra={"metavar": "ray[:ADDRESS]", "panel": "Cluster"}
+    )
+    workers: int | None = Field(
+        default=None, ge=1, le=10_000, description=WORKERS, json_schema_extra={"panel": "More on the cluster"}
+    )
+    gpus_per_worker: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description=GPUS, json_schema_extra={"panel": "More on the cluster"}
+    )
 
     @field_validator("on")
     @classmethod

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from agentcho.cli.extension import Extension, Played
 from agentcho.cli.options import spread_options
+from agentcho.cli.panels import PanelCommand
 from agentcho.lab.commands.bench import bench
 from agentcho.lab.commands.compare import compare
 from agentcho.lab.commands.paper import paper
@@ -49,7 +50,7 @@ def _commands() -> dict[str, TyperCommand | TyperGroup]:
     group = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     group.callback()(lambda: None)
     for command in (compare, sweep, paper, trace, tune, prove, probe, plan):
-        group.command()(spread_options(command))
+        group.command(cls=PanelCommand)(spread_options(command))
     group.add_typer(bench(), name="bench")
     found: Any = typer.main.get_group(group).commands
     return dict(found)

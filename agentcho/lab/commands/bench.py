@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from agentcho.cli.options import GivenOptions, OptionsFrom, run_config, spread_options
+from agentcho.cli.panels import PanelCommand
 from agentcho.cli.shared_options import HERE
 from agentcho.config import LOCAL, RunConfig, TemplateChecks
 from agentcho.display.progress import progress
@@ -55,7 +56,7 @@ def bench() -> typer.Typer:
     group.callback()(lambda: None)
     recorded = (reading.fidelity, reading.decisions)
     for command in (games, leakage, attacks.leaks, judging.judge, *recorded, speed.workflows, serve, peers.peers):
-        group.command()(spread_options(command))
+        group.command(cls=PanelCommand)(spread_options(command))
     return group
 
 

@@ -19,6 +19,7 @@ from agentcho.config import RunConfig, again, option_names
 from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import inline
+from agentcho.errors import asking
 from agentcho.games.runs import library, runtime
 from agentcho.games.runs.discovery import from_anywhere
 from agentcho.games.runs.request import RunRequest
@@ -151,7 +152,8 @@ def _request(asked: PaperOptions) -> PaperRequest:
 
     for name in asked.tasks:
         if name not in PUBLISHED:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join(PUBLISHED)}", param_hint="--tasks")
+            what = f"{name!r} is none of {', '.join(PUBLISHED)}{asking(name, PUBLISHED)}"
+            raise typer.BadParameter(what, param_hint="--tasks")
     data: Data = asked.data or ("generators" if asked.config.model in SHIPPED else "published")
     tables, games = _tables(asked.tables), asked.games or (FEW if asked.quick else FULL)
     chosen = sets(data, asked.out / "tasks", asked.tasks, _worked_at(tables))

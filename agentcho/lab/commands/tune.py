@@ -24,7 +24,10 @@ def trace(
     where: Where,
     final_of: Annotated[Path | None, typer.Option(metavar=FILE, help=FINAL_OF, show_default=False)] = None,
 ) -> None:
-    """Sample baseline games into a file of traces, to train on or to replay."""
+    """Sample baseline games into a file of traces, to train on or to replay.
+
+    This plays new games; `agentcho show --trace` exports a run that was played already.
+    """
     from agentcho.cli.cluster import cluster
     from agentcho.lab.commands.trace_run import TraceOptions
     from agentcho.lab.commands.trace_run import trace as sample_traces

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from agentcho.config import Limits, RunConfig
-from agentcho.errors import ConfigError
+from agentcho.errors import ConfigError, asking
 from agentcho.scenario import Scenario
 
 Home = Literal["scenario", "run", "limit"]
@@ -91,6 +91,7 @@ def _home(name: str, kind: type[Scenario]) -> tuple[Home, str]:
         raise ConfigError(
             f"grid {name}: no such option. {kind.name} has {', '.join(own) or 'none'}; a run has "
             f"{', '.join(sorted(run))}, and the limits {', '.join(Limits.model_fields)}"
+            f"{asking(name, {*own, *run, *Limits.model_fields})}"
         )
     if len(there) > 1:
         both = " or ".join(f"{home}.{name}" for home in there)

@@ -28,24 +28,43 @@ class Recipe(Frozen):
 
     mode: Mode = Field(default="choreographed", description="To train for. Which encodings a call reads.")
     leakage: Leakage = Field(default="audit", description="On the encodings of which it trains.")
-    rank: int = Field(default=64, ge=1, description="Of the LoRA on queries, keys, values and outputs.")
-    alpha: float = Field(default=32, gt=0, description="Its scale.")
-    dropout: Share = Field(default=0.05, description="Of what goes into it.")
+    rank: int = Field(
+        default=64,
+        ge=1,
+        description="Of the LoRA on queries, keys, values and outputs.",
+        json_schema_extra={"panel": "Training"},
+    )
+    alpha: float = Field(default=32, gt=0, description="Its scale.", json_schema_extra={"panel": "Training"})
+    dropout: Share = Field(
+        default=0.05, description="Of what goes into it.", json_schema_extra={"panel": "More on training"}
+    )
     peft: dict[str, Any] | None = None
-    epochs: int = Field(default=4, ge=1, description="Times through all traces.")
-    batch: int = Field(default=8, ge=1, description="Traces a step.")
+    epochs: int = Field(
+        default=4, ge=1, description="Times through all traces.", json_schema_extra={"panel": "Training"}
+    )
+    batch: int = Field(default=8, ge=1, description="Traces a step.", json_schema_extra={"panel": "Training"})
     rate: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
         description="The highest learning rate.  [default: by the model's width, 0.001 at 256]",
+        json_schema_extra={"panel": "Training"},
     )
     warmup: Share = 0.1
     decay: Annotated[float, Field(ge=0)] = 0.0
     clip: Annotated[float, Field(gt=0)] = 1.0
     dev: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    tokens: int = Field(default=4096, ge=1, description="Feed at most so many a forward; a longer trace goes alone.")
-    recompute: bool = Field(default=False, description="Keep few activations: less memory, slower.")
+    tokens: int = Field(
+        default=4096,
+        ge=1,
+        description="Feed at most so many a forward; a longer trace goes alone.",
+        json_schema_extra={"panel": "More on training"},
+    )
+    recompute: bool = Field(
+        default=False,
+        description="Keep few activations: less memory, slower.",
+        json_schema_extra={"panel": "More on training"},
+    )
     seed: int = Field(default=0, description="Of the split, the order, the adapter and dropout.")
 
     def adapter(self, modules: list[str]) -> dict[str, Any]:

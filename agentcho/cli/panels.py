@@ -1,0 +1,93 @@
+"""The panels under which help lists the options of a command that has many, and the command that prints them.
+
+Does not know: what the options mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from pydantic.fields import FieldInfo
+from typer.core import TyperCommand
+
+from agentcho.config import RunConfig
+
+FEW = 20
+"""A command of at most so many options lists them all, and in one panel."""
+OWN, HELP = "Options", "Help"
+"""The panels of what no other panel has, and of what asks for help."""
+COMMON = (OWN, "Games", "Model", "Leakage", "Sampling", "Speed", "Training", "Cluster", "Output", HELP)
+"""Panels that `--help` prints, in its order."""
+RARE = {
+    "More on games": "Games",
+    "More on the model": "Model",
+    "More on leakage": "Leakage",
+    "More on speed": "Speed",
+    "More on training": "Training",
+    "More on the cluster": "Cluster",
+    "More on output": "Output",
+}
+"""Panels that `--help-all` prints too, each after another one."""
+OF_COMMANDS = {
+    "Games": ("set", "as", "resume"),
+    "More on games": ("agents", "changed", "redo", "skip", "fail_fast", "retries", "final_of"),
+    "Model": ("models",),
+    "Speed": ("at_once",),
+    "More on training": ("peft",),
+    "Output": ("out", "json", "sarif", "junit", "html", "csv", "plot", "export", "display"),
+    "More on output": ("telemetry",),
+}
+"""Panels of options that commands declare themselves, by the names of their parameters."""
+COLUMN = 30
+"""The most letters of an option beside which its help begins, as `write_dl` has it."""
+
+
+def panel(name: str, field: FieldInfo | None = None) -> str:
+    """The panel of an option: what its field says, or the field of a run that is called so, or its command's."""
+    for each in (field, RunConfig.model_fields.get(name)):
+        extra = None if each is None else each.json_schema_extra
+        if isinstance(extra, dict) and "panel" in extra:
+            return str(extra["panel"])
+    return next((title for title, names in OF_COMMANDS.items() if name.rstrip("_") in names), OWN)
+
+
+def show_all(ctx: typer.Context, wanted: bool) -> None:
+    """Print the help with all panels, and end."""
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[show_all.__qualname__] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+class PanelCommand(TyperCommand):
+    """A command whose help lists options by panel, where they have one."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """See `click.Command.format_options`."""
+        if sum(each.param_type_name == "option" for each in self.params) <= FEW:
+            super().format_options(ctx, formatter)
+            return
+        everything = ctx.meta.get(show_all.__qualname__, False)
+        panels = dict(self._panels(ctx))
+        shown = {title: rows for title, rows in panels.items() if everything or title not in RARE}
+        width = min(COLUMN, max(len(option) for rows in shown.values() for option, _ in rows))
+        for title, ((option, told), *rows) in shown.items():
+            with formatter.section(title):
+                formatter.write_dl([(option.ljust(width), told), *rows], col_max=COLUMN)
+        if hidden := sum(len(rows) for title, rows in panels.items() if title not in shown):
+            formatter.write_paragraph()
+            formatter.write_text(f"{hidden} more options: {ctx.command_path} --help-all")
+
+    def _panels(self, ctx: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """The lines of each panel that has some, by its title."""
+        found = dict[str, list[tuple[str, str]]]()
+        for each in self.get_params(ctx):
+            is_option = each.param_type_name == "option"
+            title = getattr(each, "rich_help_panel", None) or HELP if is_option else "Arguments"
+            if (row := each.get_help_record(ctx)) is not None:
+                found.setdefault(title, []).append(row)
+        for title in ("Arguments", *COMMON):
+            following = (more for more, first in RARE.items() if first == title)
+            yield from ((each, found[each]) for each in (title, *following) if each in found)
