@@ -121,12 +121,14 @@ bench-wins: .venv/.tools real     ## docs/where-it-wins.md: readers by documents
 FORCED := runs/real/prisoners-dilemma
 bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (three hours)
 	for kind in none always-cooperate always-defect; do $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --set strategy=$$kind \
-		-n 40 --temperature 0.7 --max-tokens 192 --dtype bfloat16 --out $(FORCED)-$$kind.jsonl; done
+		-n 26 --temperature 0.7 --max-tokens 192 --dtype bfloat16 --out $(FORCED)-$$kind.jsonl; done
 	cat $(FORCED)-*-*.jsonl $(FORCED)-none.jsonl > $(FORCED).jsonl
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) \
-		--limit 24 --json docs/results/real-fidelity.json --plot docs/fronts/real-fidelity.png
+		--limit 8 --json docs/results/real-fidelity.json --plot docs/fronts/real-fidelity.png
 	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind $(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) \
-		--traces $(FORCED).jsonl --json docs/results/real-decisions.json
+		--json docs/results/real-decisions-recorded.json
+	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --traces $(FORCED).jsonl \
+		--json docs/results/real-decisions-forced.json
 	for sentence in forced natural; do $(BIN)/agentcho bench leaks --model smollm2 --sentence $$sentence -n 400 \
 		--json docs/results/real-leaks-$$sentence.json; done
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md

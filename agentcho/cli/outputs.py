@@ -19,7 +19,7 @@ from agentcho.audit.formats import WRITERS, WriteOptions
 from agentcho.audit.formats.json import json_text
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.extras import require
-from agentcho.records.files import replace_whole
+from agentcho.records.files import replace_whole, write_errors
 
 if TYPE_CHECKING:
     from agentcho.audit.measurement import Plot
@@ -89,11 +89,11 @@ def _plot(report: AuditReport) -> Plot | None:
     return lab().plot_effects
 
 
-def unnamed(what: str) -> Path:
+def unnamed(what: str, ending: str = "") -> Path:
     """A path in runs/ for what a command found that names none: one that is not there yet, and is not made here."""
     from agentcho.records.record import free_names
 
-    return next(path for name in free_names(what, datetime.now(UTC)) if not (path := RUNS / name).exists())
+    return next(path for name in free_names(what, datetime.now(UTC)) if not (path := RUNS / f"{name}{ending}").exists())
 
 
 def writable(path: Path | None) -> Path | None:
@@ -133,8 +133,11 @@ def fault_of(path: Path) -> str | None:
 
 
 def written(path: Path, text: str) -> None:
-    """Write a file whole or not at all; what is no regular file, such as a pipe, is written to directly."""
+    """Write a file whole or not at all, with its folders; what is no regular file, such as a pipe, is written to
+    directly."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
     else:
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         replace_whole(path, text)

@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentcho.errors import ConfigError, RecordBroken
-from agentcho.records.files import check_file, replace_whole
+from agentcho.records.files import check_file, replace_whole, write_errors
 
 PACKAGE = Path(__file__).parents[1]
 END = ".part"
@@ -83,6 +83,8 @@ class PartialResult(Generic[Data]):
     def save(self) -> None:
         """Write all of it, whole or not at all. `CannotWrite`."""
         if self._file is not None:
+            with write_errors(self._file):
+                self._file.parent.mkdir(parents=True, exist_ok=True)
             replace_whole(self._file, self.data.model_dump_json() + "\n")
 
     def done(self) -> None:

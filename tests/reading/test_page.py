@@ -73,7 +73,7 @@ def decisions(change: float, odds: float) -> DecisionsResult:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     (tmp_path / "real-fidelity.json").write_text(fidelity(0.1).model_dump_json())
-    (tmp_path / "real-decisions.json").write_text(decisions(-0.05, -0.3).model_dump_json())
+    (tmp_path / "real-decisions-recorded.json").write_text(decisions(-0.05, -0.3).model_dump_json())
     return tmp_path
 
 
@@ -107,7 +107,7 @@ def test_who_is_nearer_the_baseline_goes_by_the_interval(results: Path, nearer: 
 def test_effects_of_the_paper_are_judged_by_both(
     results: Path, change: float, odds: float, by_share: str, by_odds: str
 ) -> None:
-    (results / "real-decisions.json").write_text(decisions(change, odds).model_dump_json())
+    (results / "real-decisions-recorded.json").write_text(decisions(change, odds).model_dump_json())
     page = real_model.page(results)
     row = next(line for line in page.splitlines() if "Table 3: always defect, choreographed |" in line)
     assert row.endswith(f"| {by_share} | {by_odds} |")

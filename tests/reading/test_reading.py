@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,33 @@ def test_the_commands_print_and_write(
             reading(file)
         with pytest.raises(RecordNotFound):
             reading(file.with_name("none.json"))
+
+
+@pytest.mark.usefixtures("one_command_line")
+def test_without_a_file_it_is_kept_in_runs_and_goes_on_after_ctrl_c(
+    engine: Engine, traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(traces.parent)
+    monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
+    words = ("fidelity", "--traces", traces.name, "--modes", f"baseline,{AUDIT}", "--limit", "2")
+
+    def stopped(reads: list[Read], *given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("agentcho.lab.reading.fidelity.rows", stopped)
+        assert command(monkeypatch, *words) == 130
+    told = capsys.readouterr().err
+    found = re.search(
+        r"interrupted; the same command with --json (runs/\d{8}-\d{6}-bench-fidelity\.json) --resume", told
+    )
+    assert found is not None
+    with monkeypatch.context() as patch:
+        patch.setattr("agentcho.lab.reading.fidelity._read", stopped)
+        assert not command(monkeypatch, *words, "--json", found[1], "--resume"), "all of it was there"
+    assert f"written: {found[1]}" in capsys.readouterr().err
+    assert len(read_fidelity(Path(found[1])).reads) == 4
+    assert [*Path("runs").iterdir()] == [Path(found[1])]
 
 
 @pytest.mark.usefixtures("one_command_line")

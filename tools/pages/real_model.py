@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from agentcho.lab.display.reading import apart, effect_cells, moved_cells, shown
 from agentcho.lab.leaks.result import LeaksResult, Row, read_leaks
 from agentcho.lab.paper.effects import Verdict, expected, sign, verdict
@@ -27,7 +29,8 @@ from tools.pages.render import render, write
 
 FIDELITY = ("real-fidelity", "real-fidelity-office")
 """Results of `agentcho bench fidelity`."""
-DECISIONS = "real-decisions"
+DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
+"""Results of `agentcho bench decisions`."""
 LEAKS = ("real-leaks-forced", "real-leaks-natural")
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
 SETTINGS = {"none": "free", "always-cooperate": "always cooperate", "always-defect": "always defect"}
@@ -53,20 +56,19 @@ def page(results: Path) -> str:
     """The whole page."""
     fidelity = {name: read_fidelity(file) for name in FIDELITY if (file := results / f"{name}.json").is_file()}
     leaks = [read_leaks(file) for name in LEAKS if (file := results / f"{name}.json").is_file()]
-    decisions = read_decisions(file) if (file := results / f"{DECISIONS}.json").is_file() else None
-    compared = [] if decisions is None else list(_compared(decisions))
+    decisions = [read_decisions(file) for name in DECISIONS if (file := results / f"{name}.json").is_file()]
+    compared = [each for found in decisions for each in _compared(found)]
     return render(
         "real-model",
         fidelity=[(_about(each), list(_tables(each)), list(_nearer(each)), name) for name, each in fidelity.items()],
-        decisions=decisions,
-        about_decisions="" if decisions is None else _about(decisions),
+        decisions=[
+            (_about(each), _moved(each), _effects(each, DECISION), _effects(each, GUESS), each) for each in decisions
+        ],
+        sizes=[line for each in decisions for line in _sizes(each)],
         summary=_summary([each.by_share for each in compared]),
         summary_odds=_summary([each.by_odds for each in compared]),
-        controls=[] if decisions is None else list(_controls(decisions)),
+        controls=[line for each in decisions for line in _controls(each)],
         compared=_compared_table(compared),
-        effects="" if decisions is None else _effects(decisions, DECISION),
-        guesses="" if decisions is None else _effects(decisions, GUESS),
-        moved="" if decisions is None else _moved(decisions),
         leaks=[(_about_leaks(each), _leaks(each), each) for each in leaks],
     )
 
@@ -172,6 +174,18 @@ def _controls(found: DecisionsResult) -> Iterator[str]:
                 f"{shown(each.odds, 3, '+')} higher where she always cooperates than where she always defects, over "
                 f"{each.games} conversations; size without sign {shown(each.size, 3)}"
             )
+
+
+def _sizes(found: DecisionsResult) -> Iterator[str]:
+    """By how much an exchange of what is hidden moves the log-odds of the decision, whatever its sign, a way."""
+    for subject in dict.fromkeys(each.subject for each in found.moved):
+        own = [each for each in found.moved if (each.subject, each.question) == (subject, DECISION)]
+        told = [
+            f"{way} {np.mean([each.size.value for each in own if each.way == way]):.3f}"
+            for way in dict.fromkeys(each.way for each in own)
+        ]
+        pairs = sum(each.games for each in own if each.way == AUDIT)
+        yield f"{subject}, {pairs} pairs: mean size of the change in the log-odds of Bob's decision: {', '.join(told)}"
 
 
 def _effects(found: DecisionsResult, asked: str) -> str:

@@ -120,8 +120,7 @@ def leakage(
                 )
             )
         typer.echo(f"\n{tables.leakage(found[-1])}\n")
-    if json_ is not None:
-        json_.write_text(json.dumps(figures(found, seed), indent=1) + "\n")
+    speed.finished(speed.result_file(json_, "leakage"), json.dumps(figures(found, seed), indent=1) + "\n")
 
 
 def serve(
@@ -166,7 +165,12 @@ def serve(
         checked=TemplateChecks(**checked),
     )
     asked = speed.Benchmark(
-        bench="serve", model=model, dtype=dtype, repeats=repeats, seed=seed, files=speed.Files(json_)
+        bench="serve",
+        model=model,
+        dtype=dtype,
+        repeats=repeats,
+        seed=seed,
+        files=speed.Files(speed.result_file(json_, "serve")),
     )
     with progress("bench serve", sys.stderr) as told:
         found = serving(served, subjects, arm or ARMS, told.tell)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentcho.cli.options import GivenOptions
-from agentcho.cli.outputs import written
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
@@ -52,13 +51,15 @@ def judge(
     from agentcho.lab.judging.measured import WAYS, JudgeOptions
 
     asked = JudgeOptions.of(task or TASKS, way or WAYS, n, seed, leakage)
-    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, checked=checked)
+    file = speed.result_file(json_, "judge", resume)
+    with speed.going_on(file):
+        found = _measured(model=model, dtype=dtype, asked=asked, file=file, resume=resume, checked=checked)
     typer.echo(speed.text(sheets(found)))
     typer.echo(f"\n{verdict(found)}")
 
 
 def _measured(
-    model: str, dtype: str, asked: JudgeOptions, file: Path | None, resume: bool, checked: GivenOptions
+    model: str, dtype: str, asked: JudgeOptions, file: Path, resume: bool, checked: GivenOptions
 ) -> JudgeResult:
     """Play, keep what was played beside the result until that is written, and write it."""
     from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
@@ -88,9 +89,8 @@ def _measured(
         target=target(compared),
         second=seconds(asked, kept),
     )
-    if file is not None:
-        written(file, found.model_dump_json(indent=1) + "\n")
-        kept.done()
+    speed.finished(file, found.model_dump_json(indent=1) + "\n")
+    kept.done()
     return found
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from agentcho.cli.options import GivenOptions
-from agentcho.cli.outputs import written
 from agentcho.display.progress import progress
 from agentcho.extras import require
 from agentcho.lab.commands import workflows as speed
@@ -74,7 +73,9 @@ def leaks(
         kinds, tuple(ways(way or usual(earlier))), attacks, n, sentence, earlier, seed, repeats, effort
     )
     asked.check()
-    found = _measured(model=model, dtype=dtype, asked=asked, file=json_, resume=resume, checked=checked)
+    file = speed.result_file(json_, "leaks", resume)
+    with speed.going_on(file):
+        found = _measured(model=model, dtype=dtype, asked=asked, file=file, resume=resume, checked=checked)
     from agentcho.lab.display.leaks import sheets
 
     typer.echo(speed.text(sheets(found)))
@@ -83,7 +84,7 @@ def leaks(
 
 
 def _measured(
-    model: str, dtype: str, asked: AttackOptions, file: Path | None, resume: bool, checked: GivenOptions
+    model: str, dtype: str, asked: AttackOptions, file: Path, resume: bool, checked: GivenOptions
 ) -> LeaksResult:
     """Measure, keep what was measured beside the result until that is written, and write it."""
     from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
@@ -100,9 +101,8 @@ def _measured(
     where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
     where |= {"digest": digest(), "machine": machine_info() | versions() | source_digests()}
     found = _result(asked=asked, secrets=secrets, kept=kept, timed=timed, where=where)
-    if file is not None:
-        written(file, found.model_dump_json(indent=1) + "\n")
-        kept.done()
+    speed.finished(file, found.model_dump_json(indent=1) + "\n")
+    kept.done()
     return found
 
 

@@ -88,7 +88,7 @@ def peers(
         dtype=dtype,
         repeats=repeats,
         seed=seed,
-        files=speed.Files(json_),
+        files=speed.Files(speed.result_file(json_, "peers")),
         device="cpu",
     )
     if server is not None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 from agentcho.cli.options import GivenOptions
-from agentcho.cli.outputs import written
 from agentcho.cli.shared_options import MODES
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
@@ -27,6 +26,7 @@ from agentcho.reuse.registry import DEFAULT, compared_repairs, usual_ways
 
 if TYPE_CHECKING:
     from agentcho.lab.compare.columns import Column
+    from agentcho.lab.partial import PartialResult
     from agentcho.lab.reading.fidelity import Conversation
     from agentcho.records.frozen import Frozen
 
@@ -70,7 +70,8 @@ def fidelity(
     from agentcho.lab.reading.result import FidelityResult
 
     asked = _Asked.of(traces=traces, limit=limit, modes=modes, model=model, dtype=dtype, seed=seed)
-    kept = PartialFidelity.begin(json_, resume, asked.settings)
+    file = speed.result_file(json_, "fidelity", resume)
+    kept = PartialFidelity.begin(file, resume, asked.settings)
 
     def read(engine: Any, tell: ProgressCallback) -> FidelityResult:
         from agentcho.lab.compare.fidelity import Arm
@@ -85,8 +86,9 @@ def fidelity(
             reads=reads,
         )
 
-    found = asked.measured("bench fidelity", checked, read)
-    _finish(found, json_, kept)
+    with speed.going_on(file):
+        found = asked.measured("bench fidelity", checked, read)
+    _finish(found, file, kept)
     if plot is not None:
         from agentcho.lab.plots import plot_readings
 
@@ -123,7 +125,8 @@ def decisions(
     words = said_choices(asked.conversations, reader) if choices is None else _words(choices)
     settings = {"reader": reader, "owner": owner, "behind": str(behind), "choices": ",".join(words)}
     settings |= asked.settings
-    kept = PartialDecisions.begin(json_, resume, settings)
+    file = speed.result_file(json_, "decisions", resume)
+    kept = PartialDecisions.begin(file, resume, settings)
 
     def read(engine: Any, tell: ProgressCallback) -> DecisionsResult:
         found = games(asked.conversations, engine, pair, words)
@@ -140,8 +143,9 @@ def decisions(
             left_out=kept.data.left_out + Counter(_undecided(asked.conversations, found)),
         )
 
-    found = asked.measured("bench decisions", checked, read)
-    _finish(found, json_, kept)
+    with speed.going_on(file):
+        found = asked.measured("bench decisions", checked, read)
+    _finish(found, file, kept)
     typer.echo(speed.text(decisions_sheets(found)))
 
 
@@ -236,7 +240,6 @@ class _Asked(NamedTuple):
         }
 
 
-def _finish(found: Frozen, file: Path | None, kept: Any) -> None:
-    if file is not None:
-        written(file, found.model_dump_json(indent=1) + "\n")
-        kept.done()
+def _finish(found: Frozen, file: Path, kept: PartialResult[Any]) -> None:
+    speed.finished(file, found.model_dump_json(indent=1) + "\n")
+    kept.done()

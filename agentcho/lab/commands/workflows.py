@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from agentcho.cli.options import GivenOptions, OptionsFrom
-from agentcho.cli.outputs import drawable, writable, written
+from agentcho.cli.outputs import drawable, unnamed, writable, written
+from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import LOCAL, VLLM, EngineOptions, QuantizationOptions, TemplateChecks, check_model
 from agentcho.config import checked as checked_options
 from agentcho.display.progress import progress
+from agentcho.display.safe import inline
 from agentcho.errors import ConfigError
 from agentcho.extras import require
 from agentcho.protocol.progress import ProgressCallback
@@ -69,7 +72,9 @@ Swept = Annotated[
     Literal["branches", "agents", "readers"] | None, typer.Option("--sweep", help=SWEEP, show_default=False)
 ]
 Scale = Annotated[float, typer.Option(help=SCALED, min=0.01)]
-JSON = typer.Option("--json", help="Write the figures here.", show_default=False, callback=writable)
+JSON = typer.Option(
+    "--json", help="Write the figures here.  [default: a new file in runs/]", show_default=False, callback=writable
+)
 Json = Annotated[Path | None, JSON]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False, callback=drawable)]
 
@@ -86,10 +91,34 @@ def kind_of(model: str, dtype: str) -> str:
     return "bfloat16" if device_of("auto").type == "cuda" or has_bfloat16() else "float32"
 
 
+def result_file(given: Path | None, bench: str, resume: bool = False) -> Path:
+    """Where the figures go: the file that is named, else a new one in runs/. `ConfigError`: none is named to go on
+    with."""
+    if given is None and resume:
+        raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
+    return unnamed(f"bench-{bench}", ".json") if given is None else given
+
+
+@contextmanager
+def going_on(file: Path) -> Iterator[None]:
+    """Say how to go on where Ctrl-C comes; what was measured is beside the file."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command with --json {inline(str(file))} --resume goes on", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def finished(file: Path, text: str) -> None:
+    """Write a result, and say where it is."""
+    written(file, text)
+    print(f"written: {inline(str(file))}", file=sys.stderr)
+
+
 class Files(NamedTuple):
     """Where the figures go, and a picture of them."""
 
-    json: Path | None
+    json: Path
     plot: Path | None = None
 
 
@@ -170,8 +199,7 @@ class Benchmark(NamedTuple):
     def finish(self, result: Result, table: str) -> None:
         """Print the table; write what was asked for."""
         typer.echo(table)
-        if self.files.json is not None:
-            written(self.files.json, result.model_dump_json(indent=1) + "\n")
+        finished(self.files.json, result.model_dump_json(indent=1) + "\n")
         if self.files.plot is not None:
             from agentcho.lab.plots import plot_result
 
@@ -224,7 +252,12 @@ def workflows(
     if on_vllm:
         _check_vllm(named(model, shape), quantized, arms)
     asked = Benchmark(
-        bench="workflows", model=named(model, shape), dtype=dtype, repeats=repeats, seed=seed, files=Files(json_, plot)
+        bench="workflows",
+        model=named(model, shape),
+        dtype=dtype,
+        repeats=repeats,
+        seed=seed,
+        files=Files(result_file(json_, "workflows", resume), plot),
     )
     _played(
         asked=asked._replace(
@@ -287,7 +320,8 @@ def _played(
             kept=kept,
         )
 
-    found = asked.measured(measure, **lengths._asdict())
+    with going_on(asked.files.json):
+        found = asked.measured(measure, **lengths._asdict())
     judged = aims(found, lambda named, arm: worst(found.words(subject, arm) for subject in named))
     found = found.model_copy(update={"targets": tuple(judged)})
     sheets = (*bench.workflows(found), *bench.guesses(found), *bench.targets(found))
