@@ -39,7 +39,7 @@ EVERY = ",".join(
         *(f"choreographed:audit+{repair}" for repair in compared_repairs()),
     )
 )
-TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --export` write them; each file is a set."
+TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --trace` write them; each file is a set."
 LIMIT = "At most so many of each file."
 CHOICES = "What the reader can answer, with commas between; the first one is measured. Default: what it answers."
 BEHIND = "The paper's Figure 8, too: the owner's words over its system prompt alone, and over its plan alone."
