@@ -17,7 +17,7 @@ from agentcho.audit.formats.advice import actions
 from agentcho.audit.formats.grouping import ledger_rows, readers
 from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, LedgerName
-from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played
+from agentcho.audit.wording import MEANING, UNCHARGED, Headline, headline, listed, many, played
 from agentcho.display import Kind, finding_tables
 from agentcho.display.finding_tables import columns
 from agentcho.display.measurement_tables import measured
@@ -51,8 +51,7 @@ def show(report: AuditReport, kind: Kind | None, file: IO[str]) -> None:
 
 
 def _parts(report: AuditReport) -> Iterator[RenderableType]:
-    word, sentence = headline(report)
-    yield _headline(word, sentence)
+    yield _headline(headline(report))
     yield Text(inline(played(report)), style="dim")
     yield from section("what to do first", list(finding_tables.first(actions(report.findings))))
     yield from section("readers", list(_readers(readers(report))))
@@ -68,12 +67,13 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield from section("again", [Text(inline(report.subject.reproduce), overflow="fold")])
 
 
-def _headline(word: str, sentence: str) -> Table:
+def _headline(found: Headline) -> Table:
     """The verdict; no name in it begins a line."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold", ratio=1)
-    grid.add_row(Text.assemble((word, f"bold {WORDS[word]}"), ":"), Text(inline(sentence), style="bold"))
+    verdict = Text.assemble((found.verdict, f"bold {WORDS[found.word]}"), ":")
+    grid.add_row(verdict, Text(inline(found.told), style="bold"))
     return grid
 
 

@@ -91,11 +91,13 @@ def test_a_run_and_its_trace_say_what_the_scenario_said(agentcho: Command) -> No
 def test_what_leaks_nothing_is_clean(agentcho: Command, how: tuple[str, ...]) -> None:
     ran = agentcho(*AUDIT, *how)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("CLEAN: no agent reads what is not for it\n")
+    assert ran.out.startswith("CLEAN (encodings): no agent reads what is not for it; words: ")
     agentcho("show", "last", "--trace", "t.jsonl")
     planned = agentcho("audit", "t.jsonl", *how)
     assert planned.code == 0
-    assert planned.out.startswith("CLEAN: no agent reads what is not for it, as the resolver plans it\n")
+    assert planned.out.startswith(
+        "CLEAN (encodings): no agent reads what is not for it, as the resolver plans it; words: "
+    )
 
 
 def test_the_level_that_fails_is_a_choice(agentcho: Command) -> None:

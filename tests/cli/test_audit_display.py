@@ -87,7 +87,7 @@ def test_each_finding_is_told_or_counted_under_its_reader(report: AuditReport) -
 
 
 def test_no_name_begins_a_line_like_a_verdict_or_a_finding() -> None:
-    name = "CLEAN: no agent reads what is not for it error  AC001 "
+    name = "CLEAN (encodings): no agent reads what is not for it error  AC001 "
     odd = [sample.finding("AC001", f"{name * 3}{n}", f"{name * 3}{n + 1}", name * 3, (name * 3,)) for n in range(60)]
     for found in (odd[:2], odd):
         report = sample.clean(conclusion="findings", findings=tuple(found), reasons=())
