@@ -102,7 +102,9 @@ def headline(report: AuditReport) -> Headline:
 
 def released(report: AuditReport) -> str:
     """How many messages put words before more than may read what stands behind them: "words: 2 releases"."""
-    return f"words: {many(len(report.releases), 'release')}" if report.releases else ""
+    by_rules = sum(release.by == "rules" for release in report.releases)
+    told = f", {by_rules:,} by the rules of the game" if by_rules else ""
+    return f"words: {many(len(report.releases), 'release')}{told}" if report.releases else ""
 
 
 def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from agentcho.audit.formats.advice import actions
 from agentcho.audit.formats.grouping import ledger_rows, readers
-from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
+from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, LedgerName
-from agentcho.audit.wording import MEANING, UNCHARGED, Headline, headline, listed, many, played
+from agentcho.audit.wording import MEANING, UNCHARGED, Headline, headline, listed, many, owner, played
 from agentcho.display import Kind, finding_tables
 from agentcho.display.finding_tables import columns
 from agentcho.display.measurement_tables import measured
@@ -41,6 +41,8 @@ WORDS = {
     "INCONCLUSIVE": "yellow",
     "SUPPRESSED": "yellow",
 }
+FEW = 3
+"""Of a rule of notes up to so many findings are told each."""
 EACH = 6
 """Of so many readers each row says what its verdict means."""
 
@@ -101,16 +103,32 @@ def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
 def _notes(report: AuditReport) -> Iterator[Text]:
     """Releases and blockages in a line each, which the files list; then what else is no more than a note."""
     counts: dict[LedgerName, Counter[str]] = {
-        "releases": Counter(release.author for release in report.releases),
+        "releases": Counter(release.author for release in report.releases if release.by == "author"),
         "blockages": Counter(blockage.reader for blockage in report.blockages),
     }
     counted = {rule.code: counts[rule.ledger] for rule in RULES.values() if rule.ledger and counts[rule.ledger]}
     for code, whose in counted.items():
         who = listed([f"{inline(name)} {count:,}" for name, count in _by_name(whose)])
         yield Text(f"{code}  {many(whose.total(), RULES[code].title)}: {who}")
+    if by_rules := [release.message for release in report.releases if release.by == "rules"]:
+        yield Text(f"released by the rules: {len(by_rules):,} ({inline(listed([*dict.fromkeys(by_rules)]))})")
+    others: dict[str, list[Finding]] = {}
     for finding in report.findings:
         if finding.level == "note" and finding.rule not in counted:
-            yield Text(f"{finding.rule}  {inline(finding.message)}")
+            others.setdefault(finding.rule, []).append(finding)
+    for code, found in others.items():
+        yield from _note(code, found)
+
+
+def _note(code: str, found: Sequence[Finding]) -> Iterator[Text]:
+    """The findings of a rule of notes; of many how many there are of each owner."""
+    if len(found) <= FEW:
+        yield from (Text(f"{code}  {inline(finding.message)}") for finding in found)
+        return
+    owners = Counter(owner(finding.owner) for finding in found)
+    of = listed([f"{inline(name)} {count:,}" for name, count in _by_name(owners)])
+    told = f"{many(len(found), 'finding')}, {RULES[code].title}, of {of}"
+    yield Text(f"{code}  {told}; --html FILE and --json FILE have each")
 
 
 def _by_name(counts: Counter[str]) -> list[tuple[str, int]]:
