@@ -18,6 +18,7 @@ from agentcho.audit.formats.grouping import ledger_rows, readers
 from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, LedgerName
 from agentcho.audit.wording import MEANING, UNCHARGED, Headline, headline, listed, many, owner, played
+from agentcho.config import again
 from agentcho.display import Kind, finding_tables
 from agentcho.display.finding_tables import columns
 from agentcho.display.measurement_tables import measured
@@ -58,7 +59,8 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield from section("what to do first", list(finding_tables.first(actions(report.findings))))
     yield from section("readers", list(_readers(readers(report))))
     acted = [finding for finding in report.findings if finding.level != "note"]
-    yield from section("findings, by reader and owner of the secret", list(finding_tables.findings(acted)))
+    told = [*finding_tables.findings(acted), *_ids(report, acted)]
+    yield from section("findings, by reader and owner of the secret", told)
     yield from section("notes", list(_notes(report)))
     if report.words is not None:
         yield from section("words", [_words(report.words), Text(UNCHARGED, style="dim")])
@@ -79,12 +81,22 @@ def _headline(found: Headline) -> Table:
     return grid
 
 
+def _ids(report: AuditReport, acted: Sequence[Finding]) -> Iterator[Text]:
+    """The command that prints the messages by the ids that findings name."""
+    subject = report.subject
+    if any(finding.path for finding in acted) and not subject.planned:
+        game = ("--game", str(report.drawn_game)) if subject.games > 1 and report.drawn_game is not None else ()
+        command = again(("agentcho", "show", subject.source, *game, "--ids"))
+        yield Text(inline(f"{command} prints the messages by these ids"), style="dim", overflow="fold")
+
+
 def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
     """A row each; of many what the verdicts mean stands once, below."""
     grid = columns(4)
+    grid.add_row(*(Text(head, style="dim") for head in ("reader", "verdict", "not clean", "its worst reading")))
     brief = len(rows) > EACH
     for row in rows:
-        leaking = f"{row.leaking:,} of {row.readings:,}" if row.leaking else f"{row.readings:,}"
+        leaking = f"{row.leaking:,} of {row.readings:,}"
         of = f"of {listed(row.secrets_of, 4 if brief else 6)}" if row.secrets_of else ""
         meaning = [MEANING[row.verdict], of] if row.readings and not brief else [of]
         told = ", ".join(filter(None, meaning)) if row.readings else "reads nothing at all"

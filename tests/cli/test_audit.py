@@ -87,6 +87,20 @@ def test_a_run_and_its_trace_say_what_the_scenario_said(agentcho: Command) -> No
         assert agentcho("audit", name).code == 1
 
 
+def test_ids_in_findings_are_those_that_show_prints(agentcho: Command) -> None:
+    agentcho(*AUDIT, "--json", "run.json")
+    plain = agentcho("show", "last").out
+    told = agentcho("show", "last", "--ids").out
+    printed = {line.split("  ")[0] for line in told.splitlines()}
+    audit = report("run.json")
+    cited = {id for finding in audit.findings for id in finding.path}
+    cited |= {id for release in audit.releases for id in (release.message, *release.sources)}
+    assert len(cited) > 5
+    assert cited <= printed
+    assert "alice.0  alice (private system)" in told
+    assert "alice.0" not in plain
+
+
 @pytest.mark.parametrize("how", [("--leakage", "enforce", "--deterministic"), ("--mode", "baseline")])
 def test_what_leaks_nothing_is_clean(agentcho: Command, how: tuple[str, ...]) -> None:
     ran = agentcho(*AUDIT, *how)
