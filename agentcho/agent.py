@@ -110,7 +110,9 @@ class GamePort(Protocol):
         """One sampled message."""
         ...
 
-    async def tell(self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None) -> str:
+    async def tell(
+        self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, *, release: bool = False
+    ) -> str:
         """A message of known text; returns its id."""
         ...
 
@@ -388,10 +390,18 @@ class Agent:
             raise pieces.error
 
     @verb
-    async def tell(self, text: str, to: Names | None = None, role: str = "assistant", view: ViewLike = None) -> str:
+    async def tell(
+        self,
+        text: str,
+        to: Names | None = None,
+        role: str = "assistant",
+        view: ViewLike = None,
+        *,
+        release: bool = False,
+    ) -> str:
         """Put a message of known text into the talk, as the agent's own, and return its id. Nothing is sampled; the
-        text is encoded when somebody first reads it."""
-        return await self._current_game.tell(self, text, self._audience(to), role, view)
+        text is encoded when somebody first reads it. `release`: see `Game.announce`."""
+        return await self._current_game.tell(self, text, self._audience(to), role, view, release=release)
 
     @verb
     async def release(self, message: Message, to: Names | None = None, view: ViewLike = None) -> str:

@@ -39,7 +39,8 @@ class Auction(agentcho.Scenario):
         bids = await game.together(*(bidder.answer(Bid, "Your bid?", to="broker") for bidder in bidders))
         ranked = sorted(zip(bids, WORTH, strict=True), key=lambda each: -each[0].points)
         winner, price = ranked[0][1], ranked[1][0].points
-        await game.announce(f"The vase goes to {winner} for {price} points.")
+        sold = f"The vase goes to {winner} for {price} points."
+        await game.announce(sold, release=True)  # the rules of the auction reveal it
         return self.Outcome(winner=winner, price=price)
 
     def score(self, outcome: Outcome) -> dict[str, float]:

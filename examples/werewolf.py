@@ -97,7 +97,7 @@ class Werewolf(agentcho.Scenario):
         for seer in self.awake(living, "seer"):
             seen = await self.players[seer].pick(living, "do you look at")
             what = "is" if self.roles[seen] == "werewolf" else "is not"
-            await game.announce(f"{seen} {what} a werewolf.", to=[seer])
+            await game.announce(f"{seen} {what} a werewolf.", to=[seer], release=True)
         saved = [await self.players[doctor].pick(living, "do you save") for doctor in self.awake(living, "doctor")]
         return None if victim in saved else victim
 
@@ -110,12 +110,12 @@ class Werewolf(agentcho.Scenario):
         return max(sorted(living), key=Counter(votes).__getitem__)
 
     async def lose(self, game: agentcho.Game, living: list[str], name: str | None, how: str) -> None:
-        """Tell everyone who is out, and what they were."""
+        """Tell everyone who is out, and what they were: so say the rules, whatever was chosen in private."""
         if name is None:
-            await game.announce("Dawn: nobody died.")
+            await game.announce("Dawn: nobody died.", release=True)
             return
         living.remove(name)
-        await game.announce(f"{name}, {self.roles[name]}, {how}.")
+        await game.announce(f"{name}, {self.roles[name]}, {how}.", release=True)
 
     def winner(self, living: list[str]) -> str | None:
         """Who has won, if anybody has."""

@@ -139,7 +139,11 @@ def _facts(
         GameCalls(verdict, begun.get((game, said[0].attempt if said else 1), ()))
         for verdict, (game, said) in zip(verdicts, played, strict=True)
     )
-    releases = (*(notes.releases(verdict, seal) for verdict in verdicts), *(game.releases(seal) for game in calls))
+    releases = (
+        *(notes.releases(verdict, seal) for verdict in verdicts),
+        *(notes.released_by_rules(verdict, seal) for verdict in verdicts),
+        *(game.releases(seal) for game in calls),
+    )
     return Facts(
         subject=subject,
         games=games,

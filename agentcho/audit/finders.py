@@ -23,20 +23,22 @@ from agentcho.audit.verdict import GameVerdict, Reading, RevealedSecrets, line_o
 from agentcho.audit.wording import listed
 from agentcho.message import EVERYONE, SCENARIO
 from agentcho.provenance.labels import EncodingRecord
-from agentcho.records.transcript import by_attempt
+from agentcho.records.transcript import TranscriptEntry, by_attempt
 
 LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "positional": "AC003", "unlabelled": "AC004"}
 
 
 @dataclass(frozen=True, slots=True)
 class FindingKey:
-    """What one finding is about: its rule, who is concerned, and the file."""
+    """What one finding is about: its rule, who is concerned, and the file. Lines of a file have findings of their own,
+    of the same fingerprint, which edits must not change."""
 
     rule: str
     reader: str | None = None
     owner: str | None = None
     carrier: str | None = None
     file: str | None = None
+    line: Place | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +53,7 @@ class Evidence:
         place: The line of code that asked for it.
         detail: What the rule's sentence has as `detail`.
         of_run: Whether it holds of every game by the options of the run.
+        messages: The messages of that game by which it was done.
     """
 
     game: int
@@ -60,6 +63,7 @@ class Evidence:
     place: Place | None = None
     detail: str = ""
     of_run: bool = False
+    messages: tuple[str, ...] = ()
 
 
 Cases = Iterator[tuple[FindingKey, Evidence]]
@@ -113,6 +117,7 @@ def gathered(scenario: str, cases: Mapping[FindingKey, list[Evidence]]) -> Itera
             path=worst.path,
             hops=max(len(worst.path) - 1, 0),
             place=worst.place,
+            messages=worst.messages,
             games=len({one.game for one in evidence}),
             edges=len(evidence),
             fingerprint=fingerprint(
@@ -204,20 +209,36 @@ def limits_and_profile(facts: Facts) -> Cases:
 
 @finder
 def acts(facts: Facts) -> Cases:
-    """AC006: messages that were requested after the code had read words which some of their readers may not read, by
-    file."""
+    """AC006 and AC021: messages that were requested after the code had read words which some of their readers may not
+    read, by whose words these were, and by line. What the rules of a game tell is among the releases instead."""
+    found: dict[FindingKey, dict[int, list[Evidence]]] = {}
     for game, entries in facts.games.items():
         authors = {entry.message.id: entry.message.author or SCENARIO for entry in entries}
         for entry in entries:
-            place = line_of(entry.act.where)
-            file = PurePath(place.file).name if place else ""
-            # a message that was cancelled before its first word is on no line: its id has its author
-            owners = {id: authors.get(id) or id.rpartition(".")[0] or SCENARIO for id in entry.act.tainted_by}
-            for owner in sorted(set(owners.values())):
-                secrets = tuple(id for id in entry.act.tainted_by if owners[id] == owner)
-                key = FindingKey("AC006", owner=owner, carrier=entry.message.author or SCENARIO, file=file)
-                path = (entry.message.id, *secrets[:1])
-                yield key, Evidence(game=game, rank=(game,), secrets=secrets, path=path, place=place)
+            if not entry.act.by_rules:
+                for key, evidence in _acted(game, entry, authors):
+                    found.setdefault(key, {}).setdefault(game, []).append(evidence)
+    for key, games in found.items():
+        for cases in games.values():
+            said = tuple(dict.fromkeys(each.path[0] for each in cases))
+            for each in cases:
+                yield key, replace(each, messages=said, detail=listed(said))
+
+
+def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cases:
+    """What the code did by one message, by the owner of what it had looked at."""
+    act = entry.act
+    place = line_of(act.where)
+    # a message that was cancelled before its first word is on no line: its id has its author
+    owners = {id: authors.get(id) or id.rpartition(".")[0] or SCENARIO for id in act.tainted_by}
+    for owner in sorted(set(owners.values())):
+        own = [id for id in act.tainted_by if owners[id] == owner]
+        proved = tuple(id for id in own if id not in act.unproved)
+        secrets = proved or tuple(own)
+        file = PurePath(place.file).name if place else ""
+        key = FindingKey("AC006" if proved else "AC021", owner=owner, file=file, line=place)
+        path = (entry.message.id, secrets[0])
+        yield key, Evidence(game=game, rank=(game,), secrets=secrets, path=path, place=place)
 
 
 @finder
@@ -280,11 +301,12 @@ def races(facts: Facts) -> Cases:
 
 @finder
 def releases(facts: Facts) -> Cases:
-    """AC007: authors that spoke before a wider audience after reading private messages."""
+    """AC007: authors that spoke before a wider audience after reading private messages. What the rules of a game tell
+    is the code's, and listed without a finding."""
     authors = {(game, e.message.id): e.message.author or SCENARIO for game, said in facts.games.items() for e in said}
     cases: dict[FindingKey, list[Evidence]] = {}
     strange: Counter[FindingKey] = Counter()
-    for release in facts.releases:
+    for release in (each for each in facts.releases if each.by == "author"):
         owners: dict[str, list[str]] = {}
         for source in release.sources:
             owners.setdefault(authors[release.game, source], []).append(source)

@@ -152,13 +152,14 @@ def read_report(path: Path) -> AuditReport:
 
 def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
     """The report with a status for each finding. Findings that are gone are listed too, and do not count."""
-    before = {finding.fingerprint: finding for finding in earlier.findings if finding.status != "gone"}
+    there = [finding for finding in earlier.findings if finding.status != "gone"]
+    before = {finding.fingerprint for finding in there}
     now = {finding.fingerprint for finding in report.findings}
     compared = tuple(
         finding.model_copy(update={"status": "unchanged" if finding.fingerprint in before else "new"})
         for finding in report.findings
     )
-    left = [finding for fingerprint, finding in before.items() if fingerprint not in now]
+    left = [finding for finding in there if finding.fingerprint not in now]
     gone = tuple(finding.model_copy(update={"status": "gone", "suppressed": None}) for finding in left)
     more = []
     if report.subject.scenario != earlier.subject.scenario:

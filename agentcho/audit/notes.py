@@ -111,6 +111,24 @@ def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
             )
 
 
+def released_by_rules(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
+    """Messages of the playing code that it says the rules of the game tell, after it had looked at what their readers
+    may not read."""
+    for entry in verdict.cones.entries.values():
+        message = entry.message
+        if entry.act.by_rules and entry.act.tainted_by:
+            yield Release(
+                game=verdict.game,
+                message=message.id,
+                author=message.author or SCENARIO,
+                audience=message.audience.to_json(),
+                sources=entry.act.tainted_by,
+                digest=seal.message(message),
+                canonical=message.canonical,
+                by="rules",
+            )
+
+
 def _attended(verdict: GameVerdict) -> dict[str, set[str]]:
     """The messages that the author's own encodings of a message attended to, by message."""
     records = verdict.cones.records

@@ -78,6 +78,8 @@ class Blockage(Frozen):
 class Release(Frozen):
     """`author` put `message` before `audience` after reading `sources`, which that audience may not read.
 
+    `by` "rules": the playing code said it (`author` is "scenario", or the agent in whose name), had looked at
+    `sources`, and says that the rules of the game tell it.
     `canonical` False: its token ids are not those of its text, so they say more than one sees.
     """
 
@@ -88,6 +90,7 @@ class Release(Frozen):
     sources: tuple[str, ...]
     digest: str
     canonical: bool
+    by: Literal["author", "rules"] = "author"
 
 
 class Call(Frozen):
@@ -137,8 +140,10 @@ class Finding(Frozen):
     """One thing to fix, over all games: a rule, who is concerned, and where it comes from.
 
     `secrets` and `path` are those of the worst edge (most direct, then most secrets); `games` counts games and
-    `edges` readings that show it. `fingerprint` depends on rule, scenario, reader, secret's author and carrier,
-    not on lines or texts. `status` is against a baseline, `suppressed` the reason of a suppression.
+    `edges` readings that show it. `messages` are those of the worst game by which the code acted on what it had looked
+    at. `fingerprint` depends on rule, scenario, reader, secret's author and carrier, and of acts of the code on the
+    file, not on lines or texts: findings of several lines of a file have the same. `status` is against a baseline,
+    `suppressed` the reason of a suppression.
     """
 
     rule: str
@@ -156,6 +161,7 @@ class Finding(Frozen):
     fingerprint: str
     status: Status | None = None
     suppressed: str | None = None
+    messages: tuple[str, ...] = ()
 
 
 class ReaderVerdict(Frozen):

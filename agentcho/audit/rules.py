@@ -59,7 +59,7 @@ class Rule:
         sentence: What one finding says.
         of_run: What a finding says that holds of every game by the options of the run. Empty: `sentence`.
         advice: What to do.
-        in_code: Whether a line of code mends it, each line on its own. Else it is mended once for the whole run.
+        in_code: Whether a line of code mends it, each line on its own. Else what to do is said once, with all lines.
         headline: The word of a report in which a finding of this rule stands. Errors have one, and no others.
         learner: Who can learn the owner's secret, as a headline of leaks says it.
         doubt: The reason why an audit with such a finding is inconclusive where no error stands. Empty: it is none.
@@ -160,11 +160,13 @@ _ALL = (
             "The playing code had looked at messages (their words, that they were said, what failed because of them) "
             "before it acted in front of agents that may not read them; or a limit counts such messages."
         ),
-        sentence="the code had looked at what {owner} keeps private before {carrier} spoke to others: {times:message}",
+        sentence="the code had looked at what {owner} keeps private before {times:message} to others: {detail}",
         of_run="when a game ends, or an agent has to, follows from all that was said, private words too: {detail}",
-        advice="Decide by what every hearer may read, or release the words first.",
-        in_code=True,
-        way=PathWording(step="{id} was asked for when the code had looked at it", end="{carrier} says {id}"),
+        advice=(
+            "Decide by what every hearer may read, or release the words first; what the rules of the game reveal, say "
+            "by announce(..., release=True)."
+        ),
+        way=PathWording(step="{id} was asked for when the code had looked at it", end="{id} is said to others"),
     ),
     Rule(
         code="AC007",
@@ -377,6 +379,25 @@ _ALL = (
             "Nothing, if others may read them. Else have them private to who sends them: serve with "
             "`--user-messages private`, or send the header `x-agentcho-user-messages: private`."
         ),
+    ),
+    Rule(
+        code="AC021",
+        level="note",
+        title="schedule may depend on a secret",
+        subject="run",
+        meaning=(
+            "A private choice or answer had been returned to the playing code before it acted in front of agents that "
+            "may not read it. Nothing shows that the code used it, or that it did not."
+        ),
+        sentence=(
+            "the code had been given a choice or answer that {owner} keeps private before {times:message} to others: "
+            "{detail}"
+        ),
+        advice=(
+            "Nothing, where the code did not act on it; else decide by what every hearer may read, or release the "
+            "words first."
+        ),
+        way=PathWording(step="{id} was asked for when the code had been given it", end="{id} is said to others"),
     ),
 )
 

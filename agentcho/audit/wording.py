@@ -54,10 +54,31 @@ EACH = 3
 
 
 class Headline(NamedTuple):
-    """The conclusion of an audit: one word and one sentence."""
+    """The conclusion of an audit: one word, one sentence, and what the word is `of`, where that is not all that could
+    be meant by it. `released` says how often words were released; empty: never, or it is not told."""
 
     word: str
     sentence: str
+    of: str = ""
+    released: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The word with what it is of: "CLEAN (encodings)"."""
+        return f"{self.word} ({self.of})" if self.of else self.word
+
+    @property
+    def told(self) -> str:
+        """The sentence with the releases: "no agent reads what is not for it; words: 2 releases"."""
+        return "; ".join(filter(None, (self.sentence, self.released)))
+
+    @property
+    def brief(self) -> str:
+        """The verdict without its sentence: "CLEAN (encodings); words: 2 releases"."""
+        return "; ".join(filter(None, (self.verdict, self.released)))
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.told}"
 
 
 def headline(report: AuditReport) -> Headline:
@@ -69,12 +90,21 @@ def headline(report: AuditReport) -> Headline:
         return _leaks(standing, report.subject.agents)
     if report.conclusion == "inconclusive":
         return Headline("INCONCLUSIVE", next(iter(report.reasons), "it cannot be told"))
+    told = released(report)
     if report.conclusion == "texts-clean":
-        return Headline("TEXTS CLEAN", "views held; what that server's caches keep was not seen")
+        return Headline("TEXTS CLEAN", "views held; what that server's caches keep was not seen", released=told)
     planned = ", as the resolver plans it" if report.subject.planned else ""
     there = {finding.rule for finding in report.findings if stands(finding)}
     beside = "".join(f"; {rule.beside}" for rule in RULES.values() if rule.beside and rule.code in there)
-    return Headline("CLEAN", f"no agent reads what is not for it{planned}{beside}")
+    of = "encodings and calls of tools" if report.calls else "encodings"
+    return Headline("CLEAN", f"no agent reads what is not for it{planned}{beside}", of, told)
+
+
+def released(report: AuditReport) -> str:
+    """How many messages put words before more than may read what stands behind them: "words: 2 releases"."""
+    by_rules = sum(release.by == "rules" for release in report.releases)
+    told = f", {by_rules:,} by the rules of the game" if by_rules else ""
+    return f"words: {many(len(report.releases), 'release')}{told}" if report.releases else ""
 
 
 def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:

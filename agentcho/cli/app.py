@@ -241,6 +241,7 @@ def show(
     trace: Annotated[Path | None, typer.Option(help="Export to agentcho-trace/1 instead.", show_default=False)] = None,
     inspect: Annotated[Path | None, typer.Option(metavar="FILE", help=INSPECT, show_default=False)] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw a picture instead.", show_default=False)] = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Put before each message its id, as audits name it.")] = False,
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -269,9 +270,9 @@ def show(
 
         write_inspect(saved, inspect)
     if svg is not None:
-        Replay(saved, game).svg(svg)
+        Replay(saved, game, ids).svg(svg)
     if trace is None and svg is None and inspect is None:
-        show_run(saved, game, display, sys.stdout)
+        show_run(saved, game, display, sys.stdout, ids=ids)
 
 
 def view(

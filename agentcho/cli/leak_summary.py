@@ -19,7 +19,7 @@ def leak_summary(record: Path) -> str:
     from agentcho.audit.wording import headline
 
     try:
-        word, sentence = headline(audit_run(SavedRun(record)))
+        said = str(headline(audit_run(SavedRun(record))))
     except AgentchoError as error:
-        word, sentence = "NOT JUDGED", " ".join(str(error).split())
-    return inline(f"{word}: {sentence} · {again(('agentcho', 'audit', str(record)))}")
+        said = f"NOT JUDGED: {' '.join(str(error).split())}"
+    return inline(f"{said} · {again(('agentcho', 'audit', str(record)))}")

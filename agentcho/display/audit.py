@@ -15,9 +15,10 @@ from rich.text import Text
 
 from agentcho.audit.formats.advice import actions
 from agentcho.audit.formats.grouping import ledger_rows, readers
-from agentcho.audit.report import AuditReport, Control, ReaderVerdict, Unfinished, Verdict, WordsLedger
+from agentcho.audit.report import AuditReport, Control, Finding, ReaderVerdict, Unfinished, Verdict, WordsLedger
 from agentcho.audit.rules import RULES, LedgerName
-from agentcho.audit.wording import MEANING, UNCHARGED, headline, listed, many, played
+from agentcho.audit.wording import MEANING, UNCHARGED, Headline, headline, listed, many, owner, played
+from agentcho.config import again
 from agentcho.display import Kind, finding_tables
 from agentcho.display.finding_tables import columns
 from agentcho.display.measurement_tables import measured
@@ -41,6 +42,8 @@ WORDS = {
     "INCONCLUSIVE": "yellow",
     "SUPPRESSED": "yellow",
 }
+FEW = 3
+"""Of a rule of notes up to so many findings are told each."""
 EACH = 6
 """Of so many readers each row says what its verdict means."""
 
@@ -51,13 +54,13 @@ def show(report: AuditReport, kind: Kind | None, file: IO[str]) -> None:
 
 
 def _parts(report: AuditReport) -> Iterator[RenderableType]:
-    word, sentence = headline(report)
-    yield _headline(word, sentence)
+    yield _headline(headline(report))
     yield Text(inline(played(report)), style="dim")
     yield from section("what to do first", list(finding_tables.first(actions(report.findings))))
     yield from section("readers", list(_readers(readers(report))))
     acted = [finding for finding in report.findings if finding.level != "note"]
-    yield from section("findings, by reader and owner of the secret", list(finding_tables.findings(acted)))
+    told = [*finding_tables.findings(acted), *_ids(report, acted)]
+    yield from section("findings, by reader and owner of the secret", told)
     yield from section("notes", list(_notes(report)))
     if report.words is not None:
         yield from section("words", [_words(report.words), Text(UNCHARGED, style="dim")])
@@ -68,21 +71,32 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield from section("again", [Text(inline(report.subject.reproduce), overflow="fold")])
 
 
-def _headline(word: str, sentence: str) -> Table:
+def _headline(found: Headline) -> Table:
     """The verdict; no name in it begins a line."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold", ratio=1)
-    grid.add_row(Text.assemble((word, f"bold {WORDS[word]}"), ":"), Text(inline(sentence), style="bold"))
+    verdict = Text.assemble((found.verdict, f"bold {WORDS[found.word]}"), ":")
+    grid.add_row(verdict, Text(inline(found.told), style="bold"))
     return grid
+
+
+def _ids(report: AuditReport, acted: Sequence[Finding]) -> Iterator[Text]:
+    """The command that prints the messages by the ids that findings name."""
+    subject = report.subject
+    if any(finding.path for finding in acted) and not subject.planned:
+        game = ("--game", str(report.drawn_game)) if subject.games > 1 and report.drawn_game is not None else ()
+        command = again(("agentcho", "show", subject.source, *game, "--ids"))
+        yield Text(inline(f"{command} prints the messages by these ids"), style="dim", overflow="fold")
 
 
 def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
     """A row each; of many what the verdicts mean stands once, below."""
     grid = columns(4)
+    grid.add_row(*(Text(head, style="dim") for head in ("reader", "verdict", "not clean", "its worst reading")))
     brief = len(rows) > EACH
     for row in rows:
-        leaking = f"{row.leaking:,} of {row.readings:,}" if row.leaking else f"{row.readings:,}"
+        leaking = f"{row.leaking:,} of {row.readings:,}"
         of = f"of {listed(row.secrets_of, 4 if brief else 6)}" if row.secrets_of else ""
         meaning = [MEANING[row.verdict], of] if row.readings and not brief else [of]
         told = ", ".join(filter(None, meaning)) if row.readings else "reads nothing at all"
@@ -101,16 +115,32 @@ def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
 def _notes(report: AuditReport) -> Iterator[Text]:
     """Releases and blockages in a line each, which the files list; then what else is no more than a note."""
     counts: dict[LedgerName, Counter[str]] = {
-        "releases": Counter(release.author for release in report.releases),
+        "releases": Counter(release.author for release in report.releases if release.by == "author"),
         "blockages": Counter(blockage.reader for blockage in report.blockages),
     }
     counted = {rule.code: counts[rule.ledger] for rule in RULES.values() if rule.ledger and counts[rule.ledger]}
     for code, whose in counted.items():
         who = listed([f"{inline(name)} {count:,}" for name, count in _by_name(whose)])
         yield Text(f"{code}  {many(whose.total(), RULES[code].title)}: {who}")
+    if by_rules := [release.message for release in report.releases if release.by == "rules"]:
+        yield Text(f"released by the rules: {len(by_rules):,} ({inline(listed([*dict.fromkeys(by_rules)]))})")
+    others: dict[str, list[Finding]] = {}
     for finding in report.findings:
         if finding.level == "note" and finding.rule not in counted:
-            yield Text(f"{finding.rule}  {inline(finding.message)}")
+            others.setdefault(finding.rule, []).append(finding)
+    for code, found in others.items():
+        yield from _note(code, found)
+
+
+def _note(code: str, found: Sequence[Finding]) -> Iterator[Text]:
+    """The findings of a rule of notes; of many how many there are of each owner."""
+    if len(found) <= FEW:
+        yield from (Text(f"{code}  {inline(finding.message)}") for finding in found)
+        return
+    owners = Counter(owner(finding.owner) for finding in found)
+    of = listed([f"{inline(name)} {count:,}" for name, count in _by_name(owners)])
+    told = f"{many(len(found), 'finding')}, {RULES[code].title}, of {of}"
+    yield Text(f"{code}  {told}; --html FILE and --json FILE have each")
 
 
 def _by_name(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -54,7 +54,8 @@ def _action(action: Action, whole: int) -> Lines:
         places = [
             f"{place.file}:{place.line}" + (f" ({n})" if n < len(action.findings) else "") for place, n in action.places
         ]
-        lines.append(Text("at " + inline(listed(places, 4)), style="dim", overflow="fold"))
+        placeless = f"; no line is known of {action.placeless:,}" if action.placeless else ""
+        lines.append(Text(f"at {inline(listed(places, 4))}{placeless}", style="dim", overflow="fold"))
     return Lines(*lines)
 
 

@@ -23,9 +23,10 @@ WIDTH = 100
 
 
 class Replay:
-    """What is shown of a run: one game with its messages, or the outcomes of all."""
+    """What is shown of a run: one game with its messages, by their `ids` where these are asked for, or the outcomes of
+    all."""
 
-    def __init__(self, run: SavedRun, game: int | None) -> None:
+    def __init__(self, run: SavedRun, game: int | None, ids: bool = False) -> None:
         games = run.games()
         finished = run.finished()
         only = next(iter(games)) if game is None and len(games) == 1 else game
@@ -34,7 +35,7 @@ class Replay:
         over = [finished[index] for index in shown if index in finished]
         said = [entry for entries in shown.values() for entry in entries]
         written = run.status == "running"
-        self.said = [] if only is None else [_speech(entry, written) for entry in said]
+        self.said = [] if only is None else [_speech(entry, written, ids) for entry in said]
         self.sheets: list[TextTable] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
         begun = "" if only is None or only in finished else f"game {only} is not over, "
         self.last = f"{_how(run)}: {begun}{len(finished)} of {len(run.info.config.numbers)} games over"
@@ -62,10 +63,11 @@ class Replay:
         path.write_text(console.export_svg(title="agentcho"), encoding="utf-8")
 
 
-def _speech(entry: TranscriptEntry, written: bool) -> speech.MessageView:
+def _speech(entry: TranscriptEntry, written: bool, ids: bool) -> speech.MessageView:
     """How a message is shown. One without an end on record is under way while the record is being written, and died
     with its process otherwise."""
     said = speech.MessageView.of(entry)
+    said = said._replace(id=entry.message.id) if ids else said
     return said._replace(ended=speech.UNDER_WAY) if written and entry.ended == "died" else said
 
 
@@ -78,10 +80,11 @@ def _how(run: SavedRun) -> str:
     return f"{status} (process {who.pid} on {inline(who.host)}, since {inline(who.since)})"
 
 
-def show(run: SavedRun, game: int | None, kind: Kind | None, file: IO[str]) -> None:
-    """Show a run. `kind` None: for a terminal where `file` is one, plain elsewhere."""
+def show(run: SavedRun, game: int | None, kind: Kind | None, file: IO[str], *, ids: bool = False) -> None:
+    """Show a run, its messages by their `ids` where these are asked for. `kind` None: for a terminal where `file` is
+    one, plain elsewhere."""
     console = Console(file=file, highlight=False, emoji=False, markup=False)
-    replay = Replay(run, game)
+    replay = Replay(run, game, ids)
     if kind == "plain" or (kind is None and not console.is_terminal):
         replay.plain(file)
     elif kind != "none":

@@ -26,7 +26,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 class MessageView(NamedTuple):
     """What is shown of a message, finished or not. `direct`: what it read outside its author's audience. `thought`: it
-    is what a model thought before it said something."""
+    is what a model thought before it said something. `id`: its id, where that is to be shown."""
 
     author: str | None
     kind: Kind
@@ -37,6 +37,7 @@ class MessageView(NamedTuple):
     direct: tuple[str, ...] = ()
     ended: str | None = None
     thought: bool = False
+    id: str = ""
 
     @classmethod
     def of(cls, entry: TranscriptEntry) -> MessageView:
@@ -63,8 +64,8 @@ class MessageView(NamedTuple):
     @property
     def heading(self) -> str:
         """Who speaks to whom, and as what: `alice → everyone`, `alice (private system)`, `alice (private) → bob`,
-        `alice (private thought)`."""
-        who = inline(self.author or "scenario")
+        `alice (private thought)`; with its id `alice.3  alice → everyone`."""
+        who = f"{inline(self.id)}  " * bool(self.id) + inline(self.author or "scenario")
         what = "thought" if self.thought else "" if self.kind == "decode" else inline(self.role)
         note = " ".join(filter(None, ("private" if self.private else "", what)))
         return f"{who} ({note}){self._whom}" if note else f"{who}{self._whom}"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Taint = Literal["itself", "listed", "probed", "race", "all", "readable", "unfinished"]
+Taint = Literal["itself", "listed", "probed", "race", "all", "readable", "unfinished", "value"]
 MEANING: dict[Taint, str] = {
     "itself": "that message",
     "listed": "the messages that were listed on the way",
@@ -22,6 +22,7 @@ MEANING: dict[Taint, str] = {
     "race": "all messages of the race",
     "all": "all messages of the game",
     "unfinished": "what the agent was at",
+    "value": "that message, of which the code has the value: a note, unless it says that value itself",
     "readable": "all that the agent may read, and what the error names; after a limit of the whole game all messages",
 }
 
@@ -61,7 +62,7 @@ SIGHTS = (
     CodeRead(
         of="Agent",
         names=("choose", "ask", "answer"),
-        taints="itself",
+        taints="value",
         why="what is returned is what the message says",
     ),
     CodeRead(

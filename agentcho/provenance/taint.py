@@ -15,6 +15,7 @@ from typing import Any, overload
 
 from agentcho.message import Audience, Message, Metadata, Words
 from agentcho.provenance.code_reads import SILENT, WORDS
+from agentcho.provenance.returned_values import ReturnedValue, has_value
 from agentcho.provenance.views import History, MessageLog
 
 Listener = Callable[[str], None] | None
@@ -114,6 +115,8 @@ class TaintTracker:
         self._sources: ContextVar[set[str] | None] = ContextVar("sources", default=None)
         self._first: set[str] = set()
         self._given: set[str] = set()
+        self._values: dict[str, ReturnedValue] = {}
+        self._used: set[str] = set()
 
     @property
     def sources(self) -> set[str]:
@@ -121,12 +124,25 @@ class TaintTracker:
         own = self._sources.get()
         return self._first if own is None else own
 
-    def track(self, message: Message) -> Message:
-        """The message, so that it tells when its words are looked at."""
+    def track(self, message: Message, value: ReturnedValue | None = None) -> Message:
+        """The message, so that it tells when its words are looked at. `value`: a verb looks at them, to return what
+        they say, and whether the playing code uses that is not seen."""
         tracked = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
-        object.__setattr__(tracked, "_told", lambda id: self.sources.add(id))
+        if value is not None:
+            self._values[message.id] = value
+        object.__setattr__(tracked, "_told", self._look if value is None else lambda id: self.sources.add(id))
         self.give(message.id)
         return tracked
+
+    def _look(self, id: str) -> None:
+        self.sources.add(id)
+        self._used.add(id)
+
+    def unproved(self, ids: Iterable[str], text: str) -> tuple[str, ...]:
+        """Those of these messages of which nothing shows that the playing code has used them, where it says `text`: it
+        has had no more than the value that a verb returned, in none of its tasks, and the text does not have that."""
+        values = self._values.keys() - self._used
+        return tuple(id for id in ids if id in values and not has_value(text, self._values[id]))
 
     def give(self, id: str) -> str:
         """The id of a message that the playing code has asked for: that there is this message tells it nothing."""
@@ -139,7 +155,9 @@ class TaintTracker:
 
     def notice(self, messages: Iterable[Metadata]) -> None:
         """The running task has looked at metadata of these messages. What everyone may read is no secret."""
-        self.sources.update(message.id for message in messages if message.audience.members is not None)
+        looked_at = {message.id for message in messages if message.audience.members is not None}
+        self.sources.update(looked_at)
+        self._used.update(looked_at)
 
     def probed(self, id: str, there: Metadata | None, messages: Iterable[Metadata]) -> None:
         """The running task has asked whether there is a message of that id; `messages` are all there are. An id counts
@@ -161,6 +179,7 @@ class TaintTracker:
 
         def hear(text: str) -> None:
             heard.add(id)
+            self._used.add(id)
             told(text)
 
         return hear
@@ -174,6 +193,12 @@ class TaintTracker:
     def join(self, forks: list[set[str]]) -> None:
         """A round is over: who awaited it may know what its moves do."""
         self.sources.update(*forks)
+
+    def raced(self, moves: Iterable[set[str]]) -> None:
+        """A race is over: who was first tells of all that its moves have said."""
+        for said in moves:
+            self.sources.update(said)
+            self._used.update(said)
 
     def tainted_by(self, before: Audience, audiences: Mapping[str, Audience]) -> tuple[str, ...]:
         """The messages that were looked at and that not everyone in `before` may read."""

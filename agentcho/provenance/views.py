@@ -218,7 +218,8 @@ class Act(NamedTuple):
 
     `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
     one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
-    this one is read and whose words the playing code had looked at before. `choices` are the texts that a
+    this one is read and whose words the playing code had looked at before; `unproved` are those of them of which it had
+    no more than a value that a verb had returned, and nothing shows that it used that. `choices` are the texts that a
     constrained decode could become. `released` is the message whose words this one repeats before another audience.
     `charge` is there in runs that have a rule for words. `shown` are messages that the person who says this one was
     shown before and that it is not said over: a person does not forget. `reuse` is that of its view.
@@ -230,7 +231,8 @@ class Act(NamedTuple):
     `thought` is the message of what its author thought right before.
 
     Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
-    call was let run whatever its arguments were made from.
+    call was let run whatever its arguments were made from. Of another message of known text `release` says that the
+    rules of the game tell it, whatever the playing code had looked at before.
     """
 
     where: str | None = None
@@ -248,6 +250,12 @@ class Act(NamedTuple):
     named: bool = False
     moves: tuple[Move, ...] = ()
     thought: str | None = None
+    unproved: tuple[str, ...] = ()
+
+    @property
+    def by_rules(self) -> bool:
+        """Whether the rules of the game tell it, as the code says."""
+        return self.release and self.call is None and self.use is None
 
 
 def shown_to(agent: str, message: Metadata, find: Callable[[str], Metadata | None]) -> Metadata:

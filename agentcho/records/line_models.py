@@ -141,6 +141,7 @@ class ActPart(Line):
     named: bool = False
     moves: Annotated[tuple[Annotated[tuple[Count, Count, bool], LIST], ...], LIST] = ()
     thought: str | None = None
+    unproved: Strings = ()
 
 
 class MessageLine(EncodingsLine):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from agentcho.audit.planned import plan
 from agentcho.audit.report import AuditReport, Edge, Said
 from agentcho.audit.verdict import WORST
+from agentcho.audit.wording import headline
 from agentcho.errors import ConfigError, RecordBroken
 from agentcho.message import natural
 from agentcho.records.names import INFO, LINES
@@ -72,7 +73,7 @@ def of_report(file: Path, chosen: PageSelection) -> PageContent:
     if chosen.eyes is not None or chosen.game not in (None, report.drawn_game):
         raise ConfigError(f"{file} has one game, and all of it that a report has: give the run itself, with --eyes")
     subject = report.subject
-    facts = [["mode", subject.mode], ["leakage", subject.leakage], ["conclusion", report.conclusion]]
+    facts = [["mode", subject.mode], ["leakage", subject.leakage], ["conclusion", headline(report).brief]]
     head: Json = {"format": FORMAT, "title": subject.scenario, "run": "audit", "status": "", "started": ""}
     head |= {"facts": facts, "eyes": None, "wordless": all(said.text is None for said in report.drawn)}
     title = f"game {report.drawn_game}, which has the worst findings"

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from agentcho.audit import RULES, AuditReport, read_report
+from agentcho.audit.formats.advice import actions
 from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
 from agentcho.audit.subject import LIMITS, SOCIETY
+from agentcho.audit.wording import released
 from agentcho.errors import RecordBroken
 from agentcho.provenance.views import Act, After
 
@@ -260,17 +262,63 @@ def test_what_another_agent_brought_in_another_game_of_the_society_is_nobodys_al
     assert "scenario.1 of game" in note.message
 
 
-def test_acting_on_hidden_words_is_a_warning_at_its_line() -> None:
+def test_acting_on_hidden_words_is_a_warning_for_each_owner_and_line() -> None:
     talk = Talk()
     talk.say("alice.0", ["alice"])
-    talk.say("bob.0", "everyone", act=Act("scenarios/talk.py:7", tainted_by=("alice.0",)))
+    talk.say("dave.0", ["dave"])
+    talk.say("bob.0", "everyone", act=Act("scenarios/talk.py:7", tainted_by=("alice.0", "dave.0")))
+    talk.say("carol.0", "everyone", act=Act("scenarios/talk.py:7", tainted_by=("alice.0",)))
     talk.say("bob.1", "everyone", act=Act("scenarios/talk.py:9", tainted_by=("alice.0",)))
-    talk.say("carol.0", "everyone", act=Act("agents/carol.py:3", tainted_by=("alice.0",)))
-    bob, carol = found(audited(talk), "AC006")
-    assert (bob.level, bob.owner, bob.carrier, bob.edges, bob.secrets) == ("warning", "alice", "bob", 2, ("alice.0",))
-    assert (bob.place, carol.place) == (Place(file="scenarios/talk.py", line=7), Place(file="agents/carol.py", line=3))
-    assert bob.fingerprint == fingerprint("AC006", "talk", None, "alice", "bob", "talk.py")
-    assert bob.fingerprint != fingerprint("AC006", "talk", None, "alice", "bob", "walk.py")
+    talk.say("bob.2", "everyone", act=Act(None, tainted_by=("alice.0",)))
+    report = audited(talk)
+    seven, nine, nowhere, dave = found(report, "AC006")
+    assert (seven.level, seven.owner, seven.carrier, seven.edges) == ("warning", "alice", None, 2)
+    assert (seven.messages, seven.secrets, seven.path) == (("bob.0", "carol.0"), ("alice.0",), ("bob.0", "alice.0"))
+    assert seven.message.endswith("before 2 messages to others: bob.0 and carol.0")
+    places = [finding.place and finding.place.line for finding in (seven, nine, nowhere, dave)]
+    assert (places, dave.owner) == ([7, 9, None, 7], "dave")
+    assert seven.fingerprint == nine.fingerprint == fingerprint("AC006", "talk", None, "alice", None, "talk.py")
+    assert nowhere.fingerprint == fingerprint("AC006", "talk", None, "alice", None, "")
+    [advice] = [action for action in actions(report.findings) if action.rule == "AC006"]
+    assert (len(advice.findings), [count for _, count in advice.places], advice.placeless) == (4, [2, 1], 1)
+
+
+def test_a_value_that_nothing_shows_to_be_used_is_a_note() -> None:
+    talk = Talk()
+    talk.say("alice.0", ["alice"])
+    talk.say("alice.1", ["alice"])
+    both = ("alice.0", "alice.1")
+    talk.say("bob.0", "everyone", act=Act("talk.py:7", tainted_by=both, unproved=both))
+    talk.say("bob.1", "everyone", act=Act("talk.py:7", tainted_by=both, unproved=both[:1]))
+    report = audited(talk)
+    note, warning = one(report, "AC021"), one(report, "AC006")
+    assert (note.level, note.messages, note.secrets) == ("note", ("bob.0",), both)
+    assert (warning.level, warning.messages, warning.secrets) == ("warning", ("bob.1",), ("alice.1",))
+
+
+def test_what_the_rules_of_the_game_tell_is_a_release_and_no_finding() -> None:
+    talk = Talk()
+    told: dict[str, Any] = {"author": None, "kind": "prefill"}
+    talk.say("bob.0", "everyone", [talk.say("alice.0", ["alice"])])
+    talk.say("scenario.0", "everyone", act=Act("talk.py:7", tainted_by=("alice.0",), release=True), **told)
+    talk.say("scenario.1", "everyone", act=Act("talk.py:8", release=True), **told)
+    talk.say("scenario.2", "everyone", act=Act("talk.py:9", tainted_by=("alice.0",)), **told)
+    report = audited(talk)
+    assert one(report, "AC006").messages == ("scenario.2",)
+    [release] = [each for each in report.releases if each.by == "rules"]
+    assert (release.message, release.author, release.sources) == ("scenario.0", "scenario", ("alice.0",))
+    assert released(report) == "words: 2 releases, 1 by the rules of the game"
+    assert [finding.carrier for finding in found(report, "AC007")] == ["bob"]
+    assert report.conclusion == "findings", "it leaks all the same"
+
+
+def test_the_result_of_a_call_that_was_let_run_is_not_told_by_the_rules() -> None:
+    talk = Talk()
+    talk.say("alice.0", ["alice"])
+    talk.say("bob.0", "everyone")
+    act = Act("talk.py:7", tainted_by=("alice.0",), call="bob.0", release=True)
+    talk.say("bob.1", "everyone", kind="prefill", act=act)
+    assert one(audited(talk), "AC006").messages == ("bob.1",)
 
 
 def test_a_prefix_that_another_agent_had_encoded_is_a_warning() -> None:

@@ -102,6 +102,23 @@ def test_no_writer_leaves_a_rule_out(rule: Rule, name: str) -> None:
     assert report.findings[0].message in unescape(text).replace('\\"', '"').replace('""', '"')
 
 
+@pytest.mark.parametrize(
+    ("released", "said"),
+    [(0, "CLEAN (encodings)"), (1, "CLEAN (encodings); words: 1 release"), (2, "CLEAN (encodings); words: 2 releases")],
+)
+def test_no_format_says_clean_without_what_of_and_how_many_words_were_released(released: int, said: str) -> None:
+    report = sample.clean(releases=sample.report().releases[:released])
+    whole = "; ".join(filter(None, ("no agent reads what is not for it", said.partition("; ")[2])))
+    assert headline(report).brief == said
+    assert shown(report).startswith(f"CLEAN (encodings): {whole}\n")
+    page = html(report)
+    assert f">CLEAN (encodings)</p>\n<h1>{whole}</h1>" in page
+    suites = ElementTree.fromstring(junit(report))
+    assert [each.get("value") for each in suites.iter("property") if each.get("name") == "verdict"] == [said]
+    assert [each.text for each in suites.iter("system-out")] == [f"CLEAN (encodings): {whole}"]
+    assert json.loads(sarif(report))["runs"][0]["properties"]["verdict"] == said
+
+
 def test_every_file_that_can_be_asked_for_has_a_writer_and_every_writer_an_option() -> None:
     assert set(Outputs._fields) == set(WRITERS)
 
@@ -152,7 +169,7 @@ def test_what_is_accepted_is_green_in_both(rule: Rule, tmp_path: Path) -> None:
     assert (accepted.exit_code("note"), failures, errors) == ((3, 0, 1) if rule.doubt else (0, 0, 0))
 
 
-ACTS = {"AC006", "AC007", "AC012", "AC013", "AC015", "AC016", "AC018", "AC019"}
+ACTS = {"AC006", "AC007", "AC012", "AC013", "AC015", "AC016", "AC018", "AC019", "AC021"}
 """Rules with a path of messages which need not have attended to each other."""
 
 

@@ -79,7 +79,7 @@ def readers_of(report: AuditReport) -> list[Finding]:
 
 
 def test_the_headline_of_many_readers_counts_them_and_names_the_first() -> None:
-    word, sentence = headline(crowds.audited(20, rounds=1))
+    word, sentence = headline(crowds.audited(20, rounds=1))[:2]
     assert word == "LEAKS"
     assert sentence == (
         "19 of 20 agents can learn what up to 19 others keep private: agent1, agent2, agent3 and 16 more"

@@ -162,7 +162,7 @@ def test_the_worst_stands_first_and_each_verdict_is_a_word() -> None:
 @pytest.mark.parametrize(
     ("report", "word", "sentence"),
     [
-        (sample.clean(), "CLEAN", "no agent reads what is not for it"),
+        (sample.clean(), "CLEAN (encodings)", "no agent reads what is not for it"),
         (sample.inconclusive(), "INCONCLUSIVE", "a control did not fire: the swap moved logits: no row changed at all"),
         (
             sample.report(findings=sample.findings()[4:5], measurement=None),
@@ -179,7 +179,7 @@ def test_the_worst_stands_first_and_each_verdict_is_a_word() -> None:
 def test_the_headline_is_the_conclusion(report: AuditReport, word: str, sentence: str) -> None:
     words = Page(html(report)).words
     head = words[: words.index("Verdict per reader")]
-    assert re.search(rf"\b{word}\b\s+{re.escape(sentence)}", head)
+    assert re.search(rf"\b{re.escape(word)}\s+{re.escape(sentence)}", head)
 
 
 def test_words_stay_words() -> None:

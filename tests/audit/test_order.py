@@ -129,7 +129,7 @@ def test_agents_side_by_side_are_named_and_in_lockstep_they_are_not(tmp_path: Pa
     assert finding.place is not None
     assert finding.place.file.endswith("test_order.py")
     said = "no agent reads what is not for it; the order of messages can tell how long private ones were"
-    assert headline(report) == ("CLEAN", said)
+    assert str(headline(report)) == f"CLEAN (encodings): {said}; words: 1 release"
     assert (report.exit_code("error"), report.exit_code("warning")) == (0, 1)
     beside = audit_run(played(tmp_path, Plans("alice"), Talks("bob"), lockstep=True))
     assert {finding.rule for finding in beside.findings} == {"AC007", "AC008"}

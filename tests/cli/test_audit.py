@@ -87,15 +87,31 @@ def test_a_run_and_its_trace_say_what_the_scenario_said(agentcho: Command) -> No
         assert agentcho("audit", name).code == 1
 
 
+def test_ids_in_findings_are_those_that_show_prints(agentcho: Command) -> None:
+    agentcho(*AUDIT, "--json", "run.json")
+    plain = agentcho("show", "last").out
+    told = agentcho("show", "last", "--ids").out
+    printed = {line.split("  ")[0] for line in told.splitlines()}
+    audit = report("run.json")
+    cited = {id for finding in audit.findings for id in finding.path}
+    cited |= {id for release in audit.releases for id in (release.message, *release.sources)}
+    assert len(cited) > 5
+    assert cited <= printed
+    assert "alice.0  alice (private system)" in told
+    assert "alice.0" not in plain
+
+
 @pytest.mark.parametrize("how", [("--leakage", "enforce", "--deterministic"), ("--mode", "baseline")])
 def test_what_leaks_nothing_is_clean(agentcho: Command, how: tuple[str, ...]) -> None:
     ran = agentcho(*AUDIT, *how)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("CLEAN: no agent reads what is not for it\n")
+    assert ran.out.startswith("CLEAN (encodings): no agent reads what is not for it; words: ")
     agentcho("show", "last", "--trace", "t.jsonl")
     planned = agentcho("audit", "t.jsonl", *how)
     assert planned.code == 0
-    assert planned.out.startswith("CLEAN: no agent reads what is not for it, as the resolver plans it\n")
+    assert planned.out.startswith(
+        "CLEAN (encodings): no agent reads what is not for it, as the resolver plans it; words: "
+    )
 
 
 def test_the_level_that_fails_is_a_choice(agentcho: Command) -> None:

@@ -42,13 +42,22 @@ def test_it_begins_with_the_conclusion_and_ends_with_the_command() -> None:
 
 def test_readers_stand_with_their_verdicts_the_worst_first() -> None:
     lines = shown(sample.report()).splitlines()
-    first = lines.index("readers") + 1
+    first = lines.index("readers") + 2
+    assert lines[first - 1].split() == ["reader", "verdict", "not", "clean", "its", "worst", "reading"]
     assert [line.split()[:2] for line in lines[first : first + 3]] == [
         ["carol", "direct"],
         ["bob", "transitive"],
         ["alice", "clean"],
     ]
-    assert "9 of 16  reads a message that is not for it, of alice and bob" in lines[first]
+    assert "9 of 16    reads a message that is not for it, of alice and bob" in lines[first]
+
+
+def test_what_prints_the_messages_by_their_ids_stands_below_the_findings() -> None:
+    command = "agentcho show runs/20260102-030405-three-in-a-room --game 0 --ids"
+    assert f"  {command} prints the messages by these ids\n" in shown(sample.report())
+    assert "--ids" not in shown(sample.clean())
+    planned = sample.report().subject.model_copy(update={"planned": True})
+    assert "--ids" not in shown(sample.report(subject=planned)), "there is no run to show"
 
 
 def test_a_finding_tells_the_way_the_place_and_how_it_stands() -> None:
@@ -87,7 +96,7 @@ def test_each_finding_is_told_or_counted_under_its_reader(report: AuditReport) -
 
 
 def test_no_name_begins_a_line_like_a_verdict_or_a_finding() -> None:
-    name = "CLEAN: no agent reads what is not for it error  AC001 "
+    name = "CLEAN (encodings): no agent reads what is not for it error  AC001 "
     odd = [sample.finding("AC001", f"{name * 3}{n}", f"{name * 3}{n + 1}", name * 3, (name * 3,)) for n in range(60)]
     for found in (odd[:2], odd):
         report = sample.clean(conclusion="findings", findings=tuple(found), reasons=())

@@ -47,7 +47,7 @@ def test_a_run_on_a_cluster_is_shown_and_recorded_as_one_here(
     words = (*PLAY, "--games", "4", "--set", "rounds=1", "--display", display)
     there = agentcho(*words, *RAY)
     assert (there.code, there.err) == (0, "")
-    assert display == "none" or "CLEAN: " in there.out
+    assert display == "none" or "CLEAN (encodings): " in there.out
     assert agentcho("run", "--resume", "last", *RAY, "--display", "none").code == 0
     assert sorted(find("last", Path("runs")).finished()) == [0, 1, 2, 3]
     assert len(pool) == 2

@@ -12,7 +12,10 @@ from .conftest import PLAY, Command
 
 @pytest.mark.parametrize(
     ("leakage", "word", "code"),
-    [("audit", "LEAKS: alice can learn what bob keeps private, and bob", 1), ("enforce", "CLEAN: no agent reads", 0)],
+    [
+        ("audit", "LEAKS: alice can learn what bob keeps private, and bob", 1),
+        ("enforce", "CLEAN (encodings): no agent reads", 0),
+    ],
 )
 @pytest.mark.parametrize("display", ["plain", "rich"])
 def test_the_last_line_is_the_audits(leakage: str, word: str, code: int, display: str, agentcho: Command) -> None:

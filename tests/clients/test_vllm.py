@@ -110,7 +110,7 @@ def test_twenty_games_have_the_same_words_up_to_tokens_that_are_as_likely() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("leakage", "verdict"), [("enforce", "CLEAN"), ("audit", "LEAKS")])
+@pytest.mark.parametrize(("leakage", "verdict"), [("enforce", "CLEAN (encodings)"), ("audit", "LEAKS")])
 def test_a_game_on_it_is_audited_as_any_other(tmp_path: Any, leakage: str, verdict: str) -> None:
     words = ("--model", "smollm2", "--engine", "vllm", "--dtype", "float32", "--max-tokens", "16", "--seed", "1")
     played = ran("-m", "agentcho", "run", "prisoners-dilemma", *words, "--leakage", leakage, cwd=tmp_path)
@@ -176,7 +176,7 @@ def test_a_game_that_lost_a_rank_keeps_what_was_said_and_goes_on(tmp_path: Path)
     assert on.returncode == 0, on.stderr[-3000:]
     after = _spoken(tmp_path)
     assert (after[:2], len(after)) == (before, 4)
-    assert ran("-m", "agentcho", "audit", "last", cwd=tmp_path).stdout.startswith("CLEAN: ")
+    assert ran("-m", "agentcho", "audit", "last", cwd=tmp_path).stdout.startswith("CLEAN (encodings): ")
 
 
 def _spoken(folder: Path) -> list[str]:

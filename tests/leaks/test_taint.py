@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from agentcho import Agent, Game, Message
 from agentcho.message import EVERYONE, Audience
 from agentcho.provenance.code_reads import WORDS
 from agentcho.provenance.taint import TaintTracker
+from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import play
 from tests.said import message as said
 
@@ -32,6 +34,73 @@ def acts(script: Callable[[Game, Talker, Talker], Awaitable[Any]], backend: str 
 
     entries = play(whole, backend=backend).entries
     return {entry.message.id: entry.act.tainted_by for entry in entries if entry.act.tainted_by}
+
+
+class Bid(BaseModel):
+    points: int = Field(ge=7, le=7)
+    sure: bool
+
+
+async def a_choice(game: Game, alice: Talker) -> str:
+    return await alice.choose(["bob", "carol"], opening="I choose ", closing=".")
+
+
+async def a_bid(game: Game, alice: Talker) -> str:
+    return str((await alice.answer(Bid)).points)
+
+
+@pytest.mark.parametrize("ask", [a_choice, a_bid])
+def test_a_value_is_proved_to_be_used_where_the_code_says_it_or_looks_at_its_message(
+    ask: Callable[[Game, Talker], Awaitable[str]],
+) -> None:
+    async def whole(game: Game) -> None:
+        alice = game.cast(Talker, "alice")
+        value = await ask(game, alice)
+        await game.announce("The votes are in: true, I choose nothing.")
+        await game.announce(f"It is {value}!")
+        await alice.say("everyone", header=f"{value}: ")
+        await alice.say("everyone")
+        assert game.message("alice.0").text
+        await game.announce("That is all.")
+
+    entries = [entry for entry in play(whole).entries if entry.message.audience == EVERYONE]
+    assert {entry.act.tainted_by for entry in entries} == {("alice.0",)}
+    assert [len(entry.act.unproved) for entry in entries] == [1, 0, 0, 1, 0]
+
+
+def test_a_value_that_wins_a_race_has_told_how_long_the_others_take() -> None:
+    async def whole(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await game.first(alice.choose(["yes", "no"]), bob.think(max_tokens=30))
+        await game.announce("So be it.")
+
+    last = play(whole).entries[-1].act
+    assert "alice.0" in last.tainted_by
+    assert last.unproved == ()
+
+
+@pytest.mark.parametrize("way", ["announce", "streamed", "tell"])
+def test_the_code_can_say_that_the_rules_tell_a_message_and_no_other(way: str) -> None:
+    async def whole(game: Game) -> None:
+        alice = game.cast(Talker, "alice")
+        assert (await alice.think()).text
+        if way == "announce":
+            await game.announce("Over.", release=True)
+        elif way == "tell":
+            await alice.tell("Over.", to="everyone", release=True)
+        else:
+            async with game.streamed(release=True) as page:
+                await page.write("Over.")
+        await game.announce("And out.")
+
+    told, after = (entry.act for entry in play(whole).entries[-2:])
+    assert (told.tainted_by, told.by_rules, after.tainted_by, after.by_rules) == (
+        ("alice.0",),
+        True,
+        ("alice.0",),
+        False,
+    )
+    assert TranscriptEntry.from_json(play(whole).entries[-2].to_json()).act.by_rules
 
 
 def message(**changes: Any) -> Message:

@@ -50,7 +50,7 @@ LOOP = (
         "who wins a race tells nothing",
         "code that speaks after a race would tell how long the secrets were that lost it, and no audit would say so",
         "agentcho/games/play/rounds.py",
-        "                self.taint.join([branch.said for branch in branches.moves])\n",
+        "                self.taint.raced(branch.said for branch in branches.moves)\n",
         "                pass\n",
         (FIRST,),
     ),
@@ -667,6 +667,22 @@ PLAYED = (
         "        if (finding.reader, finding.rule) in found:\n"
         "            found[finding.reader, finding.rule].append(finding)\n",
         (f"{FORMATS}::test_junit_fails_where_the_exit_code_does",),
+    ),
+    Mutant(
+        "a value that the code says is not shown to be used",
+        "a scenario that tells everyone what somebody chose in private would have a note, and no warning",
+        "agentcho/provenance/taint.py",
+        "id in values and not has_value(text, self._values[id])",
+        "id in values",
+        (f"{TAINT}::test_a_value_is_proved_to_be_used_where_the_code_says_it_or_looks_at_its_message",),
+    ),
+    Mutant(
+        "a call that was let run is told by the rules",
+        "what code did after it had looked at a secret would be no finding where a tool's result tells it",
+        "agentcho/provenance/views.py",
+        "return self.release and self.call is None and self.use is None",
+        "return self.release",
+        ("tests/audit/test_findings.py::test_the_result_of_a_call_that_was_let_run_is_not_told_by_the_rules",),
     ),
     Mutant(
         "words that are streamed are not heard",

@@ -13,13 +13,14 @@ import pytest
 from agentcho.audit.cones import Cones
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import GameVerdict
+from agentcho.audit.wording import many
 from agentcho.message import Audience
 from agentcho.provenance.views import Act, Charge, ToolUse
 from agentcho.records.transcript import MessageUsage
 
 from ..audit.browser import opened
 from ..audit.test_reach import anyhow
-from ..audit.transcripts import Talk, anchored
+from ..audit.transcripts import Talk, anchored, audited, chain
 from ..clients.environment import python_of
 from .pages import page_of, policy_of, recorded
 from .test_page import hostile
@@ -127,6 +128,25 @@ def test_eyes_and_cones_are_the_audits(tmp_path: Path, talk: Talk) -> None:
         assert set(told.split()) == set(mine)
         hidden = {id for id, message in cones.messages.items() if not message.audience.includes(name)}
         assert set(left["away"][name]) == hidden - mine
+
+
+def test_the_graph_counts_readings_as_the_audit_does(tmp_path: Path) -> None:
+    talk = chain()
+    for number in range(1, 4):
+        talk.say(f"bob.{number}", "everyone", [2, 2])
+    script = """
+    document.querySelector("#tab-graph").click();
+    left.all = document.querySelector("#pane .key").textContent;
+    press("e");
+    left.one = document.querySelector("#pane .key").textContent;
+    """
+    left = driven(page_of(recorded(tmp_path, talk.entries)), script, tmp_path, "--window-size=1280,900")
+    rows = audited(talk).readers
+    leaking, readings = sum(row.leaking for row in rows), sum(row.readings for row in rows)
+    assert left["all"].startswith(f"{leaking} of {readings} readings not clean; ")
+    alice = next(row for row in rows if row.reader == "alice")
+    assert alice.leaking == 0
+    assert left["one"] == f"{many(alice.readings, 'reading')} of alice, all clean"
 
 
 def test_the_details_say_whose_offsets_an_encoding_took(tmp_path: Path) -> None:

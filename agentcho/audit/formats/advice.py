@@ -35,6 +35,11 @@ class Action(NamedTuple):
         counts = Counter(finding.place for finding in self.findings if finding.place is not None)
         return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0].file, item[0].line)))
 
+    @property
+    def placeless(self) -> int:
+        """Of how many of its findings no line is known."""
+        return sum(finding.place is None for finding in self.findings)
+
 
 def actions(findings: Iterable[Finding]) -> tuple[Action, ...]:
     """What mends the errors and warnings that stand: each of them is in one action. Errors first, then by how many

@@ -86,12 +86,18 @@ def _conclusion(report: AuditReport) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=legal(report.subject.scenario), name=name, time="0")
     if report.conclusion == "inconclusive":
         _add(case, "error", headline(report).sentence, "\n".join(report.reasons), type="inconclusive")
+    else:
+        ElementTree.SubElement(case, "system-out").text = legal(str(headline(report)))
     return case
 
 
 def _properties(report: AuditReport) -> ElementTree.Element:
     properties = ElementTree.Element("properties")
-    told = {"conclusion": report.conclusion, "reproduce": report.subject.reproduce} | report.subject.environment
+    told = {
+        "conclusion": report.conclusion,
+        "verdict": headline(report).brief,
+        "reproduce": report.subject.reproduce,
+    } | report.subject.environment
     for name, value in told.items():
         ElementTree.SubElement(properties, "property", name=legal(name), value=legal(value))
     return properties

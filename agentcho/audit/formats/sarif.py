@@ -16,11 +16,13 @@ from urllib.parse import quote
 from agentcho.audit.formats.sarif_log import SarifExecution, SarifObject, SarifRule, sarif_log
 from agentcho.audit.report import AuditReport, FailOn, Finding, Place
 from agentcho.audit.rules import RULES, Rule
-from agentcho.audit.wording import legal
+from agentcho.audit.wording import headline, legal
 
 FINGERPRINT = "agentcho/v1"
 SHOWN = {"reader", "owner", "carrier", "hops", "secrets", "games"}
 """Fields of a finding for which SARIF has no place of its own."""
+PROPERTIES = {"conclusion", "reasons", "subject", "readers", "controls"}
+"""Fields of a report for which it has none."""
 STATES = {"new": "new", "unchanged": "unchanged", "gone": "absent"}
 
 
@@ -41,7 +43,7 @@ def sarif(report: AuditReport, fail_on: FailOn = "error", root: Path | None = No
         run_id=f"agentcho/{subject.scenario}/{subject.mode}/{subject.leakage}/",
         execution=execution,
         results=[_result(report, finding, folder) for finding in report.findings],
-        properties=report.model_dump(mode="json", include={"conclusion", "reasons", "subject", "readers", "controls"}),
+        properties=report.model_dump(mode="json", include=PROPERTIES) | {"verdict": headline(report).brief},
     )
 
 

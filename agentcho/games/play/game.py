@@ -35,6 +35,7 @@ from agentcho.games.play.tool_turn import ToolTurns
 from agentcho.games.play.toolbox import Toolbox
 from agentcho.games.play.turn import Forced, TurnParts, Turns
 from agentcho.message import DEFAULT_PROMPT, EVERYONE, Audience, Message, Role, audience
+from agentcho.protocol.value_checks import checked_bool
 from agentcho.provenance.declassification import disclosure_rule
 from agentcho.provenance.message_boundaries import check_markers, required_markers
 from agentcho.provenance.taint import TaintTracker
@@ -241,17 +242,21 @@ class Game:
         return self._messages.looked_up(id)
 
     @verb
-    async def announce(self, text: str, to: Names = "everyone", role: Role = "user") -> str:
+    async def announce(self, text: str, to: Names = "everyone", role: Role = "user", *, release: bool = False) -> str:
         """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
-        Raises `ContextOverflow` for a text that does not fit the model's context, and `AudienceError` for a name that
-        nobody has."""
+        `release`: the rules of the game tell it, such as who was voted out, whatever the code had looked at; audits
+        list it as a release, and do not warn of it. Raises `ContextOverflow` for a text that does not fit the model's
+        context, and `AudienceError` for a name that nobody has."""
         told = KnownTextMessage(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)
+        told = told._replace(by_rules=checked_bool(release, "release"))
         id = self._messages.taint.give(self._messages.put(told))
         await anyio.lowlevel.checkpoint()
         return id
 
     @asynccontextmanager
-    async def streamed(self, to: Names = "everyone", role: Role = "user") -> AsyncIterator[Streamed]:
+    async def streamed(
+        self, to: Names = "everyone", role: Role = "user", *, release: bool = False
+    ) -> AsyncIterator[Streamed]:
         """A message of the scenario itself whose text comes in pieces::
 
             async with game.streamed(to="everyone") as page:
@@ -262,11 +267,17 @@ class Game:
         It is encoded as it comes, and out for its readers at the end of the context, with the ids that the whole text
         has and nothing left to encode; in the deterministic profile all of it is encoded then, and in baseline mode and
         with repairs by each of its readers. An error in the context drops it: nobody reads any of it. At its end raises
-        what `announce` raises."""
+        what `announce` raises. `release`: see `announce`."""
         own = self._models.own
         await anyio.lowlevel.checkpoint()
         told = KnownTextMessage(
-            author=SCENARIO, role=role, to=audience(to, self.agents), text="", reads=UNREAD, model=own
+            author=SCENARIO,
+            role=role,
+            to=audience(to, self.agents),
+            text="",
+            reads=UNREAD,
+            model=own,
+            by_rules=checked_bool(release, "release"),
         )
         ahead = own.encodes and own.resolver.begins
         stream = Streamed(self._messages, told, self.index, ahead)
@@ -278,7 +289,15 @@ class Game:
 
     @verb
     async def tell(
-        self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, ids: tuple[int, ...] | None = None
+        self,
+        agent: Agent,
+        text: str,
+        to: Names,
+        role: str,
+        view: ViewLike = None,
+        ids: tuple[int, ...] | None = None,
+        *,
+        release: bool = False,
     ) -> str:
         """An agent's message of known text, or known ids; see `Agent.tell`."""
         author = self._roster.member(agent)
@@ -288,6 +307,7 @@ class Game:
             told = KnownTextMessage(
                 author=author, role=role, to=spoken_to, text=text, reads=reads, model=model, ids=ids
             )
+            told = told._replace(by_rules=checked_bool(release, "release"))
             id = self._messages.taint.give(self._messages.put(told))
         with self._meter.deadline(author):
             await anyio.lowlevel.checkpoint()

@@ -131,7 +131,8 @@ class KnownTextMessage(NamedTuple):
     """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
     is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets. `id`,
     where it is not the author's next one. `called`: of a result, the call, its tool, and whether it was let run
-    whatever it was made from. `first`: it is a system prompt, which stands before all else. `said`: see `Draft`."""
+    whatever it was made from. `first`: it is a system prompt, which stands before all else. `said`: see `Draft`.
+    `by_rules`: the code says that the rules of the game tell it, whatever the code had looked at."""
 
     author: str
     role: str
@@ -147,6 +148,7 @@ class KnownTextMessage(NamedTuple):
     called: tuple[str | None, ToolUse | None, bool] = (None, None, False)
     first: bool = False
     said: ChatMessage | None = None
+    by_rules: bool = False
 
 
 class GameModels:

@@ -174,13 +174,15 @@ class Messages:
         ids = chain((f"{author}.{word}",), (f"{author}.{word}-{number}" for number in count(2)))
         return next(id for id in ids if id not in self.drafts)
 
-    def provenance(self, to: Audience, reads: ReadSet) -> Act:
-        """How a message comes about: which line asked for it, where it is placed, on what it may depend."""
+    def provenance(self, to: Audience, reads: ReadSet, text: str) -> Act:
+        """How a message comes about: which line asked for it, where it is placed, on what it may depend. `text` is what
+        the playing code says in it itself."""
         audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
         tainted, order = self.taint.tainted_by(to, audiences), self.rounds.order()
-        return Act(call_site(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
+        act = Act(call_site(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
+        return act._replace(unproved=self.taint.unproved(tainted, text))
 
     def add(self, draft: Draft) -> None:
         """Let there be a message of that id. `ResumeMismatch`: another one is on record under it."""
@@ -200,7 +202,8 @@ class Messages:
         not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
         draft, words = self.known(told)
         call, use, release = told.called
-        act = self.provenance(told.to, told.reads)._replace(call=call, use=use, release=release)
+        act = self.provenance(told.to, told.reads, told.text)
+        act = act._replace(call=call, use=use, release=release or told.by_rules)
         draft.act = act._replace(released=told.released, charge=told.charge)
         draft.begun = told.begun
         self.add(draft)

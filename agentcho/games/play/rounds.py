@@ -136,7 +136,7 @@ class Rounds:
                 try:
                     return (await self._tasks.first(*running))[1]
                 finally:
-                    self.taint.join([branch.said for branch in branches.moves])
+                    self.taint.raced(branch.said for branch in branches.moves)
 
     async def lockstep(self, *runs: Moving) -> None:
         """Run tasks in lockstep; see `Lockstep`. Raises what the first of them raises, once the others have ended what

@@ -32,6 +32,7 @@ from agentcho.protocol.text_calls import TextPort
 from agentcho.protocol.tools import AnswerForm
 from agentcho.provenance.declassification import DisclosureRule, PlannedDisclosure, canonical_json
 from agentcho.provenance.drafts import Draft
+from agentcho.provenance.returned_values import ReturnedValue, of_json
 from agentcho.provenance.taint import Listener
 from agentcho.provenance.views import Charge, Read, ReadSet
 from agentcho.records.transcript import MessageUsage
@@ -135,7 +136,7 @@ class Turns:
         retold = charge is not None and charge.schema is not None
         heard = Audience(frozenset({author})) if retold else spoken_to
         shown = tuple(each for each in self._shown(author) if all(each != read.id for read in reads.reads))
-        act = messages.provenance(heard, reads)._replace(choices=options.choices or (), shown=shown)
+        act = messages.provenance(heard, reads, asked.header)._replace(choices=options.choices or (), shown=shown)
         act = act if charge is None or retold else act._replace(charge=charge)
         metadata = messages.metadata(author, "decode", "assistant", heard, reads)
         draft = model.draft(metadata, asked.header, author, reads, act)
@@ -161,7 +162,7 @@ class Turns:
         thought = messages.drafts.get(draft.act.thought or "")
         if thought is not None and thought.message is not None:
             said = replace(said, thoughts=messages.taint.track(thought.message))
-        return messages.taint.track(said)
+        return messages.taint.track(said, value=_value(asked, options, said))
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
         """Ask the rule for words, if there is one, before anything is said, a private `prompt` neither. `LeakageError`:
@@ -362,6 +363,14 @@ class Turns:
         if left is None or sampling.choices or sampling.json_schema:
             return sampling
         return sampling.limited(left)
+
+
+def _value(asked: Utterance, options: Sampling, said: Message) -> ReturnedValue | None:
+    """What the verb will return of a message; None: the message itself."""
+    if asked.labels:
+        labels = dict(zip(options.choices or (), asked.labels, strict=False))
+        return (labels.get(said.text, said.text),)
+    return None if asked.form is None else of_json(said.text.removeprefix(asked.header))
 
 
 def coin_seed(seed: int, game: int, author: str, turn: int) -> int:

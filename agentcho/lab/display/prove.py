@@ -30,8 +30,8 @@ def show(proof: Proof, kind: Kind | None, file: IO[str]) -> None:
 
 
 def _parts(proof: Proof) -> Iterator[RenderableType]:
-    word, sentence = headline(proof)
-    yield Text.assemble((word, f"bold {TONES[proof.conclusion]}"), ": ", (inline(sentence), "bold"))
+    found = headline(proof)
+    yield Text.assemble((found.word, f"bold {TONES[proof.conclusion]}"), ": ", (inline(found.sentence), "bold"))
     yield Text(inline(played(proof)), style="dim")
     yield Text(inline(schedule(proof)), style="red" if proof.told else "dim" if proof.free is None else "green")
     if missing(proof):

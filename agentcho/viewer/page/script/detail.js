@@ -46,7 +46,7 @@ function facts(number) {
     ["took", message.took ? seconds(message.took) : ""],
     ["steps", message.steps ? `asked in ${asked}, spoke from ${spoke} to ${last}` : ""],
     ["encoded", message.encoded ? many(message.encoded, "token") : ""], ["reused", message.reused ? many(message.reused, "token") : ""],
-    ["tool", message.use ? declared(message.use) : ""], ["let pass", message.release ? "release: whatever the arguments of the call were made from" : ""],
+    ["tool", message.use ? declared(message.use) : ""], ["let pass", message.release ? (message.call || message.use ? "release: whatever the arguments of the call were made from" : "release: the rules of the game tell it") : ""],
     ["charged", message.charge ? charged(message.charge) : ""], ["race", state.head.talks[state.game]?.raced ? "this game took whichever of several ended first" : ""],
     ["model", message.engine], ["server says", spent], ["choices", message.choices?.map(visible).join(" · ")], ["asked for in", message.where],
   ].filter(([, value]) => value);

@@ -44,9 +44,17 @@ class GraphView {
     const { talk, chosen, eyes } = state;
     if (!talk) return "";
     if (chosen !== null) return `${many(talk.reads(chosen).length, "message")} read by ${talk.messages[chosen].id}, which ${many(talk.readers(chosen).length, "message")} read`;
-    const leaks = this.known?.filter((edge) => edge.kind === "leaks").length ?? 0;
-    if (eyes !== null) return leaks ? `${many(leaks, "reading")} of ${talk.agents[eyes].name} brought what is not for it` : `nothing reached ${talk.agents[eyes].name} that is not for it`;
-    return leaks ? `${many(leaks, "reading")} brought what was not for its reader` : this.known?.length ? "what was read by whom" : "choose a message to see what it read, and who read it";
+    const told = this.counted(eyes === null ? talk.agents : [talk.agents[eyes]]);
+    return told || (this.known?.length ? "what was read by whom" : "choose a message to see what it read, and who read it");
+  }
+
+  /** How many readings are not clean, as an audit counts them; of one agent also that none is. @param {any[]} agents */
+  counted(agents) {
+    const sum = (/** @type {string} */ name) => agents.reduce((all, agent) => all + (agent[name] ?? 0), 0);
+    const unclean = sum("unclean");
+    const readings = many(sum("readings"), "reading") + (state.eyes === null ? "" : ` of ${agents[0].name}`);
+    if (unclean) return `${unclean.toLocaleString("en")} of ${readings} not clean; lines show where each message came first`;
+    return state.eyes === null ? "" : `${readings}, all clean`;
   }
 
   /** The lines: of the chosen message, or else leaks, and all readings where they are few.

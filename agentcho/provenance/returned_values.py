@@ -1,0 +1,38 @@
+"""Values that verbs return to the playing code: the words in them, and whether a text that the code says has one.
+
+That a text has none does not show that the code did not use it. Does not know: games, who may read what.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+ReturnedValue = tuple[str, ...]
+"""The words and numbers in one value, as a text would have them."""
+
+
+def of_json(text: str) -> ReturnedValue:
+    """Those in JSON; what is none counts as one word. True, false and null are in every text's way and left out."""
+    try:
+        return tuple(dict.fromkeys(_leaves(json.loads(text))))
+    except (RecursionError, ValueError):
+        return (text,)
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+    elif isinstance(value, str):
+        yield value
+    elif value is not None and not isinstance(value, bool):
+        yield from (str(value), f"{value:g}")
+
+
+def has_value(text: str, value: Iterable[str]) -> bool:
+    """Whether a text has one of these words, whole and in any case."""
+    words = (word.strip() for word in value)
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) for word in words if word)
