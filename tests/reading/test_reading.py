@@ -29,7 +29,7 @@ from agentcho.lab.reading.decisions import (
     ways,
 )
 from agentcho.lab.reading.decisions import measure as decide
-from agentcho.lab.reading.fidelity import Conversation, PartialFidelity, measure, rows, steps
+from agentcho.lab.reading.fidelity import Conversation, PartialFidelity, measure, named_apart, rows, steps
 from agentcho.lab.reading.result import Answer, Read, read_decisions, read_fidelity
 from agentcho.lab.stats import log_softmax
 from agentcho.records.trace import Workflow, write_traces
@@ -109,6 +109,12 @@ def test_sums_are_those_of_a_reading_token_by_token(engine: Engine) -> None:
     assert found["baseline"].kl == 0
     assert found[AUDIT].kl > 0.01
     assert found[AUDIT].encoded < found[ENFORCE].encoded
+
+
+def test_conversations_of_one_id_are_told_apart(engine: Engine) -> None:
+    talks = named_apart("set", [dilemma(0, None), dilemma(0, "always_defect"), dilemma(1, None)])
+    assert [each.id for each in talks] == ["dilemma-0", "dilemma-0#2", "dilemma-1"]
+    assert len({answer.id for answer in read(engine, talks)}) == 3
 
 
 def test_what_is_kept_is_not_read_again(engine: Engine, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ class _Asked(NamedTuple):
         from hashlib import sha256
 
         from agentcho.lab.compare.columns import columns
-        from agentcho.lab.reading.fidelity import BASELINE, Conversation
+        from agentcho.lab.reading.fidelity import BASELINE, named_apart
         from agentcho.records.trace import read_traces
 
         named = columns(modes)
@@ -189,7 +189,7 @@ class _Asked(NamedTuple):
         twins = [name for name, count in Counter(file.stem for file in traces).items() if count > 1]
         if twins:
             raise ConfigError(f"two files are called {twins[0]}: a set goes by its file's name, so rename one")
-        found = [Conversation(file.stem, each.id, each) for file in traces for each in read_traces(file)[:limit]]
+        found = [each for file in traces for each in named_apart(file.stem, read_traces(file)[:limit])]
         if not found:
             raise ConfigError("the files of --traces hold no conversation")
         text = "\n".join(each.workflow.model_dump_json() for each in found)

@@ -7,6 +7,7 @@ Does not know: command lines, tables.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -36,6 +37,17 @@ class Conversation(NamedTuple):
     subject: str
     id: str
     workflow: Workflow
+
+
+def named_apart(subject: str, workflows: Iterable[Workflow]) -> list[Conversation]:
+    """The conversations of a set. Where several have one id, as in a file that was put together of others, all but the
+    first have a number behind it."""
+    seen, found = Counter[str](), list[Conversation]()
+    for each in workflows:
+        seen[each.id] += 1
+        id = each.id if seen[each.id] == 1 else f"{each.id}#{seen[each.id]}"
+        found.append(Conversation(subject, id, each))
+    return found
 
 
 class FidelityPart(PartialData):
