@@ -84,15 +84,27 @@ def test_the_page_has_every_row(results: Path) -> None:
     assert "| games | decision | always-cooperate less always-defect | choreographed:enforce | 20 |" in page
     assert "Left out: too long (2 times)." in page
     assert "commit 0123456789, seed 1" in page
+    assert "| talks | 90.0%, 0.50 of the tokens | 90.0%, 0.90 of the tokens |  |" in page
+    assert "it reused nothing" not in page
 
 
 @pytest.mark.parametrize(
     ("nearer", "told"),
-    [(0.1, "`enforce` is nearer"), (-0.1, "`audit` is nearer"), (0.005, "neither `audit` nor `enforce` is nearer")],
+    [
+        (
+            0.1,
+            "`enforce` is nearer the baseline than `audit`, by a KL of 0.1000 (0.0900 to 0.1100) nats a token, in 7",
+        ),
+        (
+            -0.1,
+            "`audit` is nearer the baseline than `enforce`, by a KL of 0.1000 (0.0900 to 0.1100) nats a token, in 2",
+        ),
+        (0.005, "`audit` and `enforce` are equally near the baseline"),
+    ],
 )
 def test_who_is_nearer_the_baseline_goes_by_the_interval(results: Path, nearer: float, told: str) -> None:
     (results / "real-fidelity.json").write_text(fidelity(nearer).model_dump_json())
-    assert f"- talks: {told} the baseline" in real_model.page(results)
+    assert f"- talks: {told}" in real_model.page(results)
 
 
 @pytest.mark.parametrize(

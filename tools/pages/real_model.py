@@ -33,6 +33,12 @@ DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
 """Results of `agentcho bench decisions`."""
 LEAKS = ("real-leaks-forced", "real-leaks-natural")
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
+FULL, ANCHORED, NEARLY = f"{AUDIT}+full", f"{AUDIT}+kvcomm:1", 0.98
+KEPT = {
+    AUDIT: "`audit`",
+    ENFORCE: "`enforce`",
+    f"{AUDIT}+first-k:16": "`audit`, 16 tokens of each message anew",
+}
 SETTINGS = {"none": "free", "always-cooperate": "always cooperate", "always-defect": "always defect"}
 """What the paper calls what Alice was told."""
 LEAST, FEWEST = 0.005, 8
@@ -60,7 +66,10 @@ def page(results: Path) -> str:
     compared = [each for found in decisions for each in _compared(found)]
     return render(
         "real-model",
-        fidelity=[(_about(each), list(_tables(each)), list(_nearer(each)), name) for name, each in fidelity.items()],
+        kept=_kept(fidelity.values()),
+        fidelity=[
+            (_about(each), list(_tables(each)), [*_nearer(each), *_idle(each)], name) for name, each in fidelity.items()
+        ],
         decisions=[
             (_about(each), _moved(each), _effects(each, DECISION), _effects(each, GUESS), each) for each in decisions
         ],
@@ -94,18 +103,42 @@ def _tables(found: FidelityResult) -> Iterator[tuple[str, str]]:
         yield title, _table(heads, rows)
 
 
+def _kept(found: Iterable[FidelityResult]) -> str:
+    """What the plain ways and the cheapest repair keep of the baseline, and at what price, a set."""
+    heads = ("", *(f"{called}: same likeliest token" for called in KEPT.values()))
+    rows = []
+    for each in found:
+        for subject in dict.fromkeys(row.subject for row in each.rows):
+            own = {row.column: row for row in each.rows if row.subject == subject}
+            cells = [f"{own[n].same.value:.1%}, {own[n].ratio:.2f} of the tokens" if n in own else "" for n in KEPT]
+            rows.append((subject, *cells))
+    return _table(heads, rows)
+
+
+def _idle(found: FidelityResult) -> Iterator[str]:
+    """Where KVCOMM found nothing to reuse."""
+    for subject in dict.fromkeys(row.subject for row in found.rows):
+        own = {row.column: row for row in found.rows if row.subject == subject}
+        full, anchored = own.get(FULL), own.get(ANCHORED)
+        if full and anchored and anchored.encoded >= NEARLY * full.encoded:
+            yield f"{subject}: KVCOMM at threshold 1 encoded as much as `full`: it reused nothing"
+
+
 def _nearer(found: FidelityResult) -> Iterator[str]:
     """Whether enforcement is nearer the baseline than plain reuse, a set."""
     for step in found.steps:
         if (step.first, step.second) != (AUDIT, ENFORCE):
             continue
         side = sign(step.nearer.span.low, step.nearer.span.high)
-        told = {1: "`enforce` is nearer the baseline than `audit`", -1: "`audit` is nearer the baseline than `enforce`"}
-        what = told.get(side, "neither `audit` nor `enforce` is nearer the baseline")
-        yield (
-            f"{step.subject}: {what}: KL lower by {shown(step.nearer, sign='+')} nats a token, in {step.share} of "
-            f"{step.games} conversations"
-        )
+        near, far = ("`enforce`", "`audit`") if side > 0 else ("`audit`", "`enforce`")
+        if side == 0:
+            yield f"{step.subject}: `audit` and `enforce` are equally near the baseline"
+            continue
+        low, high = sorted(abs(end) for end in (step.nearer.span.low, step.nearer.span.high))
+        size = f"{abs(step.nearer.value):.4f} ({low:.4f} to {high:.4f}) nats a token"
+        count = step.share if side > 0 else step.games - step.share
+        told = f"{near} is nearer the baseline than {far}, by a KL of {size}, in {count} of {step.games} conversations"
+        yield f"{step.subject}: {told}"
 
 
 # -- decisions
