@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agentcho.errors import ConfigError, asking
+from agentcho.errors import ConfigError
 from agentcho.lab.bench.recorded import KINDS, WORDS_A_TOKEN, recorded
 from agentcho.lab.bench.result import Sweep
 from agentcho.lab.bench.workflows import Layout, panel
@@ -47,7 +47,7 @@ def paper(names: Sequence[str], seed: int, scale: float) -> list[Workload]:
     """The scenarios at the paper's sizes. `ConfigError`: a name that there is not."""
     for name in names:
         if name not in KINDS:
-            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}{asking(name, KINDS)}")
+            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}")
     subjects = [(_subject(name, recorded(name, seed, scale)), name) for name in names]
     return [each for subject, name in subjects for each in (subject, *_unnamed(subject, name, seed, scale))]
 

@@ -9,6 +9,7 @@ import typer
 
 from agentcho.cli.outputs import drawable, writable, written
 from agentcho.cli.shared_options import FILE
+from agentcho.errors import ConfigError, nearest
 
 TARGET = "One of the paper's workflows, readers (panels that read long documents), or a file of traces."
 GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or a TOML file of one's own."
@@ -38,17 +39,21 @@ def plan(
 ) -> None:
     """Predict what a workflow would take on a GPU, without one and without a model."""
     from agentcho.display.text_table import plain
+    from agentcho.lab.bench.recorded import KINDS
     from agentcho.lab.display.plan import table
     from agentcho.lab.plan.hardware import hardware
     from agentcho.lab.plan.planning import mode_of
     from agentcho.lab.plan.planning import plan as predicted
     from agentcho.lab.plan.shape import shape as cost_shape
-    from agentcho.lab.plan.subjects import subjects
+    from agentcho.lab.plan.subjects import PANELS, subjects
 
     machine, model = hardware(gpu), cost_shape(shape)
     named = [mode.strip() for mode in modes.split(",")]
     for mode in named:
         mode_of(mode)
+    known = [*KINDS, PANELS]
+    if target not in known and not Path(target).exists() and (meant := nearest(target, known)):
+        raise ConfigError(f"no workflow and no trace file {target!r}; {meant}")
     asked = subjects(target, counts=_counts(agents), games=games, seed=seed, limit=limit)
     found = predicted(asked, named, machine=machine, model=model, gpus=gpus)
     typer.echo(plain(table(found)))

@@ -21,7 +21,7 @@ from agentcho.config import LOCAL, VLLM, EngineOptions, QuantizationOptions, Tem
 from agentcho.config import checked as checked_options
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
-from agentcho.errors import ConfigError
+from agentcho.errors import ConfigError, asking
 from agentcho.extras import require
 from agentcho.protocol.progress import ProgressCallback
 
@@ -341,6 +341,9 @@ def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Work
     from agentcho.lab.bench import plans
     from agentcho.lab.bench.recorded import KINDS
 
+    for name in named or ():
+        if name not in KINDS:
+            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}{asking(name, KINDS)}")
     return plans.paper(named or list(KINDS), seed, scale)
 
 

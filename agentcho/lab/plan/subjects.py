@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.errors import ConfigError, asking
+from agentcho.errors import ConfigError
 from agentcho.lab.bench.plans import readers
 from agentcho.lab.bench.recorded import KINDS, WORDS_A_TOKEN, recorded
 from agentcho.records.trace import Workflow, read_traces, workflow
@@ -36,10 +36,8 @@ def subjects(asked: str, counts: Sequence[int] = (), games: int = 1, seed: int =
     """
     file = Path(asked)
     if asked not in KINDS and asked != PANELS and not file.exists():
-        known = [*KINDS, PANELS]
-        raise ConfigError(
-            f"no workflow and no trace file {asked!r}; give one of {', '.join(known)}, or a file{asking(asked, known)}"
-        )
+        known = ", ".join([*KINDS, PANELS])
+        raise ConfigError(f"no workflow and no trace file {asked!r}; give one of {known}, or a file")
     if counts and asked not in COUNTED:
         raise ConfigError(f"{asked} has the agents that it has; --agents goes with {' and '.join(COUNTED)}")
     if asked == PANELS:
