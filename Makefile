@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak gpu bench-judge bench-vllm bench-leaks bench-paper
-.PHONY: cli families bench-nine bench-wins bench-real mutants nightly dist lock clean
+.PHONY: cli families gallery bench-nine bench-wins bench-real mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -136,6 +136,9 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
 	$(BIN)/agentcho paper --export docs/results/paper.json
 	$(BIN)/python -m tools.pages.paper docs/results docs/paper.md
+
+gallery: .venv/.tools real        ## the pictures of docs/gallery.md: play each society, photograph its page (some minutes; needs Chromium)
+	$(BIN)/python -m tools.gallery docs/gallery.md docs/gallery
 
 bench-templates: .venv/.tools .venv/.tokenizers  ## real chat templates, from PLACES="FILE ..." or what packages carry, and their part of docs/how-to/own-model.md
 	$(BIN)/python -m tools.templates $(foreach place,$(PLACES),--from $(place)) --json docs/results/templates.json

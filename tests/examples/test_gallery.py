@@ -17,6 +17,7 @@ from agentcho.message import audience
 from agentcho.records.record import SavedRun, find
 from agentcho.viewer.page import page
 from agentcho.viewer.page_content import page_content
+from tools.gallery import societies
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ("code_review", "auction", "mediator", "intake", "red_team", "jury", "market", "classroom")
@@ -72,3 +73,13 @@ def test_every_example_stands_on_a_page_so_that_a_search_finds_its_code() -> Non
     pages = "\n".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
     shown = re.findall(r"literalinclude(?:::|\}) (?:\.\./)+examples/(\S+)", pages)
     assert set(shown) == {file.name for file in (ROOT / "examples").iterdir() if file.is_file()}
+
+
+def test_each_society_of_the_page_has_its_picture() -> None:
+    text = (ROOT / "docs" / "gallery.md").read_text()
+    shown = societies(text)
+    assert {*GALLERY, "werewolf"} == shown.keys()
+    for name, (title, words) in shown.items():
+        assert words[:2] == ["run", f"examples/{name}.py"]
+        assert f"![{title}, in the viewer](gallery/{name}.png)" in text
+        assert (ROOT / "docs" / "gallery" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
