@@ -113,9 +113,15 @@ def left_out() -> str:
     return f"In {parted} pairs beside these the schedule told: other messages came out"
 
 
+def reused() -> str:
+    rows = read("real-fidelity.json")["rows"]
+    kept = sorted(row["same"]["value"] for row in rows if row["column"] == "choreographed:audit")
+    return f"plain reuse keeps the likeliest token in {100 * kept[0]:.1f} to {100 * kept[-1]:.1f}% of places"
+
+
 FROM_FILES = {
     "docs/leakage.md": (mutants, swapped, left_out),
-    "README.md": (agentleak, probed),
+    "README.md": (agentleak, probed, reused),
     "docs/how-to/memory.md": (rounded,),
     "docs/serve.md": (lengths,),
     "docs/how-to/repair.md": (judges, judges_cost),

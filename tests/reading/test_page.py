@@ -125,7 +125,10 @@ def test_effects_of_the_paper_are_judged_by_both(
     assert row.endswith(f"| {by_share} | {by_odds} |")
     assert "| -26.1 |" in row
     assert "Table 3: free, choreographed" not in page, "three games are too few"
-    assert re.search(rf"By the probability of Bob's choice,\n2 effects: .*{by_share}", page)
+    assert re.search(rf"By the probability of Bob's choice, 2 effects: .*{by_share}", page)
+    said = "reproduced in 2 of 2 rows" if by_share == "reproduced" else "not reproduced"
+    assert f"(Tables 3 and 7, Figure 8) is {said}: the largest change" in page
+    assert "That reused encodings leak is reproduced" not in page, "the results have no reuse to show it"
 
 
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:

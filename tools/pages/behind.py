@@ -92,6 +92,7 @@ IN_README = frozenset(
         "agentleak",
         "leaks",
         "leaks-earlier",
+        "real-fidelity",
     }
 )
 """The results whose figures the README has, however old; of speeds it has none that are older than engine and runner

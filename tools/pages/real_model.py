@@ -41,7 +41,7 @@ KEPT = {
 }
 SETTINGS = {"none": "free", "always-cooperate": "always cooperate", "always-defect": "always defect"}
 """What the paper calls what Alice was told."""
-LEAST, FEWEST = 0.005, 8
+LEAST, FEWEST = 0.005, 6
 """A change of a probability below half a point counts as none; of fewer conversations no verdict is given."""
 FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
@@ -74,6 +74,8 @@ def page(results: Path) -> str:
             (_about(each), _moved(each), _effects(each, DECISION), _effects(each, GUESS), each) for each in decisions
         ],
         sizes=[line for each in decisions for line in _sizes(each)],
+        verdict=_verdict(compared),
+        leaks_here=_leaks_here(decisions),
         summary=_summary([each.by_share for each in compared]),
         summary_odds=_summary([each.by_odds for each in compared]),
         controls=[line for each in decisions for line in _controls(each)],
@@ -188,6 +190,25 @@ def _compared_table(found: Sequence[Compared]) -> str:
         for each in found
     ]
     return _table(heads, rows)
+
+
+def _verdict(found: Sequence[Compared]) -> str:
+    """Whether the paper's effects on decisions are here, in a sentence."""
+    if not found:
+        return ""
+    shown_too = [each for each in found if each.by_share == "reproduced"]
+    asked = [each for each in found if each.by_share != "no difference in both"]
+    said = f"reproduced in {len(shown_too)} of {len(asked)} rows" if shown_too else "not reproduced"
+    most = max(found, key=lambda each: abs(each.ours.change.value))
+    row = f"{most.table}, {most.row}, {most.ours.subject}"
+    return f"{said}: the largest change of a probability is {100 * most.ours.change.value:+.2f} points ({row})"
+
+
+def _leaks_here(found: Sequence[DecisionsResult]) -> bool:
+    """Whether what is hidden moves the reader under reuse and not under enforcement, in every set."""
+    moved = [each for result in found for each in result.moved if each.question == DECISION]
+    reused = [each.size.span.low > 0 for each in moved if each.way == AUDIT]
+    return bool(reused) and all(reused) and all(each.size.value == 0 for each in moved if each.way == ENFORCE)
 
 
 def _summary(found: Sequence[Verdict]) -> str:
