@@ -89,7 +89,7 @@ def _agentcho(
     ] = False,
     log_level: Annotated[Level | None, typer.Option(help="Log to standard error, or to --log-file.")] = None,
     log_file: Annotated[
-        Path | None, typer.Option(metavar=FILE, help="Log to this file; never a word that was said.")
+        Path | None, typer.Option(metavar=FILE, help="Log to this file. Logs never contain the text of messages.")
     ] = None,
 ) -> None:
     log(log_level, log_file)
@@ -162,16 +162,22 @@ def merge(
 
 def audit(
     target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)],
-    measure: Annotated[bool, typer.Option("--measure", help="Measure too how much a leak matters.")] = False,
-    fail_on: Annotated[FailOn, typer.Option(help="The least level that makes the exit code 1.")] = "error",
-    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure how much each leak changes what readers say.")
+    ] = False,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="Exit with code 1 if there is a finding of this level or above.")
+    ] = "error",
+    json: Annotated[
+        Path | None, typer.Option(metavar=FILE, help="Write the report as JSON; '-' means standard output.")
+    ] = None,
     sarif: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as SARIF 2.1.0.")] = None,
-    junit: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JUnit XML.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.")] = None,
-    csv: Annotated[Path | None, typer.Option(metavar=FILE, help="Write its findings as a table.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the report as JUnit XML.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the report as one HTML page.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the findings as CSV.")] = None,
     baseline: Annotated[Path | None, typer.Option(metavar=FILE, help=EARLIER)] = None,
     suppress: Annotated[Path | None, typer.Option(metavar=FILE, help=SUPPRESS)] = None,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Put the words of messages into the report.")] = False,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Include the text of messages in the report.")] = False,
     *,
     how: Annotated[GivenOptions, AUDITED],
     set_: Set = None,
@@ -192,8 +198,10 @@ def audit(
 
 
 def ls(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them: what it does, its options.")] = None,
-    runs: Annotated[bool, typer.Option("--runs", help="List recorded runs instead.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show what this scenario or agent does, and its options.")
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="List recorded runs instead of scenarios and agents.")] = False,
     out: Out = Path("runs"),
 ) -> None:
     """List scenarios and agents, without executing any of them."""
@@ -223,8 +231,10 @@ def _new() -> None:
 
 
 def new_scenario(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case words with - between, as night-watch.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where it is to lie.")] = Path("."),
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Lower-case words joined by hyphens, such as night-watch.")
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create it in.")] = Path("."),
 ) -> None:
     """Write a scenario, its agent, its test and its tasks, which work at once and are there to be changed."""
     from agentcho.cli import new
@@ -237,11 +247,15 @@ def new_scenario(
 
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="An id, its beginning, a path, or 'last'.")],
-    game: Annotated[int | None, typer.Option(help="One game of several.", show_default=False)] = None,
-    trace: Annotated[Path | None, typer.Option(help="Export to agentcho-trace/1 instead.", show_default=False)] = None,
+    game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Export the run as traces (agentcho-trace/1) instead.", show_default=False)
+    ] = None,
     inspect: Annotated[Path | None, typer.Option(metavar="FILE", help=INSPECT, show_default=False)] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw a picture instead.", show_default=False)] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="Put before each message its id, as audits name it.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Write an SVG picture instead.", show_default=False)] = None,
+    ids: Annotated[
+        bool, typer.Option("--ids", help="Print the id of each message, as used in audit findings.")
+    ] = False,
     display: Display = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -278,14 +292,14 @@ def show(
 def view(
     target: Annotated[str, typer.Argument(metavar="[RUN|FOLDER|FILE]", help=VIEWED)] = "last",
     eyes: Annotated[str | None, typer.Option(metavar="NAME", help=EYES, show_default=False)] = None,
-    game: Annotated[int | None, typer.Option(help="One game of several.", show_default=False)] = None,
+    game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar=FILE, help=VIEW, show_default=False),
     ] = None,
     serve: Annotated[bool, typer.Option("--serve", help=LIVE)] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve; 0: any that is free.")] = 0,
-    browse: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0 picks a free one.")] = 0,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     out: Out = Path("runs"),
 ) -> None:
     """Show a run as one page: the talk, who could read what, and what reached whom.
@@ -301,7 +315,7 @@ def view(
 
 def doctor(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=LOCAL)] = "understudy",
-    verbose: Annotated[bool, typer.Option("--verbose", help="A line for each layer, and not one for all.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print one line per layer instead of a summary.")] = False,
     *,
     where: Placing,
 ) -> None:

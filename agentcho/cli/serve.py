@@ -11,8 +11,8 @@ from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields
 from agentcho.cli.shared_options import FILE
 from agentcho.serve.config import ServeConfig
 
-ADAPTER = "An adapter of the model, served as MODEL+NAME, on an engine of its own."
-TENANT = "Whose key it is. Tenants share nothing."
+ADAPTER = "Adapter to serve as MODEL+NAME, on its own engine."
+TENANT = "Tenant that owns the key. Tenants share nothing."
 
 
 def serve(
@@ -31,17 +31,24 @@ def serve(
 
 
 def key(
-    file: Annotated[Path, typer.Argument(metavar=FILE, help="A file of keys. It is made where there is none.")],
+    file: Annotated[Path, typer.Argument(metavar=FILE, help="File of keys; created if it does not exist.")],
     tenant: Annotated[str, typer.Option(help=TENANT)],
-    society: Annotated[str | None, typer.Option(help="The only society it may use.", show_default=False)] = None,
-    agent: Annotated[str | None, typer.Option(help="The only agent it speaks for.", show_default=False)] = None,
-    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="At most.", show_default=False)] = None,
-    concurrent: Annotated[int | None, typer.Option(min=1, help="Requests at once.", show_default=False)] = None,
-    tokens: Annotated[
-        int | None, typer.Option(min=1, help="So many its tenant may keep encoded.", show_default=False)
+    society: Annotated[str | None, typer.Option(help="Restrict the key to this society.", show_default=False)] = None,
+    agent: Annotated[str | None, typer.Option(help="Restrict the key to this agent.", show_default=False)] = None,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of requests per minute.", show_default=False)
     ] = None,
-    priority: Annotated[bool, typer.Option("--priority", help="It may ask to be served before others.")] = False,
-    metrics: Annotated[bool, typer.Option("--metrics", help="It may read the metrics of the whole server.")] = False,
+    concurrent: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of simultaneous requests.", show_default=False)
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Maximum number of tokens that the tenant may keep encoded.", show_default=False),
+    ] = None,
+    priority: Annotated[bool, typer.Option("--priority", help="Allow the key to request priority.")] = False,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Allow the key to read the metrics of the whole server.")
+    ] = False,
 ) -> None:
     """Make a key for `agentcho serve --keys FILE`, and print it this once: the file has its hash alone."""
     from agentcho.cli.serve_run import make_key

@@ -16,15 +16,15 @@ from agentcho.reuse.registry import READINGS, usual_repairs, usual_ways
 
 TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
 FILE = "FILE"
-EARLIER = "The JSON of an earlier audit: findings become new, unchanged or gone."
-SUPPRESS = "A TOML file of findings that somebody answers for."
+EARLIER = "JSON report of an earlier audit; findings are marked as new, unchanged or gone."
+SUPPRESS = "TOML file of accepted findings, each with a reason."
 MODELS = "Models for agents that name one: a TOML table each, with a field `model`; [default] is the run's own."
 MODES = (
     f"Columns, with commas between: mode[:leakage][{'|'.join(f':{each.form}' for each in READINGS[1:])}][+repair]"
     "[@adapter]. The first is the reference."
 )
 FINAL_OF = "Sample nothing: let each game, of one step, say what this file's game of its number ended on."
-PEFT = "The fields of any peft configuration as JSON, in place of rank, alpha and dropout."
+PEFT = "Fields of a peft configuration as JSON, instead of rank, alpha and dropout."
 INSPECT = "Export a log that Inspect opens (a name that ends with .eval), with every word, instead."
 TELEMETRY = "Spans and metrics of OpenTelemetry (extra otel), without words, or with their content."
 JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
@@ -35,33 +35,35 @@ COMPARED = (
     "Keep all games here, with compare.csv, .json and .png; what is there is not played again. "
     "Default: a new folder in runs."
 )
-PROVES = "Whose secrets are swapped.  [default: each agent's in turn]"
+PROVES = "Agent whose secrets are swapped.  [default: each agent's in turn]"
 PROVED = "At most so many workflows of a file; how many games of a scenario.  [default: all; 4]"
 SWAP = "Other words as long, longer or shorter ones, or none at all: as if they had never been said."
 FREE_SCHEDULE = (
     "Play the scenario again with private messages of other lengths and nothing forced of who speaks when: does any "
     "reader observe something else?"
 )
-STRIDE = "Forced words fed a step, after the first; 1: as if they were sampled. Slower."
+STRIDE = (
+    "Number of forced tokens fed per step after the first one. 1 feeds them as if they were sampled, and is slower."
+)
 AT_ONCE = "At most so many at a time. Default: the next begins while less than three quarters of the store is held."
 SCENARIO = "A name from `agentcho ls`, a .py file, or textarena:NAME. Not needed with --resume."
 AGENTS = "Who plays, where a scenario leaves that open (as textarena:NAME does): a name for all, or one each: a,b."
-RESUME = "Go on with a recorded run (an id, its beginning, 'last'): what it lacks, with the words that were said."
+RESUME = "Continue a recorded run (its id, the beginning of it, or 'last') with the words that were said."
 PARTS = "All parts: records by path, id or its beginning, or folders of records."
 MISSING = "What to do where games are in no part, or not over: accept leaves them to `run --resume`."
-CHANGED = "With --resume, where the source of the scenario has changed since."
+CHANGED = "With --resume: what to do if the scenario's source has changed since."
 VIEWED = "A run (id, path, 'last'), a folder of `compare` or `sweep`, traces, or the JSON of audit, compare or sweep."
-VIEW = "Write it here.  [default: view.html in the folder of the run]"
-EYES = "Only what this agent may read: the file that can be handed out. Nothing else is in it."
-LIVE = "Serve it on this machine, and follow the run while it goes on."
+VIEW = "Write the page to this file.  [default: view.html in the folder of the run]"
+EYES = "Include only what this agent may read. The file contains nothing else, so it can be shared."
+LIVE = "Serve the page on this machine and follow the run while it is being played."
 CALL = "GAME:CALL"
-REDO = "With --resume: make this call of a tool again, which was begun without a result."
-SKIP = "With --resume: do not make it again; the model is told so."
-AS = "A person plays this agent, here at the terminal; once for each."
-FAIL_FAST = "Stop with the first game that an error ends."
-RETRIES = "Play a game again, so often, that an error of the engine or of an endpoint ended.  [default: 0]"
+REDO = "With --resume: repeat this tool call, which was started but has no result."
+SKIP = "With --resume: do not repeat this tool call; the model is told that it was skipped."
+AS = "Play this agent yourself at the terminal. May be repeated."
+FAIL_FAST = "Stop at the first game that ends with an error."
+RETRIES = "Number of times to replay a game that ended with an error of the engine or an endpoint.  [default: 0]"
 AtOnce = Annotated[int | None, typer.Option(min=1, help=AT_ONCE, show_default=False)]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="An option of the scenario.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="Set an option of the scenario.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help=FAIL_FAST)]
 As = Annotated[list[str] | None, typer.Option("--as", metavar="AGENT", help=AS, show_default=False)]
@@ -84,10 +86,10 @@ AUDITED = OptionsFrom(
     RunConfig,
     without=(*LOADING, "merge", *UPKEEP, "temperature", "top_p", "limits", "part"),
     helps={
-        "games": "How many to play.",
+        "games": "Number of games to play.",
         "leakage": "What choreographed mode does about leaks. Of a trace: audit.",
         "model": "As of run.",
-        "seed": "Of playing and of measuring.",
+        "seed": "Seed for playing and measuring.",
         "max_tokens": "As of run.",
     },
 )
@@ -95,7 +97,7 @@ TRACED = OptionsFrom(
     RunConfig,
     without=(*READING, "limits", "plain_markers", "part", *SERVED),
     defaults={"seed": 1, "temperature": 1.0, "top_p": 1.0},
-    helps=HERE | {"seed": "Of every coin and task. Compare on another one."},
+    helps=HERE | {"seed": "Seed of all random choices and tasks. Use a different one to compare on."},
 )
 PROVEN = OptionsFrom(
     RunConfig,

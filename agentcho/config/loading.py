@@ -40,11 +40,13 @@ NOT_OF_VLLM = {
 """Options that a model in vLLM cannot take, and why."""
 KV_DTYPE = "kv_dtype"
 """What the option is called in fingerprints of engines too."""
-TEMPLATED = 'What the chat template is given beside the messages, as JSON: {"enable_thinking": false}.'
-FEW_BITS = "Keep the linear layers in so many bits, and the head in 8.  [default: as --dtype says]"
-EIGHT_BITS = "Keep keys and values in 8 bits, a scale for each token and head.  [default: as --dtype says]"
+TEMPLATED = 'Extra arguments of the chat template, as JSON: {"enable_thinking": false}.'
+FEW_BITS = (
+    "Keep the weights of the linear layers in this many bits, and the output head in 8.  [default: as --dtype says]"
+)
+EIGHT_BITS = "Keep keys and values in 8 bits, with a scale for each token and head.  [default: as --dtype says]"
 THREADS = (
-    "Compute threads of models on a CPU.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
+    "Number of CPU threads for computing.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
     "all by timing]"
 )
 if TYPE_CHECKING:
@@ -157,11 +159,11 @@ class TemplateChecks(FrozenOptions):
 
     plain_markers: Markers = Field(
         default="refuse",
-        description="What to do about a model in whose chat template a text can spell what stands between messages.",
+        description="What to do if text can imitate the markers that separate messages in the model's chat template.",
         json_schema_extra={"panel": "More on the model"},
     )
     template_differs: Markers = Field(
         default="refuse",
-        description="What to do about a model whose plain chats would have other tokens than transformers gives.",
+        description="What to do if plain chats get other token ids than with transformers' chat template.",
         json_schema_extra={"panel": "More on the model"},
     )

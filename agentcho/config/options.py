@@ -241,32 +241,34 @@ class SourceOptions(FrozenOptions):
 
     base_url: str | None = Field(
         default=None,
-        description="Where a model 'openai:NAME' is served.",
+        description="Base URL of the server of an 'openai:NAME' model.",
         json_schema_extra={"metavar": "URL", "group": "served", "panel": "Model"},
     )
     server: Server = Field(
         default="openai",
-        description="What serves it, which says what it can be asked.",
+        description="Kind of server, which determines the parameters that requests may use.",
         json_schema_extra={"group": "served", "panel": "Model"},
     )
     key_env: str | None = Field(
         default=None,
-        description="The environment variable with its key.  [default: OPENAI_API_KEY for OpenAI's own, else none]",
+        description=(
+            "Environment variable that holds the API key.  [default: OPENAI_API_KEY for OpenAI's own, else none]"
+        ),
         json_schema_extra={"metavar": "NAME", "group": "served", "panel": "Model"},
     )
     key_file: str | None = Field(
         default=None,
-        description="The file with its key.",
+        description="File that holds the API key.",
         json_schema_extra={"metavar": "FILE", "group": "served", "panel": "More on the model"},
     )
     allow_vendor: tuple[str, ...] = Field(
         default=(),
-        description="Whose models may be sent what is private to agents of other models.",
+        description="Vendors whose models may receive messages that are private to agents on other models.",
         json_schema_extra={"metavar": "VENDOR", "group": "served", "panel": "More on the model"},
     )
     device_map: str | None = Field(
         default=None,
-        description="auto: layers over all GPUs, for --device.",
+        description="auto: spread the layers over all GPUs. Used instead of --device.",
         json_schema_extra={"group": "loading", "panel": "More on the model"},
     )
 
@@ -276,39 +278,53 @@ class PlayOptions(FrozenOptions):
 
     mode: Mode = Field(
         default="choreographed",
-        description="Which encodings a call reads.",
+        description=(
+            "Whether calls reuse encodings of messages (choreographed) or encode each prompt separately (baseline)."
+        ),
         json_schema_extra={"group": "reading", "panel": "Leakage"},
     )
     leakage: Leakage = Field(
         default="enforce",
-        description="What choreographed mode does about leaks.",
+        description=(
+            "How choreographed mode handles leaks: prevent them (enforce), record them (audit), or stop the "
+            "call (deny)."
+        ),
         json_schema_extra={"group": "reading", "panel": "Leakage"},
     )
     words: WordsRule | None = Field(
         default=None,
-        description="List, or refuse, what agents say to more than may read what they had read, but by typed releases.",
+        description=(
+            "Track, or refuse, messages to agents that may not read everything their author has read; typed "
+            "releases are exempt."
+        ),
         json_schema_extra={"panel": "Leakage"},
     )
     leak_budget: float | None = Field(
         default=None,
         ge=0,
         allow_inf_nan=False,
-        description="For --words: what typed releases of a game may tell a reader about an owner's secrets.",
+        description=(
+            "With --words: maximum number of bits about an owner's secrets that the typed releases of a game "
+            "may tell a reader."
+        ),
         json_schema_extra={"metavar": "BITS", "panel": "More on leakage"},
     )
     thoughts: ThoughtsOf = Field(
         default="author",
-        description="Who may read what a model thinks before it answers: author, or the audience of the answer.",
+        description="Who may read the model's reasoning before an answer: its author, or the audience of the answer.",
         json_schema_extra={"panel": "More on leakage"},
     )
     shadow: Shadowing = Field(
         default="auto",
-        description="Follow an author's words for its audience while it speaks; auto: where the two differ.",
+        description=(
+            "Whether to encode a message for its audience while its author is still speaking; auto: only if "
+            "that encoding differs from the author's."
+        ),
         json_schema_extra={"group": "reading", "panel": "More on leakage"},
     )
     deterministic: bool = Field(
         default=False,
-        description="Batch so that every bit depends on nothing that a reader may not read. Slower.",
+        description="Make every result independent, bit for bit, of what its reader may not read. Slower.",
         json_schema_extra={"group": "reading", "panel": "Leakage"},
     )
     in_place: bool = False
@@ -324,79 +340,82 @@ class PlayOptions(FrozenOptions):
     )
     speculate: bool = Field(
         default=False,
-        description="Guess several tokens a step from what the author may read, where that pays.",
+        description=(
+            "Speculative decoding: guess several tokens per step from text that the author may read, where it "
+            "is faster."
+        ),
         json_schema_extra={"panel": "Speed"},
     )
     prefill_budget: int | None = Field(
         default=None,
         ge=1,
-        description="While agents speak, encode at most so many tokens a step of what others are to read.",
+        description="Maximum number of prompt tokens encoded per step while agents are speaking.",
         json_schema_extra={"metavar": "TOKENS", "group": "upkeep", "panel": "More on speed"},
     )
     adapter: str | None = Field(
         default=None,
-        description="A folder that `agentcho tune` or peft wrote.",
+        description="Folder of a LoRA adapter, as written by `agentcho tune` or peft.",
         json_schema_extra={"metavar": "DIR", "group": "reading", "panel": "Model"},
     )
     merge: bool = Field(
         default=False,
-        description="Add the adapter to the weights, instead of going through it in each forward.",
+        description="Merge the adapter into the weights instead of applying it in each forward pass.",
         json_schema_extra={"group": "reading", "panel": "More on the model"},
     )
     disk_tokens: int = Field(
         default=0,
         ge=0,
-        description="Of what no longer fits in memory, keep so many tokens' keys and values on disk.",
+        description="Number of tokens whose keys and values are kept on disk when they no longer fit in memory.",
         json_schema_extra={"metavar": "TOKENS", "group": "upkeep", "panel": "More on speed"},
     )
     keep_cache: str | None = Field(
         default=None,
-        description="Keep encodings of what everyone may read there, for later runs of the same model.",
+        description="Folder in which encodings of public messages are kept for later runs of the same model.",
         json_schema_extra={"metavar": "DIR", "group": "upkeep", "panel": "More on speed"},
     )
     seed: int = Field(
-        default=0, description="Of every coin and choice of the run.", json_schema_extra={"panel": "Games"}
+        default=0, description="Seed of all random choices in the run.", json_schema_extra={"panel": "Games"}
     )
     games: int = Field(
         default=1,
         ge=1,
         le=1_000_000,
-        description="How many to play, side by side on one engine.",
+        description="Number of games to play, side by side on one engine.",
         json_schema_extra={"panel": "Games"},
     )
     part: str | None = Field(
         default=None,
-        description="Play part K of N of the games alone; `agentcho merge` puts all parts together.",
+        description="Play only part K of N of the games; `agentcho merge` combines the parts.",
         json_schema_extra={"metavar": "K/N", "panel": "More on games"},
     )
     tasks: str | None = Field(
         default=None,
-        description="A task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own.",
+        description="Task set: a generator, a .jsonl file, or FORMAT:FILE. Default: the scenario's own.",
         json_schema_extra={"metavar": "TASKS", "panel": "Games"},
     )
     temperature: float = Field(
         default=0.7,
         ge=0,
         allow_inf_nan=False,
-        description="0: always the likeliest token.",
+        description="Sampling temperature; 0 always takes the likeliest token.",
         json_schema_extra={"panel": "Sampling"},
     )
     top_p: float = Field(
         default=0.95,
         gt=0,
         le=1,
-        description="Share of probability to sample from.",
+        description="Nucleus sampling: sample from the likeliest tokens that together have this probability.",
         json_schema_extra={"panel": "Sampling"},
     )
     max_tokens: int = Field(
         default=256,
         ge=1,
-        description="At most so many sampled tokens a message.",
+        description="Maximum number of sampled tokens per message.",
         json_schema_extra={"panel": "Sampling"},
     )
     limits: Limits = Field(
         default=Limits(),
-        description="End a game early: agent_ or game_ tokens, messages, seconds.",
+        description="End a game early, by agent_ or game_ tokens, messages or seconds.",
         json_schema_extra={"panel": "Games"},
     )
 
@@ -421,7 +440,9 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
 
     default_prompt: Defaults = Field(
         default="keep",
-        description="Give agents without a system prompt the one that the chat template has for that, if it has one.",
+        description=(
+            "Whether agents without a system prompt get the chat template's default system prompt, if it has one."
+        ),
         json_schema_extra={"panel": "More on the model"},
     )
     models: dict[Annotated[str, AfterValidator(model_name)], ModelConfig] = Field(default={})

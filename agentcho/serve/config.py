@@ -89,7 +89,7 @@ class ModelNames(FrozenOptions):
     name: str | None = Field(
         default=None,
         pattern=r"^[^#\s]{1,200}$",
-        description="The model's name for clients. Default: its id, or the folder's name.",
+        description="Name of the model in the API. Default: its id, or the folder's name.",
         json_schema_extra={"panel": "Model"},
     )
 
@@ -99,16 +99,16 @@ class ListenOptions(FrozenOptions):
 
     adapters: dict[str, Path] = Field(default_factory=dict)
     host: str = Field(default="127.0.0.1", description="Address to listen on. Any but loopback needs --keys.")
-    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0: any that is free.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     keys: Path | None = Field(
         default=None,
-        description="A file of keys, as `agentcho key` writes it. Without: whoever is on this machine may ask.",
+        description="File of keys, as written by `agentcho key`. Without it, anyone on this machine may send requests.",
         json_schema_extra={"metavar": "FILE"},
     )
-    leakage: Literal["audit", "enforce"] = Field(default="enforce", description="What societies do about leaks.")
+    leakage: Literal["audit", "enforce"] = Field(default="enforce", description="How societies handle leaks.")
     user_messages: Sharing = Field(
         default="shared",
-        description="Whether user messages are a society's, or the agent's alone that brings them.",
+        description="Whether user messages are shared with the whole society or private to the agent that sends them.",
         json_schema_extra={"panel": "Leakage"},
     )
 
@@ -122,7 +122,8 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
     """
 
     deterministic: bool = Field(
-        default=False, description="Batch so that every bit depends on nothing that a reader may not read. Slower."
+        default=False,
+        description="Make every result independent, bit for bit, of what its reader may not read. Slower.",
     )
     logprobs: LogprobsRule | None = Field(
         default=None,
@@ -134,7 +135,7 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
     prefill_budget: int | None = Field(
         default=None,
         ge=1,
-        description="While some are answered, encode at most so many tokens a step of what others have sent.",
+        description="Maximum number of prompt tokens encoded per step while other requests are being answered.",
         json_schema_extra={"metavar": "TOKENS"},
     )
     record: str = Field(
@@ -144,12 +145,12 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
     )
     keep_days: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="At the start, delete this server's records that are older.",
+        description="At startup, delete this server's records that are older than this.",
         json_schema_extra={"metavar": "DAYS", "panel": "Output"},
     )
     limits: ServeLimits = Field(
         default=ServeLimits(),
-        description="A bound of the server, such as requests=64; docs/serve.md lists them.",
+        description="Set a limit of the server, such as requests=64; docs/serve.md lists them.",
         json_schema_extra={"panel": "Options"},
     )
 

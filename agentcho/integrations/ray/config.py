@@ -7,8 +7,10 @@ import re
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 ON = "Play on a Ray cluster: ray (one of its own, on this machine), or ray:HOST:PORT. --retries: of dead workers (2)."
-WORKERS = "How many processes play, each with an engine.  [default: one a machine, or one for every so many GPUs]"
-GPUS = "How many of a worker's own; 0.5: two workers share one.  [default: 1 where there are any, and --device lets it]"
+WORKERS = (
+    "Number of worker processes, each with its own engine.  [default: one a machine, or one for every so many GPUs]"
+)
+GPUS = "GPUs per worker; with 0.5, two workers share one.  [default: 1 where there are any, and --device lets it]"
 
 
 class ClusterConfig(BaseModel):

@@ -31,7 +31,7 @@ PLAYED = OptionsFrom(
     RunConfig,
     only=("model", "engine", "games", "max_tokens", "seed", "adapter", "template_differs"),
     defaults={"games": 32, "max_tokens": 96},
-    helps=HERE | {"games": "How many.", "adapter": ADAPTER},
+    helps=HERE | {"games": "Number of games.", "adapter": ADAPTER},
 )
 RECORDED = "prisoners-dilemma and tree-of-thoughts"
 SERVED = "One or more of plain, @baseline, @enforce and 'transformers serve'; default: all."
@@ -61,7 +61,7 @@ def bench() -> typer.Typer:
 
 
 def games(
-    scenario: Annotated[str, typer.Option(help="What to play.")] = "prisoners-dilemma",
+    scenario: Annotated[str, typer.Option(help="Scenario to play.")] = "prisoners-dilemma",
     *,
     how: Annotated[GivenOptions, PLAYED],
 ) -> None:
@@ -88,9 +88,9 @@ def leakage(
     traces: Annotated[
         Path | None, typer.Option(help="Dilemma games of a trace file instead of random words.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many games of the trace file.", min=1)] = 2,
-    seed: Annotated[int, typer.Option(help="Of the random words.")] = 1,
-    repeats: Annotated[int, typer.Option(help="Times each arm is measured, after a warm-up.", min=1)] = 3,
+    limit: Annotated[int, typer.Option(help="Maximum number of games read from the trace file.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of the random words.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Number of timed repeats per arm, after one warm-up.", min=1)] = 3,
     json_: speed.Json = None,
     adapter: Adapter = None,
 ) -> None:
@@ -126,18 +126,18 @@ def leakage(
 def serve(
     *,
     model: Annotated[str, typer.Option(help=LOCAL)] = UNDERSTUDY,
-    dtype: Annotated[str, typer.Option(help="The same for all servers.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="Data type used by all servers.")] = "float32",
     checked: speed.Checked,
     workflow: Annotated[
         list[str] | None, typer.Option(help=f"One or more of the paper's; default: {RECORDED}.", show_default=False)
     ] = None,
     traces: Annotated[
         list[Path] | None,
-        typer.Option(help="Workflows of these trace files instead of random words.", show_default=False),
+        typer.Option(help="Trace files whose workflows are used instead of random words.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option(help="At most so many of each trace file.", min=1)] = 1,
     scale: speed.Scale = 1.0,
-    tokens: Annotated[int, typer.Option(help="Of an answer, where speed is measured.", min=2)] = 64,
+    tokens: Annotated[int, typer.Option(help="Number of tokens per answer when measuring speed.", min=2)] = 64,
     quote: Annotated[Literal["recorded", "said"], typer.Option(help=QUOTE)] = "recorded",
     arm: Annotated[list[str] | None, typer.Option(help=SERVED, show_default=False)] = None,
     peer_python: Annotated[Path | None, typer.Option(help=PEER_PYTHON, show_default=False)] = None,

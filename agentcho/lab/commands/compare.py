@@ -26,21 +26,27 @@ COLUMNS = OptionsFrom(RunConfig, without=OF_COLUMNS, helps=HERE)
 def compare(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
     modes: Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)] = DEFAULT_MODES,
-    games: Annotated[int, typer.Option("-n", "--games", min=1, help="Games a column, paired by task and seed.")] = 200,
+    games: Annotated[
+        int, typer.Option("-n", "--games", min=1, help="Number of games per column, paired by task and seed.")
+    ] = 200,
     *,
     how: Annotated[GivenOptions, COLUMNS],
     set_: Set = None,
     reuse: Annotated[str | None, typer.Option(metavar="WAYS", help=WAYS, show_default=False)] = None,
     repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
     adapter: Annotated[
-        str | None, typer.Option(metavar="DIR", help="For choreographed columns without one.", show_default=False)
+        str | None,
+        typer.Option(metavar="DIR", help="Adapter for choreographed columns that name none.", show_default=False),
     ] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
+    at_once: Annotated[int, typer.Option(min=1, help="Maximum number of games played at the same time.")] = 50,
     where: Where,
-    fidelity_games: Annotated[int, typer.Option(min=0, help="Games whose words are held against baseline's.")] = 24,
-    timed_games: Annotated[int, typer.Option(min=0, help="On so many games costs are timed.")] = 4,
+    fidelity_games: Annotated[
+        int,
+        typer.Option(min=0, help="Number of games on which next-token distributions are compared with the baseline."),
+    ] = 24,
+    timed_games: Annotated[int, typer.Option(min=0, help="Number of games on which costs are timed.")] = 4,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=COMPARED, show_default=False)] = None,
-    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result to this file as JSON.")] = None,
     plot: Plot = None,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
 ) -> None:

@@ -38,7 +38,7 @@ def judge(
     checked: speed.Checked,
     task: Annotated[Names, typer.Option(help=TASK, show_default=False)] = None,
     way: Annotated[Names, typer.Option(help=WAY, show_default=False)] = None,
-    n: Annotated[int, typer.Option("-n", "--choices", min=2, help="Choices a task.")] = 1000,
+    n: Annotated[int, typer.Option("-n", "--choices", min=2, help="Number of choices per task.")] = 1000,
     leakage: Annotated[Literal["audit", "enforce"], typer.Option(help=LEAKAGE)] = "audit",
     seed: speed.Seed = 1,
     json_: speed.Json = None,

@@ -13,17 +13,17 @@ from agentcho.config import RunConfig
 from agentcho.lab.tune.recipe import Recipe
 
 TABLE = "Of 1, 2, 3, 4, 5, 6, 7, f4, f8 and tasks, with commas between.  [default: all]"
-GAMES = "Games a row.  [default: 200; with --quick 20]"
+GAMES = "Number of games per row.  [default: 200; with --quick 20]"
 QUICK = "20 games a row, nothing trained, short texts timed; marked as such."
 BUDGET = "Begin no new part after this time, as 90s, 20m or 1.5h; the same command goes on."
-DATA = "What is worked at.  [default: generators for the understudy, published sets for other models]"
+DATA = "Kind of tasks.  [default: generators for the understudy, published sets for other models]"
 TASKS = "Other tasks for a workflow, such as a published set's file: multi-qa=triviaqa:verified.json."
 EXPORT = "Write one file with everything that was found (agentcho-paper/1)."
-CHECK = "Play nothing: check such a file, and name each fault."
+CHECK = "Play nothing; check an exported file and list its faults."
 KEPT = "Keep all games, adapters and times here; what is there is not done again."
 TOP_P = "Share of probability to sample from.  [default: the paper's: 0.95 in Tables 4 to 6, all in the others]"
 TRACES = "Train on at most so many traces a row.  [default: as many as the paper, 100 to 500]"
-RATE = "The highest learning rate of adapters.  [default: by the model's width; the authors' scripts: 2e-5, 5e-5]"
+RATE = "Peak learning rate of adapters.  [default: by the model's width; the authors' scripts: 2e-5, 5e-5]"
 BATCH = "Traces a step.  [default: 8; the authors' scripts: 1, 4]"
 JUDGE = "A model that compares the texts of Table 2, pair by pair, in both orders."
 REPRODUCED = OptionsFrom(
@@ -46,12 +46,14 @@ def paper(
     traces: Annotated[int | None, typer.Option(min=2, help=TRACES, show_default=False)] = None,
     rate: Annotated[float | None, typer.Option(help=RATE, show_default=False)] = None,
     batch: Annotated[int | None, typer.Option(min=1, help=BATCH, show_default=False)] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
+    at_once: Annotated[int, typer.Option(min=1, help="Maximum number of games played at the same time.")] = 50,
     where: Where,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help=KEPT)] = Path("runs/paper"),
     export: Annotated[Path | None, typer.Option(metavar=FILE, help=EXPORT, show_default=False)] = None,
-    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.", show_default=False)] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar=FILE, help="Write the report as one HTML page.", show_default=False)
+    ] = None,
     check: Annotated[Path | None, typer.Option(metavar=FILE, help=CHECK, show_default=False)] = None,
     display: Display = None,
 ) -> None:

@@ -30,13 +30,15 @@ FLOWS = "One or more of the paper's; default: a parallel debate of --agents, and
 SCALED = "Lengths of texts, of those that a model of 8B writes."
 RECORDED = ("prisoners-dilemma", "tree-of-thoughts")
 Server = Annotated[
-    str | None, typer.Option(metavar="URL", help="Measure this server of OpenAI's API instead.", show_default=False)
+    str | None, typer.Option(metavar="URL", help="Measure this OpenAI-compatible server instead.", show_default=False)
 ]
 ServerModel = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Its model; default: the first it lists.", show_default=False)
+    str | None,
+    typer.Option(metavar="NAME", help="Model of the server. Default: the first one it lists.", show_default=False),
 ]
 ServerKey = Annotated[
-    str | None, typer.Option(metavar="VARIABLE", help="The environment variable that has its key.", show_default=False)
+    str | None,
+    typer.Option(metavar="VARIABLE", help="Environment variable that holds the server's API key.", show_default=False),
 ]
 
 
@@ -64,7 +66,9 @@ def peers(
     dtype: speed.Dtype = "auto",
     quantized: speed.Quantized,
     checked: speed.Checked,
-    agents: Annotated[int, typer.Option(help="Of the debate; the peer has a slot for each.", min=2, max=64)] = 8,
+    agents: Annotated[
+        int, typer.Option(help="Number of agents in the debate. The peer gets one slot for each.", min=2, max=64)
+    ] = 8,
     workflow: Annotated[
         list[str] | None, typer.Option(help=FLOWS.format(" and ".join(RECORDED)), show_default=False)
     ] = None,
@@ -74,7 +78,9 @@ def peers(
     server: Server = None,
     server_model: ServerModel = None,
     server_key_env: ServerKey = None,
-    tokens: Annotated[int, typer.Option(help="With --server: of an answer, where speed is measured.", min=2)] = 64,
+    tokens: Annotated[
+        int, typer.Option(help="With --server: number of tokens per answer when measuring speed.", min=2)
+    ] = 64,
     repeats: speed.Repeats = 3,
     seed: speed.Seed = 1,
     json_: speed.Json = None,

@@ -14,9 +14,9 @@ from agentcho.errors import ConfigError, nearest
 TARGET = "One of the paper's workflows, readers (panels that read long documents), or a file of traces."
 GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or a TOML file of one's own."
 SHAPE = "qwen3-0.6b, llama-3.2-1b, llama-3.1-8b or understudy."
-GPUS = "So many machines, each of which plays games of its own."
+GPUS = "Number of machines, each playing its own games."
 AGENTS = "Numbers of agents of a parallel debate, or of branches of a tree of thoughts, as 2,4,8."
-GAMES = "Games beside each other on one machine."
+GAMES = "Number of games played side by side on one machine."
 MODES = "One or more of baseline, audit, enforce."
 
 
@@ -28,13 +28,15 @@ def plan(
     agents: Annotated[str | None, typer.Option(metavar="N,…", help=AGENTS, show_default=False)] = None,
     games: Annotated[int, typer.Option("-n", "--games", min=1, max=256, help=GAMES)] = 1,
     modes: Annotated[str, typer.Option(help=MODES)] = "baseline,audit,enforce",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many of a trace file.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the random words.")] = 1,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of workflows read from a trace file.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random words.")] = 1,
     json: Annotated[
-        Path | None, typer.Option(metavar=FILE, help="Write it as JSON.", show_default=False, callback=writable)
+        Path | None,
+        typer.Option(metavar=FILE, help="Write the prediction as JSON.", show_default=False, callback=writable),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar=FILE, help="Draw a picture here.", show_default=False, callback=drawable)
+        Path | None,
+        typer.Option(metavar=FILE, help="Write a plot to this file.", show_default=False, callback=drawable),
     ] = None,
 ) -> None:
     """Predict what a workflow would take on a GPU, without one and without a model."""

@@ -14,8 +14,8 @@ KEY = "An environment variable, or a file, that holds the key."
 OTHER = "The same of a second key: is anything reused across them?"
 SALTS = "Ask whether anything is reused across two values of cache_salt."
 ALLOWED = "The server is not on this machine, and its owner lets me test it."
-MODEL = "The model to ask.  [default: the only one listed]"
-JSON, SARIF = "Write it as JSON; '-': to standard output.", "Write it as SARIF 2.1.0."
+MODEL = "Model to test.  [default: the only one listed]"
+JSON, SARIF = "Write the report as JSON; '-' means standard output.", "Write it as SARIF 2.1.0."
 
 
 def probe(
@@ -24,9 +24,11 @@ def probe(
     key: Annotated[str | None, typer.Option(metavar="NAME|FILE", help=KEY, show_default=False)] = None,
     other_key: Annotated[str | None, typer.Option(metavar="NAME|FILE", help=OTHER, show_default=False)] = None,
     salts: Annotated[bool, typer.Option(help=SALTS)] = True,
-    trials: Annotated[int, typer.Option("-n", "--trials", min=1, max=1000, help="At most, of each question.")] = 24,
-    requests: Annotated[int, typer.Option(min=1, help="At most, in all.")] = 500,
-    seconds: Annotated[float, typer.Option(min=1, max=86400, help="At most, in all.")] = 600,
+    trials: Annotated[
+        int, typer.Option("-n", "--trials", min=1, max=1000, help="Maximum number of trials per question.")
+    ] = 24,
+    requests: Annotated[int, typer.Option(min=1, help="Upper limit for the whole test.")] = 500,
+    seconds: Annotated[float, typer.Option(min=1, max=86400, help="Upper limit for the whole test.")] = 600,
     allowed: Annotated[bool, typer.Option("--i-may-test-this", help=ALLOWED)] = False,
     json: Annotated[Path | None, typer.Option(metavar=FILE, help=JSON)] = None,
     sarif: Annotated[Path | None, typer.Option(metavar=FILE, help=SARIF)] = None,

@@ -28,8 +28,10 @@ def prove(
     target: Annotated[str, typer.Argument(metavar="TRACES|SCENARIO", help=TARGET)],
     of: Annotated[str | None, typer.Option(metavar="AGENT", help=PROVES, show_default=False)] = None,
     swap: Annotated[Swapped, typer.Option(help=SWAP)] = "same-length",
-    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as one page.")] = None,
-    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write it as JSON; '-': to standard output.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the report as one HTML page.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar=FILE, help="Write the report as JSON; '-' means standard output.")
+    ] = None,
     games: Annotated[int | None, typer.Option("-n", "--games", min=1, help=PROVED, show_default=False)] = None,
     stride: Annotated[int, typer.Option(min=1, help=STRIDE)] = 64,
     free_schedule: Annotated[bool, typer.Option("--free-schedule", help=FREE_SCHEDULE)] = False,

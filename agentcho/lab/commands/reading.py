@@ -40,12 +40,12 @@ EVERY = ",".join(
     )
 )
 TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --trace` write them; each file is a set."
-LIMIT = "At most so many of each file."
+LIMIT = "Maximum number of conversations read from each file."
 CHOICES = "What the reader can answer, with commas between; the first one is measured. Default: what it answers."
 BEHIND = "The paper's Figure 8, too: the owner's words over its system prompt alone, and over its plan alone."
 Traces = Annotated[list[Path], typer.Option(help=TRACES)]
 Limit = Annotated[int | None, typer.Option(help=LIMIT, min=1, show_default=False)]
-Seed = Annotated[int, typer.Option(help="Of the draws that intervals are made by.")]
+Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
 Modes = Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)]
 
 
@@ -100,8 +100,10 @@ def decisions(
     *,
     traces: Traces,
     limit: Limit = None,
-    reader: Annotated[str, typer.Option(help="Who decides: its last answer is one word of a few.")] = "bob",
-    owner: Annotated[str, typer.Option(help="Who hides something from the reader.")] = "alice",
+    reader: Annotated[
+        str, typer.Option(help="Agent whose decision is measured. Its last answer must be one of a few words.")
+    ] = "bob",
+    owner: Annotated[str, typer.Option(help="Agent that keeps something private from the reader.")] = "alice",
     choices: Annotated[str | None, typer.Option(metavar="WORDS", help=CHOICES, show_default=False)] = None,
     behind: Annotated[bool, typer.Option("--behind", help=BEHIND)] = False,
     modes: Modes = PLAIN,

@@ -14,17 +14,17 @@ from agentcho.config import RunConfig
 from agentcho.games.runs.resume import Changed
 
 SWEPT = "A name from `agentcho ls`, a .py file, or a .yaml file that says all of the sweep."
-GRID = "An option of the scenario or of the run, and its values. As often as there are options."
+GRID = "An option of the scenario or the run, and its values. May be repeated."
 MODELS = "The models: names, or .toml files of models, of which each table is one."
-FILTER = "Cells with these values alone; KEY!=VALUE: without."
+FILTER = "Only cells with these values; KEY!=VALUE excludes them."
 OUT = (
     "Folder of all games, with sweep.csv, games.csv, sweep.json and sweep.png; what is there is not "
     "played again. Default: a new one in runs/."
 )
-DRY = "Only say which cells there are, and how many of their games are over."
-SOURCE = "Where the source of the scenario has changed since some cells were played."
+DRY = "List the cells and how many of their games are done, without playing."
+SOURCE = "What to do if the scenario's source has changed since some cells were played."
 OF_RUN = OptionsFrom(
-    RunConfig, without=("games", "part"), helps={"model": "One model for all cells.", "seed": "Of all cells."}
+    RunConfig, without=("games", "part"), helps={"model": "Model for all cells.", "seed": "Seed for all cells."}
 )
 
 
@@ -32,7 +32,9 @@ def sweep(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO|FILE", help=SWEPT)],
     grid: Annotated[list[str] | None, typer.Option(metavar="KEY=A,B", help=GRID)] = None,
     models: Annotated[str | None, typer.Option(metavar="MODEL,MODEL", help=MODELS, show_default=False)] = None,
-    games: Annotated[int | None, typer.Option("-n", "--games", min=1, help="Games a cell.  [default: 50]")] = None,
+    games: Annotated[
+        int | None, typer.Option("-n", "--games", min=1, help="Number of games per cell.  [default: 50]")
+    ] = None,
     *,
     how: Annotated[GivenOptions, OF_RUN],
     set_: Set = None,
@@ -43,7 +45,7 @@ def sweep(
     changed: Annotated[Changed, typer.Option(help=SOURCE)] = "refuse",
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY)] = False,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=OUT, show_default=False)] = None,
-    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result here.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result to this file as JSON.")] = None,
 ) -> None:
     """Play a scenario under every combination of options, models and seeds, and compare them game by game.
 

@@ -14,13 +14,15 @@ from agentcho.lab.tune.recipe import Recipe
 
 def trace(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
-    out: Annotated[Path, typer.Option(metavar=FILE, help="Append to this file; what is there is not played again.")],
-    games: Annotated[int, typer.Option("-n", "--games", min=1, help="How many.")] = 500,
-    first: Annotated[int, typer.Option(min=0, help="The number of the first game.")] = 0,
+    out: Annotated[
+        Path, typer.Option(metavar=FILE, help="Append to this file. Games already in it are not played again.")
+    ],
+    games: Annotated[int, typer.Option("-n", "--games", min=1, help="Number of games.")] = 500,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first game.")] = 0,
     *,
     how: Annotated[GivenOptions, TRACED],
     set_: Set = None,
-    at_once: Annotated[int, typer.Option(min=1, help="At most so many games at a time.")] = 50,
+    at_once: Annotated[int, typer.Option(min=1, help="Maximum number of games played at the same time.")] = 50,
     where: Where,
     final_of: Annotated[Path | None, typer.Option(metavar=FILE, help=FINAL_OF, show_default=False)] = None,
 ) -> None:
@@ -40,8 +42,12 @@ def trace(
 
 def tune(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
-    traces: Annotated[Path, typer.Option(metavar=FILE, help="What `agentcho trace` wrote of this scenario.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The adapter's folder; an unfinished training goes on.")],
+    traces: Annotated[
+        Path, typer.Option(metavar=FILE, help="Trace file of this scenario, as written by `agentcho trace`.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the adapter. An unfinished training in it is continued.")
+    ],
     *,
     how: Trained,
     recipe: Annotated[GivenOptions, OptionsFrom(Recipe)],

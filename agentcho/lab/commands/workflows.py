@@ -57,9 +57,9 @@ def _countable(repeats: int) -> int:
     return repeats
 
 
-REPEATS = "Times each arm is measured, after a warm-up; 5 and more need agentcho[lab]."
+REPEATS = "Number of timed repeats per arm, after one warm-up. 5 or more need agentcho[lab]."
 Repeats = Annotated[int, typer.Option(help=REPEATS, min=1, callback=_countable)]
-Seed = Annotated[int, typer.Option(help="Of the random words.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random words.")]
 TRACES = "Workflows of these trace files instead of random words; with --workflow beside them."
 GUESSES = "Each arm of ours without and with guesses, and what these gain."
 AGAIN = "Go on where the benchmark of --json FILE was stopped, by what is kept in FILE.part."
@@ -76,7 +76,7 @@ JSON = typer.Option(
     "--json", help="Write the figures here.  [default: a new file in runs/]", show_default=False, callback=writable
 )
 Json = Annotated[Path | None, JSON]
-Plot = Annotated[Path | None, typer.Option(help="Draw a picture here.", show_default=False, callback=drawable)]
+Plot = Annotated[Path | None, typer.Option(help="Write a plot to this file.", show_default=False, callback=drawable)]
 
 Where = Mapping[str, str | None]
 """A model, its dtype, its weights and its keys and values if these are in few bits, and its device."""

@@ -27,27 +27,31 @@ class Recipe(Frozen):
     """
 
     mode: Mode = Field(default="choreographed", description="To train for. Which encodings a call reads.")
-    leakage: Leakage = Field(default="audit", description="On the encodings of which it trains.")
+    leakage: Leakage = Field(default="audit", description="Leakage mode whose encodings the adapter is trained on.")
     rank: int = Field(
         default=64,
         ge=1,
-        description="Of the LoRA on queries, keys, values and outputs.",
+        description="Rank of the LoRA update of the query, key, value and output projections.",
         json_schema_extra={"panel": "Training"},
     )
-    alpha: float = Field(default=32, gt=0, description="Its scale.", json_schema_extra={"panel": "Training"})
+    alpha: float = Field(
+        default=32, gt=0, description="Scale of the LoRA update.", json_schema_extra={"panel": "Training"}
+    )
     dropout: Share = Field(
-        default=0.05, description="Of what goes into it.", json_schema_extra={"panel": "More on training"}
+        default=0.05, description="Dropout on the adapter's input.", json_schema_extra={"panel": "More on training"}
     )
     peft: dict[str, Any] | None = None
     epochs: int = Field(
-        default=4, ge=1, description="Times through all traces.", json_schema_extra={"panel": "Training"}
+        default=4, ge=1, description="Number of passes over all traces.", json_schema_extra={"panel": "Training"}
     )
-    batch: int = Field(default=8, ge=1, description="Traces a step.", json_schema_extra={"panel": "Training"})
+    batch: int = Field(
+        default=8, ge=1, description="Number of traces per step.", json_schema_extra={"panel": "Training"}
+    )
     rate: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="The highest learning rate.  [default: by the model's width, 0.001 at 256]",
+        description="Peak learning rate.  [default: by the model's width, 0.001 at 256]",
         json_schema_extra={"panel": "Training"},
     )
     warmup: Share = 0.1
@@ -57,15 +61,15 @@ class Recipe(Frozen):
     tokens: int = Field(
         default=4096,
         ge=1,
-        description="Feed at most so many a forward; a longer trace goes alone.",
+        description="Maximum number of tokens per forward pass; a longer trace is fed alone.",
         json_schema_extra={"panel": "More on training"},
     )
     recompute: bool = Field(
         default=False,
-        description="Keep few activations: less memory, slower.",
+        description="Recompute activations instead of keeping them: less memory, slower.",
         json_schema_extra={"panel": "More on training"},
     )
-    seed: int = Field(default=0, description="Of the split, the order, the adapter and dropout.")
+    seed: int = Field(default=0, description="Seed of the split, the order, the adapter's weights and dropout.")
 
     def adapter(self, modules: list[str]) -> dict[str, Any]:
         """The peft configuration: `modules` are the attention's own."""
