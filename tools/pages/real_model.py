@@ -222,9 +222,9 @@ def _controls(found: DecisionsResult) -> Iterator[str]:
     for each in found.moved:
         if each.way == TOLD and (each.first, each.second) == ("always-cooperate", "always-defect"):
             side = sign(each.odds.span.low, each.odds.span.high)
-            told = "moves" if side else "does not move"
+            told = "move him" if side else "do not move him either way, so the signs of this set say nothing"
             yield (
-                f"{each.subject}, {each.question}: Alice's thoughts in Bob's own prompt {told} him: log-odds "
+                f"{each.subject}, {each.question}: Alice's thoughts in Bob's own prompt {told}: log-odds "
                 f"{shown(each.odds, 3, '+')} higher where she always cooperates than where she always defects, over "
                 f"{each.games} conversations; size without sign {shown(each.size, 3)}"
             )
