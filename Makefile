@@ -119,17 +119,20 @@ bench-wins: .venv/.tools real     ## docs/where-it-wins.md: readers by documents
 
 # Recorded conversations are the files of traces in DATA; those of SmolLM2 are sampled once, and kept.
 FORCED := runs/real/prisoners-dilemma
+KINDS := always-defect always-cooperate none
+ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --attack asked --way author --way reuse \
+	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
 bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (three hours)
-	for kind in none always-cooperate always-defect; do $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --set strategy=$$kind \
-		-n 26 --temperature 0.7 --max-tokens 192 --dtype bfloat16 --out $(FORCED)-$$kind.jsonl; done
-	cat $(FORCED)-*-*.jsonl $(FORCED)-none.jsonl > $(FORCED).jsonl
+	for kind in $(KINDS); do $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --set strategy=$$kind -n 14 --temperature 0.7 \
+		--max-tokens 192 --dtype bfloat16 --out $(FORCED)-$$kind.jsonl; done
+	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) \
 		--limit 8 --json docs/results/real-fidelity.json --plot docs/fronts/real-fidelity.png
-	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind $(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) \
-		--json docs/results/real-decisions-recorded.json
-	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --traces $(FORCED).jsonl \
-		--json docs/results/real-decisions-forced.json
-	for sentence in forced natural; do $(BIN)/agentcho bench leaks --model smollm2 --sentence $$sentence -n 400 \
+	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind \
+		$(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) --json docs/results/real-decisions-recorded.json
+	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --choices COOPERATE,DEFECT \
+		--traces $(FORCED).smollm2.jsonl --json docs/results/real-decisions-forced.json
+	for sentence in forced natural; do $(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence $$sentence $(ATTACKED) \
 		--json docs/results/real-leaks-$$sentence.json; done
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
