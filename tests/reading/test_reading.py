@@ -300,6 +300,8 @@ def test_the_commands_print_and_write(
     assert not command(monkeypatch, "decisions", "--traces", traces, "--behind", "--json", two)
     assert "talks, bob's prediction of COOPERATE" in capsys.readouterr().out
     found, decided = read_fidelity(one), read_decisions(two)
+    assert command(monkeypatch, "decisions", "--traces", traces, "--limit", "1", "--choices", "DEFECT,COOPERATE") == 0
+    assert "Nothing was exchanged: in all of these alice was told the same" in capsys.readouterr().out
     assert [row.column for row in found.rows] == COLUMNS.split(",")
     assert found.command == f"agentcho bench fidelity --traces talks.jsonl --modes {COLUMNS} --json one.json"
     assert {each.question for each in decided.effects} == {"decision", "prediction"}

@@ -42,6 +42,7 @@ EVERY = ",".join(
 TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --trace` write them; each file is a set."
 LIMIT = "Maximum number of conversations read from each file."
 CHOICES = "What the reader can answer, with commas between; the first one is measured. Default: what it answers."
+MORE = "Add --traces of games in which it was told something else (`agentcho trace --set strategy=…`)."
 BEHIND = "The paper's Figure 8, too: the owner's words over its system prompt alone, and over its plan alone."
 Traces = Annotated[list[Path], typer.Option(help=TRACES)]
 Limit = Annotated[int | None, typer.Option(help=LIMIT, min=1, show_default=False)]
@@ -149,6 +150,8 @@ def decisions(
         found = asked.measured("bench decisions", checked, read)
     _finish(found, file, kept)
     typer.echo(speed.text(decisions_sheets(found)))
+    if not found.moved:
+        typer.echo(f"\nNothing was exchanged: in all of these {owner} was told the same. {MORE}")
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def finished(file: Path, text: str) -> None:
 class Files(NamedTuple):
     """Where the figures go, and a picture of them."""
 
-    json: Path
+    json: Path | None
     plot: Path | None = None
 
 
@@ -199,7 +199,8 @@ class Benchmark(NamedTuple):
     def finish(self, result: Result, table: str) -> None:
         """Print the table; write what was asked for."""
         typer.echo(table)
-        finished(self.files.json, result.model_dump_json(indent=1) + "\n")
+        if self.files.json is not None:
+            finished(self.files.json, result.model_dump_json(indent=1) + "\n")
         if self.files.plot is not None:
             from agentcho.lab.plots import plot_result
 
@@ -320,7 +321,7 @@ def _played(
             kept=kept,
         )
 
-    with going_on(asked.files.json):
+    with going_on(asked.files.json or Path()):
         found = asked.measured(measure, **lengths._asdict())
     judged = aims(found, lambda named, arm: worst(found.words(subject, arm) for subject in named))
     found = found.model_copy(update={"targets": tuple(judged)})

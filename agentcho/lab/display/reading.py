@@ -35,7 +35,8 @@ def decisions_sheets(found: DecisionsResult) -> Iterator[TextTable]:
         yield TextTable(title, heads, tuple((each.told, each.way, *effect_cells(each)) for each in own), words=2)
         also = [each for each in found.moved if (each.subject, each.question) == (subject, asked)]
         title = f"{subject}, {asked}: the same words in the open, what {found.owner} hides exchanged"
-        yield TextTable(title, ("", "", *MOVED), tuple(map(_exchanged, also)), words=2)
+        if also:
+            yield TextTable(title, ("", "", *MOVED), tuple(map(_exchanged, also)), words=2)
     if found.left_out:
         rows = tuple((why, str(count)) for why, count in found.left_out.items())
         yield TextTable("left out", ("", "times"), rows)
