@@ -307,7 +307,8 @@ class Agent:
     ) -> str:
         """Ask the agent a private question, and return which of `choices` it says. The same as `choose` with the prompt
         first."""
-        return await self.choose(choices, prompt, to, opening, closing, header=header, view=view, **options)
+        audience = self._private(to, "ask")
+        return await self.choose(choices, prompt, audience, opening, closing, header=header, view=view, **options)
 
     @verb
     async def answer(
@@ -417,10 +418,9 @@ class Agent:
     def _private(self, to: Names | None, called: str) -> Names:
         """Who may read a choice or an answer: nobody else unless `to` says so, whatever the agent's `audience` is."""
         if to is None and self.audience:
-            which = f"give to=() to keep it so, or to={self.audience!r}"
-            told = f"what {self.name} says by {called}() is for nobody else: {which}"
-            later = "from agentcho 0.6 on it is for the agent's audience, as what it says is"
-            warnings.warn(f"{told}; {later}", AudienceWarning, stacklevel=4)
+            told = f"{type(self).__name__}.{called}() without `to` is private, although the agent has an audience"
+            later = "pass to=() to keep it private, or to=self.audience; from agentcho 0.6 on it goes to the audience"
+            warnings.warn(f"{told}: {later}", AudienceWarning, stacklevel=4)
         return () if to is None else to
 
     async def _speak(

@@ -57,8 +57,8 @@ TRACE = "the format is agentcho-trace/1"
 
 
 class AudienceWarning(UserWarning):
-    """An agent that has an `audience` chose or answered without `to`: nobody else can read it, and from 0.6 on its
-    audience can."""
+    """An agent with an `audience` chose or answered without `to`. The message is private; from 0.6 on it goes to the
+    agent's audience."""
 
 
 class AgentchoError(Exception):

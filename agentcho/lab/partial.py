@@ -17,6 +17,7 @@ from agentcho.errors import ConfigError, RecordBroken
 from agentcho.records.files import check_file, replace_whole, write_errors
 
 PACKAGE = Path(__file__).parents[1]
+UNNAMED = "--resume needs the result file of the interrupted measurement: pass it with --json FILE"
 END = ".part"
 """What the name of the file has behind that of the result."""
 
@@ -115,7 +116,7 @@ def beside(result: Path | None, resume: bool) -> Path | None:
     """
     if result is None or (result.exists() and not result.is_file()):
         if resume:
-            raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
+            raise ConfigError(UNNAMED)
         return None
     file = result.with_name(result.name + END)
     check_file(file)

@@ -154,7 +154,7 @@ def test_what_was_kept_is_not_measured_again(engines: Engines, tmp_path: Path, m
     file.write_text("{}")
     with pytest.raises(ConfigError, match="is whole: there is nothing to go on with"):
         PartialLeaks.begin(file, True, wanted.settings)
-    with pytest.raises(ConfigError, match="name that of the result by --json"):
+    with pytest.raises(ConfigError, match="pass it with --json"):
         PartialLeaks.begin(None, True, wanted.settings)
 
 

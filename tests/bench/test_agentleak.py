@@ -184,7 +184,7 @@ def test_what_is_measured_is_kept_and_goes_on_with_the_same_settings_alone(tmp_p
         PartialOffices.begin(file, True, {"seed": "2"})
     again.done()
     assert PartialOffices.begin(file, True, settings).offices == {}
-    with pytest.raises(ConfigError, match="name that of the result by --json FILE"):
+    with pytest.raises(ConfigError, match="pass it with --json FILE"):
         PartialOffices.begin(None, True, settings)
     (tmp_path / "r.json.part").write_text("{}")
     with pytest.raises(RecordBroken, match="delete it"):

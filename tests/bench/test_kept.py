@@ -105,7 +105,7 @@ def test_what_is_in_the_way_is_told_of(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(ConfigError, match=r"r\.json is whole: there is nothing to go on with"):
         PartialWorkflows.begin(file, True, SETTINGS)
-    with pytest.raises(ConfigError, match="name that of the result by --json FILE"):
+    with pytest.raises(ConfigError, match="pass it with --json FILE"):
         PartialWorkflows.begin(None, True, SETTINGS)
     with pytest.raises(CannotWrite):
         PartialWorkflows.begin(file / "r.json", False, SETTINGS)

@@ -53,7 +53,7 @@ def test_nothing_is_kept_without_a_file_or_beside_a_pipe() -> None:
         kept = PartialNumbers.begin(file, False, SETTINGS)
         kept.save()
         kept.done()
-        with pytest.raises(ConfigError, match="name that of the result by --json FILE"):
+        with pytest.raises(ConfigError, match="pass it with --json FILE"):
             PartialNumbers.begin(file, True, SETTINGS)
 
 

@@ -22,6 +22,7 @@ from agentcho.lab.measure.play import Pair
 from agentcho.lab.reading.decisions import (
     TOLD,
     PartialDecisions,
+    _telling,
     effects,
     games,
     moved,
@@ -255,9 +256,9 @@ def test_effects_and_moves_by_hand() -> None:
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
-        (["yes it is", "no"], "bob decides nothing here"),
-        (["A", "B", "C", "D", "E"], "bob decides nothing here"),
-        (["A", "A"], "bob decides nothing here"),
+        (["yes it is", "no"], "the decisions of bob cannot be measured"),
+        (["A", "B", "C", "D", "E"], "the decisions of bob cannot be measured"),
+        (["A", "A"], "the decisions of bob cannot be measured"),
     ],
 )
 def test_a_reader_that_decides_nothing_is_named(texts: list[str], told: str) -> None:
@@ -266,9 +267,30 @@ def test_a_reader_that_decides_nothing_is_named(texts: list[str], told: str) -> 
         said_choices(talks, "bob")
 
 
+def test_the_question_for_a_guess_names_the_choices_and_the_owner(engine: Engine) -> None:
+    talks = conversations("always_defect")
+    (game,) = games(talks, engine, PAIR, ("COOPERATE", "DEFECT", "PASS"))
+    asked = game.play.by_id["ask.prediction"].message.text
+    assert asked == "Before you decide: what do you think Alice will decide, COOPERATE, DEFECT or PASS?"
+    assert game.asked["prediction"] == tuple(f"end.prediction.{word}" for word in ("COOPERATE", "DEFECT", "PASS"))
+
+
+def test_the_control_has_the_hidden_thoughts_right_before_the_owners_first_words(engine: Engine) -> None:
+    found = games(conversations("always_defect"), engine, PAIR, ("COOPERATE", "DEFECT"))[0]
+    told = _telling(found.play, PAIR).by_id
+    assert told["end.decision.DEFECT"].message.parents == ("bob.0", "plan", "alice.1", "bob.1", "ask")
+    assert told["bob.1"].message.parents == ("bob.0", "plan", "alice.1")
+    assert told["alice.1"].message.parents == ("alice.0", "plan")
+
+
+def test_answers_that_nobody_gave_are_named(engine: Engine) -> None:
+    with pytest.raises(ConfigError, match="no conversation ends with bob answering YES or NO; check --choices"):
+        games(conversations(None), engine, PAIR, ("YES", "NO"))
+
+
 def test_an_owner_that_hides_nothing_is_named(engine: Engine) -> None:
     talks = [Conversation("set", str(n), dilemma(n, None, word)) for n, word in enumerate(("COOPERATE", "DEFECT"))]
-    with pytest.raises(ConfigError, match="carol hides nothing from bob"):
+    with pytest.raises(ConfigError, match="carol has no message that bob may not read"):
         games(talks, engine, Pair("bob", "carol"), said_choices(talks, "bob"))
 
 
@@ -293,6 +315,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: object) -> int | str | None
 def test_the_commands_print_and_write(
     engine: Engine, traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(traces.parent)
     monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
     one, two = (traces.with_name(name) for name in ("one.json", "two.json"))
     assert not command(monkeypatch, "fidelity", "--traces", traces, "--modes", COLUMNS, "--json", one)
@@ -301,12 +324,12 @@ def test_the_commands_print_and_write(
     assert "talks, bob's prediction of COOPERATE" in capsys.readouterr().out
     found, decided = read_fidelity(one), read_decisions(two)
     assert command(monkeypatch, "decisions", "--traces", traces, "--limit", "1", "--choices", "DEFECT,COOPERATE") == 0
-    assert "Nothing was exchanged: in all of these alice was told the same" in capsys.readouterr().out
+    assert "Nothing could be exchanged: alice has the same strategy in all of these games" in capsys.readouterr().out
     assert [row.column for row in found.rows] == COLUMNS.split(",")
     assert found.command == f"agentcho bench fidelity --traces talks.jsonl --modes {COLUMNS} --json one.json"
     assert {each.question for each in decided.effects} == {"decision", "prediction"}
     assert (decided.choice, decided.left_out) == ("COOPERATE", {})
-    assert sorted(path.name for path in traces.parent.iterdir()) == ["one.json", "talks.jsonl", "two.json"]
+    assert sorted(path.name for path in traces.parent.iterdir()) == ["one.json", "runs", "talks.jsonl", "two.json"]
     for reading, file in ((read_fidelity, two), (read_decisions, one)):
         with pytest.raises(RecordBroken, match="is no result of"):
             reading(file)
@@ -330,7 +353,8 @@ def test_without_a_file_it_is_kept_in_runs_and_goes_on_after_ctrl_c(
         assert command(monkeypatch, *words) == 130
     told = capsys.readouterr().err
     found = re.search(
-        r"interrupted; the same command with --json (runs/\d{8}-\d{6}-bench-fidelity\.json) --resume", told
+        r"interrupted; to continue, repeat the command with --json (runs/\d{8}-\d{6}-bench-fidelity\.json) --resume",
+        told,
     )
     assert found is not None
     with monkeypatch.context() as patch:
@@ -339,6 +363,25 @@ def test_without_a_file_it_is_kept_in_runs_and_goes_on_after_ctrl_c(
     assert f"written: {found[1]}" in capsys.readouterr().err
     assert len(read_fidelity(Path(found[1])).reads) == 4
     assert [*Path("runs").iterdir()] == [Path(found[1])]
+
+
+@pytest.mark.usefixtures("one_command_line")
+@pytest.mark.parametrize("more", [("--modes", f"baseline,{AUDIT}"), ("--behind",), ("--choices", "DEFECT,COOPERATE")])
+def test_decisions_that_were_asked_for_otherwise_are_not_gone_on_with(
+    engine: Engine, traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: tuple[str]
+) -> None:
+    monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
+    words = ("decisions", "--traces", traces, "--json", traces.with_name("r.json"))
+
+    def stopped(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("agentcho.lab.reading.decisions.effects", stopped)
+        assert command(monkeypatch, *words) == 130
+    assert command(monkeypatch, *words, *more, "--resume") == 2
+    assert "was measured otherwise" in capsys.readouterr().err
+    assert command(monkeypatch, *words, "--resume") == 0
 
 
 @pytest.mark.usefixtures("one_command_line")
@@ -355,11 +398,14 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
     empty = traces.with_name("empty.jsonl")
     empty.write_text("")
     for words, told in (
-        (["fidelity", "--traces", traces, "--modes", AUDIT], "the first column is 'choreographed:audit'"),
-        (["fidelity", "--traces", traces, "--traces", twin], "two files are called talks"),
-        (["fidelity", "--traces", empty], "hold no conversation"),
+        (
+            ["fidelity", "--traces", traces, "--modes", AUDIT],
+            "the first column of --modes must be 'baseline'",
+        ),
+        (["fidelity", "--traces", traces, "--traces", twin], "two files of --traces are named 'talks'"),
+        (["fidelity", "--traces", empty], "contain no conversations"),
         (["fidelity", "--traces", traces.with_name("no.jsonl")], "no.jsonl"),
-        (["decisions", "--traces", traces, "--reader", "carol"], "carol decides nothing here"),
+        (["decisions", "--traces", traces, "--reader", "carol"], "the decisions of carol cannot be measured"),
     ):
         assert command(monkeypatch, *words) == 2
         assert told in capsys.readouterr().err

@@ -41,9 +41,9 @@ EVERY = ",".join(
 )
 TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --trace` write them; each file is a set."
 LIMIT = "Maximum number of conversations read from each file."
-CHOICES = "What the reader can answer, with commas between; the first one is measured. Default: what it answers."
-MORE = "Add --traces of games in which it was told something else (`agentcho trace --set strategy=…`)."
-BEHIND = "The paper's Figure 8, too: the owner's words over its system prompt alone, and over its plan alone."
+CHOICES = "The reader's possible answers, separated by commas; the first one is measured. Default: those it gave."
+MORE = "Add --traces of games with another one (`agentcho trace --set strategy=…`)."
+BEHIND = "Also measure the paper's Figure 8: the owner's words encoded over its system prompt alone, or its plan alone."
 Traces = Annotated[list[Path], typer.Option(help=TRACES)]
 Limit = Annotated[int | None, typer.Option(help=LIMIT, min=1, show_default=False)]
 Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
@@ -63,8 +63,8 @@ def fidelity(
     resume: speed.Resume = False,
     plot: speed.Plot = None,
 ) -> None:
-    """How far each way of reading recorded conversations is from the baseline: KL, the same likeliest token, nats of
-    what was really said, tokens encoded."""
+    """Compare ways of reusing encodings with the baseline on recorded conversations: KL divergence, agreement of the
+    likeliest token, likelihood of the recorded words, tokens encoded."""
     require("to make intervals", "lab")
     from agentcho.lab.display.reading import fidelity_sheets
     from agentcho.lab.reading.fidelity import PartialFidelity, measure, rows, steps
@@ -115,8 +115,8 @@ def decisions(
     json_: speed.Json = None,
     resume: speed.Resume = False,
 ) -> None:
-    """How what one agent only thinks moves what another decides, with the same words in the open: the probability of
-    a choice, by way of reading and by what is hidden."""
+    """Measure how one agent's private messages change another agent's decision while all public words stay the
+    same."""
     require("to make intervals", "lab")
     from agentcho.lab.display.reading import decisions_sheets
     from agentcho.lab.measure.play import Pair
@@ -127,7 +127,7 @@ def decisions(
     pair = Pair(reader, owner)
     words = said_choices(asked.conversations, reader) if choices is None else _words(choices)
     settings = {"reader": reader, "owner": owner, "behind": str(behind), "choices": ",".join(words)}
-    settings |= asked.settings
+    settings |= {"modes": ", ".join(each.name for each in asked.columns)} | asked.settings
     file = speed.result_file(json_, "decisions", resume)
     kept = PartialDecisions.begin(file, resume, settings)
 
@@ -151,7 +151,7 @@ def decisions(
     _finish(found, file, kept)
     typer.echo(speed.text(decisions_sheets(found)))
     if not found.moved:
-        typer.echo(f"\nNothing was exchanged: in all of these {owner} was told the same. {MORE}")
+        typer.echo(f"\nNothing could be exchanged: {owner} has the same strategy in all of these games. {MORE}")
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -189,14 +189,15 @@ class _Asked(NamedTuple):
 
         named = columns(modes)
         if named[0].name != BASELINE:
-            told = f"everything is held against {BASELINE!r}: give it first"
-            raise ConfigError(f"the first column is {named[0].name!r}, but {told}")
+            told = f"must be {BASELINE!r}, which the others are compared with"
+            raise ConfigError(f"the first column of --modes {told}; got {named[0].name!r}")
         twins = [name for name, count in Counter(file.stem for file in traces).items() if count > 1]
         if twins:
-            raise ConfigError(f"two files are called {twins[0]}: a set goes by its file's name, so rename one")
+            told = "results are listed by file name, so rename one of them"
+            raise ConfigError(f"two files of --traces are named {twins[0]!r}: {told}")
         found = [each for file in traces for each in named_apart(file.stem, read_traces(file)[:limit])]
         if not found:
-            raise ConfigError("the files of --traces hold no conversation")
+            raise ConfigError("the files given by --traces contain no conversations")
         text = "\n".join(each.workflow.model_dump_json() for each in found)
         digest = sha256(text.encode()).hexdigest()[:16]
         return cls(conversations=tuple(found), columns=named, model=model, dtype=dtype, seed=seed, digest=digest)
@@ -209,6 +210,7 @@ class _Asked(NamedTuple):
         from agentcho.records.environment import versions
 
         asked = {"model": self.model, "dtype": self.dtype, "conversations": self.digest}
+        asked["adapters"] = ", ".join(f"{each.name} {each.digest}" for each in self.columns if each.adapter)
         return asked | {"code": code_digest(FOLDERS)} | versions()
 
     @property
@@ -224,7 +226,7 @@ class _Asked(NamedTuple):
         return {each.name: (each.config(base).policy, own[each.adapter]) for each in self.columns}
 
     def measured(self, name: str, checked: GivenOptions, work: Callable[[Any, ProgressCallback], T]) -> T:
-        """Load the model and measure; Ctrl-C ends it after the conversation that is being read."""
+        """Load the model and measure; Ctrl-C ends it after the reading that is under way."""
         from agentcho.lab.timing import stoppable
         from agentcho.runner.engine import Engine
 

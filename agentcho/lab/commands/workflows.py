@@ -95,7 +95,9 @@ def result_file(given: Path | None, bench: str, resume: bool = False) -> Path:
     """Where the figures go: the file that is named, else a new one in runs/. `ConfigError`: none is named to go on
     with."""
     if given is None and resume:
-        raise ConfigError("what is to go on has no file: name that of the result by --json FILE")
+        from agentcho.lab.partial import UNNAMED
+
+        raise ConfigError(UNNAMED)
     return unnamed(f"bench-{bench}", ".json") if given is None else given
 
 
@@ -105,7 +107,7 @@ def going_on(file: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"interrupted; the same command with --json {inline(str(file))} --resume goes on", file=sys.stderr)
+        print(f"interrupted; to continue, repeat the command with --json {inline(str(file))} --resume", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
 
 

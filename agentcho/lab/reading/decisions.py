@@ -39,7 +39,7 @@ BEHIND: Mapping[Behind, str] = {"system": "system prompt alone", "plan": "plan a
 """The paper's Figure 8: what the owner's words are encoded over for the reader, beside the talk."""
 DECISION, GUESS = "decision", "prediction"
 """The questions: what the reader decides, and what it thinks that the owner will."""
-QUESTION = "Before you decide: what do you think {owner} will decide, COOPERATE or DEFECT?"
+QUESTION = "Before you decide: what do you think {owner} will decide, {choices}?"
 
 
 class Way(NamedTuple):
@@ -115,22 +115,25 @@ def said_choices(conversations: Sequence[Conversation], reader: str) -> tuple[st
     found = sorted({each[0].upper() for each in words if len(each) == 1})
     if len(found) not in FEW or not words or sum(len(each) == 1 for each in words) < MOST * len(conversations):
         agents = sorted({m.author for each in conversations for m in each.workflow.messages if m.author is not None})
-        told = "its last answers have to be one word each, of two to four"
-        others = f"give --reader one of {', '.join(agents)}, or the words by --choices"
-        raise ConfigError(f"{reader} decides nothing here: {told}; {others}")
+        needed = "its last answer must be a single word, one of two to four"
+        advice = f"choose another --reader ({', '.join(agents)}), or pass the words with --choices"
+        raise ConfigError(f"the decisions of {reader} cannot be measured: {needed}; {advice}")
     return tuple(found)
 
 
 def games(conversations: Sequence[Conversation], engine: MeasuredPort, pair: Pair, words: Sequence[str]) -> list[Game]:
-    """The conversations that end on the reader's choice between these words. `ConfigError`: the owner hides nothing."""
+    """The conversations that end on the reader's choice between these words. `ConfigError`: there are none, or the
+    owner hides nothing in them."""
     found = list[Game]()
     for number, each in enumerate(conversations):
         last = _last(each.workflow, pair.reader)
         if last is not None and [word.upper() for word in WORD.findall(last.text)] in [[word] for word in words]:
             whole, asked = _asking(each.workflow, last, pair, words)
             found.append(Game(each, of_workflow(whole, engine, number), _told(each.workflow), asked))
+    if not found:
+        raise ConfigError(f"no conversation ends with {pair.reader} answering {' or '.join(words)}; check --choices")
     if not any(each.play.hidden(pair.owner, pair.reader) for each in found):
-        raise ConfigError(f"{pair.owner} hides nothing from {pair.reader}: give --owner another agent")
+        raise ConfigError(f"{pair.owner} has no message that {pair.reader} may not read; choose another --owner")
     return found
 
 
@@ -157,7 +160,7 @@ def _asking(
     prompts: dict[str, str] = {DECISION: last.parents[-1]} if last.parents else {}
     formed = f'"{DECISION}"' in (last.header or "")
     if formed and asks:
-        guess = _fresh(asks[0], id=f"{asks[0].id}.{GUESS}", text=QUESTION.format(owner=pair.owner.capitalize()))
+        guess = _fresh(asks[0], id=f"{asks[0].id}.{GUESS}", text=_question(pair.owner, words))
         messages.append(guess)
         prompts[GUESS] = guess["id"]
     found = dict[str, tuple[str, ...]]()
@@ -167,6 +170,11 @@ def _asking(
             messages.append(_fresh(last, id=f"{last.id}.{name}.{word}", parents=[*last.parents[:-1], prompt], **form))
         found[name] = tuple(f"{last.id}.{name}.{word}" for word in words)
     return traced({**workflow.to_json(), "messages": messages}), found
+
+
+def _question(owner: str, words: Sequence[str]) -> str:
+    *others, last = words
+    return QUESTION.format(owner=owner.capitalize(), choices=f"{', '.join(others)} or {last}")
 
 
 def _fresh(message: TraceMessage, **changes: Any) -> dict[str, Any]:
