@@ -39,7 +39,7 @@ def fidelity(nearer: float) -> FidelityResult:
     return FidelityResult(**ABOUT, command="agentcho bench fidelity", rows=rows, steps=(step,), reads=())
 
 
-def decisions(change: float, odds: float) -> DecisionsResult:
+def decisions(change: float, odds: float, control: float = 0.5) -> DecisionsResult:
     def effect(way: str, told: str, games: int = 20) -> Effect:
         where: dict[str, Any] = {
             "subject": "games",
@@ -64,7 +64,7 @@ def decisions(change: float, odds: float) -> DecisionsResult:
         owner="alice",
         choice="COOPERATE",
         effects=effects,
-        moved=(moved("baseline, told", 0.5), moved(ENFORCE, 0.0)),
+        moved=(moved("baseline, told", control), moved(AUDIT, 0.2), moved(ENFORCE, 0.0)),
         answers=(),
         left_out={"too long": 2},
     )
@@ -128,7 +128,23 @@ def test_effects_of_the_paper_are_judged_by_both(
     assert re.search(rf"By the probability of Bob's choice, 2 effects: .*{by_share}", page)
     said = "reproduced in 2 of 2 rows" if by_share == "reproduced" else "not reproduced"
     assert f"(Tables 3 and 7, Figure 8) is {said}: the largest change" in page
-    assert "That reused encodings leak is reproduced" not in page, "the results have no reuse to show it"
+    assert "That reused encodings leak is reproduced" in page
+    assert "| games | decision | 20 | +0.500 (+0.400 to +0.600) | 0.500 | 0.200 | 0.000 |" in page
+
+
+def test_where_the_control_moves_nobody_signs_say_nothing(results: Path) -> None:
+    (results / "real-decisions-recorded.json").write_text(decisions(-0.2, -0.9, control=0.05).model_dump_json())
+    page = real_model.page(results)
+    assert "By the probability of Bob's choice, 2 effects: 2 inconclusive" in page
+    assert "is neither shown nor ruled out: the positive control did not move the reader" in page
+
+
+def test_a_leak_under_enforcement_is_not_passed_over(results: Path) -> None:
+    found = decisions(-0.05, -0.3)
+    worse = {ENFORCE: share(0.01)}
+    leaking = tuple(each.model_copy(update={"size": worse.get(each.way, each.size)}) for each in found.moved)
+    (results / "real-decisions-recorded.json").write_text(found.model_copy(update={"moved": leaking}).model_dump_json())
+    assert "not at all under `enforce`" not in real_model.page(results)
 
 
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from agentcho.lab.display.reading import apart, effect_cells, moved_cells, shown
 from agentcho.lab.leaks.result import LeaksResult, Row, read_leaks
-from agentcho.lab.paper.effects import Verdict, expected, sign, verdict
+from agentcho.lab.paper.effects import expected, sign, verdict
 from agentcho.lab.paper.tables import COOPERATES, Table, table_named
 from agentcho.lab.reading.decisions import BEHIND, DECISION, GUESS, TOLD
 from agentcho.lab.reading.result import (
@@ -46,6 +46,10 @@ LEAST, FEWEST = 0.005, 6
 FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
 
+INCONCLUSIVE = "inconclusive"
+"""What is said of an effect whose positive control did not move the reader."""
+
+
 class Compared(NamedTuple):
     """One effect of the paper beside ours: the change in a probability, in shares; the verdict on our probability, and
     on our log-odds, which move where a probability near 1 cannot."""
@@ -54,8 +58,8 @@ class Compared(NamedTuple):
     row: str
     paper: float
     ours: Effect
-    by_share: Verdict
-    by_odds: Verdict
+    by_share: str
+    by_odds: str
 
 
 def page(results: Path) -> str:
@@ -73,12 +77,11 @@ def page(results: Path) -> str:
         decisions=[
             (_about(each), _moved(each), _effects(each, DECISION), _effects(each, GUESS), each) for each in decisions
         ],
-        sizes=[line for each in decisions for line in _sizes(each)],
+        sizes=_sizes(decisions),
         verdict=_verdict(compared),
         leaks_here=_leaks_here(decisions),
         summary=_summary([each.by_share for each in compared]),
         summary_odds=_summary([each.by_odds for each in compared]),
-        controls=[line for each in decisions for line in _controls(each)],
         compared=_compared_table(compared),
         leaks=[(_about_leaks(each), _leaks(each), each) for each in leaks],
     )
@@ -149,18 +152,18 @@ def _nearer(found: FidelityResult) -> Iterator[str]:
 def _compared(found: DecisionsResult) -> Iterator[Compared]:
     """Table 3, Table 7 and Figure 8 of the paper, setting by setting; recorded and forced conversations apart."""
     for each in found.effects:
-        setting = SETTINGS.get(each.told)
+        setting, fired = SETTINGS.get(each.told), _fired(_control(found, each.subject, each.question))
         if setting is None or each.games < FEWEST:
             continue
         if each.way == AUDIT and each.question == DECISION:
-            yield from _beside(each, "3", f"{setting}, choreographed", COOPERATES)
+            yield from _beside(each, fired, "3", f"{setting}, choreographed", score=COOPERATES)
         if each.way == AUDIT and each.question == GUESS:
-            yield from _beside(each, "7", f"{setting}, choreographed", "bob predicts cooperation")
+            yield from _beside(each, fired, "7", f"{setting}, choreographed", score="bob predicts cooperation")
         if each.way in FIGURE_8 and each.question == DECISION:
-            yield from _beside(each, "f8", f"{setting}, choreographed, {FIGURE_8[each.way]}", COOPERATES)
+            yield from _beside(each, fired, "f8", f"{setting}, choreographed, {FIGURE_8[each.way]}", score=COOPERATES)
 
 
-def _beside(ours: Effect, name: str, label: str, score: str) -> Iterator[Compared]:
+def _beside(ours: Effect, fired: bool, name: str, label: str, *, score: str) -> Iterator[Compared]:
     table: Table = table_named(name)  # type: ignore[arg-type]
     row = table.row(label)
     own, before = table.paper(label, score), table.paper(row.against or "", score)
@@ -168,7 +171,8 @@ def _beside(ours: Effect, name: str, label: str, score: str) -> Iterator[Compare
     if own is None or before is None or paper is None:
         return
     moved = sign(ours.change.span.low, ours.change.span.high) if abs(ours.change.value) >= LEAST else 0
-    by_share, by_odds = verdict(paper, moved), verdict(paper, sign(ours.odds.span.low, ours.odds.span.high))
+    odds = sign(ours.odds.span.low, ours.odds.span.high)
+    by_share, by_odds = (verdict(paper, each) if fired else INCONCLUSIVE for each in (moved, odds))
     title = table.title.partition(":")[0]
     yield Compared(
         table=title, row=label, paper=own.value - before.value, ours=ours, by_share=by_share, by_odds=by_odds
@@ -197,9 +201,12 @@ def _verdict(found: Sequence[Compared]) -> str:
     if not found:
         return ""
     shown_too = [each for each in found if each.by_share == "reproduced"]
-    asked = [each for each in found if each.by_share != "no difference in both"]
+    asked = [each for each in found if each.by_share not in ("no difference in both", INCONCLUSIVE)]
     said = f"reproduced in {len(shown_too)} of {len(asked)} rows" if shown_too else "not reproduced"
-    most = max(found, key=lambda each: abs(each.ours.change.value))
+    told = [each for each in found if each.by_share != INCONCLUSIVE]
+    if not told:
+        return "neither shown nor ruled out: the positive control did not move the reader"
+    most = max(told, key=lambda each: abs(each.ours.change.value))
     row = f"{most.table}, {most.row}, {most.ours.subject}"
     return f"{said}: the largest change of a probability is {100 * most.ours.change.value:+.2f} points ({row})"
 
@@ -208,38 +215,51 @@ def _leaks_here(found: Sequence[DecisionsResult]) -> bool:
     """Whether what is hidden moves the reader under reuse and not under enforcement, in every set."""
     moved = [each for result in found for each in result.moved if each.question == DECISION]
     reused = [each.size.span.low > 0 for each in moved if each.way == AUDIT]
-    return bool(reused) and all(reused) and all(each.size.value == 0 for each in moved if each.way == ENFORCE)
+    enforced = [each.size.value == 0 for each in moved if each.way == ENFORCE]
+    return bool(reused and enforced) and all(reused) and all(enforced)
 
 
-def _summary(found: Sequence[Verdict]) -> str:
+def _summary(found: Sequence[str]) -> str:
     """How many of the paper's effects there are of each verdict."""
     counts = [f"{found.count(name)} {name}" for name in dict.fromkeys(found)]
     return f"{len(found)} effects: {', '.join(counts)}"
 
 
-def _controls(found: DecisionsResult) -> Iterator[str]:
-    """Whether the positive control moved the reader, a set and question."""
-    for each in found.moved:
-        if each.way == TOLD and (each.first, each.second) == ("always-cooperate", "always-defect"):
-            side = sign(each.odds.span.low, each.odds.span.high)
-            told = "move him" if side else "do not move him either way, so the signs of this set say nothing"
-            yield (
-                f"{each.subject}, {each.question}: Alice's thoughts in Bob's own prompt {told}: log-odds "
-                f"{shown(each.odds, 3, '+')} higher where she always cooperates than where she always defects, over "
-                f"{each.games} conversations; size without sign {shown(each.size, 3)}"
-            )
+def _control(found: DecisionsResult, subject: str, question: str) -> Moved | None:
+    """The exchange of her thoughts in his own prompt, where she was told opposite things."""
+    told = ("always-cooperate", "always-defect")
+    own = (each for each in found.moved if (each.subject, each.question) == (subject, question) and each.way == TOLD)
+    return next((each for each in own if (each.first, each.second) == told), None)
 
 
-def _sizes(found: DecisionsResult) -> Iterator[str]:
-    """By how much an exchange of what is hidden moves the log-odds of the decision, whatever its sign, a way."""
-    for subject in dict.fromkeys(each.subject for each in found.moved):
-        own = [each for each in found.moved if (each.subject, each.question) == (subject, DECISION)]
-        told = [
-            f"{way} {np.mean([each.size.value for each in own if each.way == way]):.3f}"
-            for way in dict.fromkeys(each.way for each in own)
-        ]
+def _fired(control: Moved | None) -> bool:
+    """Whether it moved the reader one way."""
+    return control is not None and sign(control.odds.span.low, control.odds.span.high) != 0
+
+
+def _sizes(found: Sequence[DecisionsResult]) -> str:
+    """By how much an exchange of what is hidden moves the log-odds of an answer: in which direction the control moves
+    it, and the size without its sign in each way."""
+    heads = (
+        "conversations",
+        "answer",
+        "pairs",
+        "control, signed (95%)",
+        "control, size",
+        "`audit`, size",
+        "`enforce`, size",
+    )
+    return _table(heads, [row for each in found for row in _size_rows(each)])
+
+
+def _size_rows(found: DecisionsResult) -> Iterator[tuple[str, ...]]:
+    for subject, question in dict.fromkeys((each.subject, each.question) for each in found.moved):
+        own = [each for each in found.moved if (each.subject, each.question) == (subject, question)]
+        control = _control(found, subject, question)
+        signed = "" if control is None else shown(control.odds, 3, "+")
+        sizes = [np.mean([each.size.value for each in own if each.way == way]) for way in (TOLD, AUDIT, ENFORCE)]
         pairs = sum(each.games for each in own if each.way == AUDIT)
-        yield f"{subject}, {pairs} pairs: mean size of the change in the log-odds of Bob's decision: {', '.join(told)}"
+        yield (subject, question, f"{pairs}", signed, *(f"{size:.3f}" for size in sizes))
 
 
 def _effects(found: DecisionsResult, asked: str) -> str:
