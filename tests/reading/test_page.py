@@ -10,7 +10,7 @@ import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.plots import plot_readings
-from agentcho.lab.reading.result import DecisionsResult, Effect, FidelityResult, Moved, Row, Share, Step
+from agentcho.lab.reading.result import DecisionsResult, Effect, Estimate, Exchange, FidelityResult, NearerBaseline, Row
 from tools.pages import real_model
 from tools.pages.marks import keeping_age
 
@@ -25,8 +25,8 @@ ABOUT: dict[str, Any] = {
 }
 
 
-def share(value: float, half: float = 0.0) -> Share:
-    return Share(value=value, span=Interval(low=value - half, high=value + half, method="by hand"))
+def share(value: float, half: float = 0.0) -> Estimate:
+    return Estimate(value=value, span=Interval(low=value - half, high=value + half, method="by hand"))
 
 
 def fidelity(nearer: float) -> FidelityResult:
@@ -34,7 +34,7 @@ def fidelity(nearer: float) -> FidelityResult:
         more: dict[str, Any] = {"same": share(0.9), "nats": share(3.0), "more": share(0.25)}
         return Row(subject="talks", column=column, games=9, rows=1234, kl=share(kl), encoded=100, ratio=ratio, **more)
 
-    step = Step(subject="talks", first=AUDIT, second=ENFORCE, nearer=share(nearer, 0.01), share=7, games=9)
+    step = NearerBaseline(subject="talks", first=AUDIT, second=ENFORCE, nearer=share(nearer, 0.01), share=7, games=9)
     rows = (row("baseline", 0.0, 1.0), row(AUDIT, 0.2, 0.5), row(ENFORCE, 0.1, 0.9))
     return FidelityResult(**ABOUT, command="agentcho bench fidelity", rows=rows, steps=(step,), reads=())
 
@@ -51,10 +51,10 @@ def decisions(change: float, odds: float, control: float = 0.5) -> DecisionsResu
         }
         return Effect(**where, mean=share(0.9), change=share(change, 0.001), odds=share(odds, 0.01))
 
-    def moved(way: str, size: float) -> Moved:
+    def moved(way: str, size: float) -> Exchange:
         where: dict[str, Any] = {"subject": "games", "question": "decision", "way": way, "games": 20}
         kinds: dict[str, Any] = {"first": "always-cooperate", "second": "always-defect"}
-        return Moved(**where, **kinds, change=share(0.0), odds=share(size, 0.1), size=share(size))
+        return Exchange(**where, **kinds, change=share(0.0), odds=share(size, 0.1), size=share(size))
 
     effects = (effect(AUDIT, "always-defect"), effect(f"{AUDIT}, plan alone", "none"), effect(AUDIT, "none", games=3))
     return DecisionsResult(

@@ -31,7 +31,7 @@ from agentcho.lab.reading.decisions import (
 )
 from agentcho.lab.reading.decisions import measure as decide
 from agentcho.lab.reading.fidelity import Conversation, PartialFidelity, measure, named_apart, rows, steps
-from agentcho.lab.reading.result import Answer, Read, read_decisions, read_fidelity
+from agentcho.lab.reading.result import Answer, ConversationScore, read_decisions, read_fidelity
 from agentcho.lab.stats import log_softmax
 from agentcho.records.trace import Workflow, write_traces
 from tests.engines import Engines
@@ -149,8 +149,10 @@ def test_a_conversation_that_cannot_be_read_so_is_counted(engine: Engine) -> Non
 
 
 def test_rows_and_steps_by_hand() -> None:
-    def sums(id: str, column: str, **more: Any) -> Read:
-        return Read(subject="set", id=id, column=column, **({"rows": 10, "same": 10, "encoded": 100} | more))
+    def sums(id: str, column: str, **more: Any) -> ConversationScore:
+        return ConversationScore(
+            subject="set", id=id, column=column, **({"rows": 10, "same": 10, "encoded": 100} | more)
+        )
 
     reads = [
         sums("a", "baseline", nats=5.0),
@@ -345,7 +347,7 @@ def test_without_a_file_it_is_kept_in_runs_and_goes_on_after_ctrl_c(
     monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
     words = ("fidelity", "--traces", traces.name, "--modes", f"baseline,{AUDIT}", "--limit", "2")
 
-    def stopped(reads: list[Read], *given: object) -> None:
+    def stopped(reads: list[ConversationScore], *given: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

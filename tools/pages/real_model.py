@@ -19,9 +19,9 @@ from agentcho.lab.reading.decisions import BEHIND, DECISION, GUESS, TOLD
 from agentcho.lab.reading.result import (
     DecisionsResult,
     Effect,
+    Exchange,
     FidelityResult,
     Measured,
-    Moved,
     read_decisions,
     read_fidelity,
 )
@@ -225,14 +225,14 @@ def _summary(found: Sequence[str]) -> str:
     return f"{len(found)} effects: {', '.join(counts)}"
 
 
-def _control(found: DecisionsResult, subject: str, question: str) -> Moved | None:
+def _control(found: DecisionsResult, subject: str, question: str) -> Exchange | None:
     """The exchange of her thoughts in his own prompt, where she was told opposite things."""
     told = ("always-cooperate", "always-defect")
     own = (each for each in found.moved if (each.subject, each.question) == (subject, question) and each.way == TOLD)
     return next((each for each in own if (each.first, each.second) == told), None)
 
 
-def _fired(control: Moved | None) -> bool:
+def _fired(control: Exchange | None) -> bool:
     """Whether it moved the reader one way."""
     return control is not None and sign(control.odds.span.low, control.odds.span.high) != 0
 
@@ -280,7 +280,7 @@ def _moved(found: DecisionsResult) -> str:
     return _table(heads, rows)
 
 
-def _in_order(found: DecisionsResult) -> list[Moved]:
+def _in_order(found: DecisionsResult) -> list[Exchange]:
     return sorted(found.moved, key=lambda each: (each.subject, each.question, each.first, each.second))
 
 

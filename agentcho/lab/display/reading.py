@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentcho.display.text_table import TextTable
-from agentcho.lab.reading.result import DecisionsResult, Effect, FidelityResult, Moved, Row, Share, Step
+from agentcho.lab.reading.result import DecisionsResult, Effect, Estimate, Exchange, FidelityResult, NearerBaseline, Row
 
 FIDELITY = ("KL, nats a token (95%)", "same likeliest token", "nats more than baseline (95%)", "encoded", "ratio")
 EFFECTS = ("games", "probability", "less baseline (95%)", "log-odds less baseline (95%)", "turned")
@@ -42,7 +42,7 @@ def decisions_sheets(found: DecisionsResult) -> Iterator[TextTable]:
         yield TextTable("left out", ("", "times"), rows)
 
 
-def shown(share: Share, digits: int = 4, sign: str = "", unit: float = 1.0) -> str:
+def shown(share: Estimate, digits: int = 4, sign: str = "", unit: float = 1.0) -> str:
     """A mean and its interval."""
     told = f"{{:{sign}.{digits}f}}".format
     ends = share.span.shown(lambda value: told(unit * value))
@@ -59,7 +59,7 @@ def apart(row: Row) -> tuple[str, str, str]:
     return shown(row.kl), f"{row.same.value:.1%}", shown(row.more, sign="+")
 
 
-def _step(step: Step) -> tuple[str, ...]:
+def _step(step: NearerBaseline) -> tuple[str, ...]:
     share = f"{step.share} of {step.games}"
     return (step.subject, step.second, *(shown(step.nearer, sign="+"), share))
 
@@ -70,11 +70,11 @@ def effect_cells(effect: Effect) -> tuple[str, ...]:
     return (f"{effect.games}", f"{effect.mean.value:.1%}", *(*changes, f"{effect.turned}"))
 
 
-def _exchanged(moved: Moved) -> tuple[str, ...]:
+def _exchanged(moved: Exchange) -> tuple[str, ...]:
     return (f"{moved.first} less {moved.second}", moved.way, *moved_cells(moved))
 
 
-def moved_cells(moved: Moved) -> tuple[str, ...]:
+def moved_cells(moved: Exchange) -> tuple[str, ...]:
     """Conversations, points of probability, log-odds, and their size."""
     signed = shown(moved.change, 2, "+", 100), shown(moved.odds, 3, "+")
     return (str(moved.games), *signed, shown(moved.size, 3))

@@ -1,8 +1,7 @@
-"""How what one agent only thinks moves what another decides: the probability of a choice, with the same words in the
-open, by the way in which they are read and by what was hidden behind them.
+"""How one agent's private messages change another agent's decision while all public words stay the same.
 
-Each conversation is read with its own hidden words and with those of others, whose owner was told something else. With
-a file of the result every conversation is kept beside it at once. Does not know: command lines, tables.
+Each conversation is read with its own private messages and with those of conversations in which the owner had another
+strategy. With a result file, answers are kept after each conversation. Does not know: command lines, tables.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from agentcho.lab.measure.play import WORD, Line, MeasuredPort, Pair, Play, Slot
 from agentcho.lab.measure.stage import UNENCODABLE, Stage, why_not
 from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.lab.reading.fidelity import BASELINE, Conversation
-from agentcho.lab.reading.result import Answer, Effect, Moved, Share
+from agentcho.lab.reading.result import Answer, Effect, Estimate, Exchange
 from agentcho.lab.stats import resampled
 from agentcho.records.trace import TraceMessage, Workflow
 from agentcho.records.trace import workflow as traced
@@ -43,8 +42,8 @@ QUESTION = "Before you decide: what do you think {owner} will decide, {choices}?
 
 
 class Way(NamedTuple):
-    """One way in which the reader's prompt is made: by a policy on an engine, over the conversation as it was or, of
-    the owner's words, over less (`behind`); `told`: the hidden thoughts are in the prompt itself."""
+    """How the reader's prompt is made: by a reuse policy on an engine. `behind`: the owner's public words are encoded
+    over less than they were (Figure 8). `told`: the owner's private thoughts are put into the prompt itself."""
 
     policy: ReusePolicy
     engine: MeasuredPort
@@ -53,7 +52,7 @@ class Way(NamedTuple):
 
     @property
     def exchanged(self) -> bool:
-        """Whether hidden words of others are tried. In the baseline nothing hidden is near the reader's prompt."""
+        """Whether private messages of other conversations are tried. The baseline's prompt holds none to exchange."""
         return self.behind is None and (self.policy.mode != BASELINE or self.told)
 
 
@@ -190,8 +189,10 @@ def measure(
     kept: PartialDecisions,
     tell: Callable[[int], None],
 ) -> tuple[Answer, ...]:
-    """The reader's answers in every conversation, in every way; what is kept is not asked again. `tell` hears how many
-    conversations are done, after each answer, too: what it raises ends the measurement."""
+    """The reader's answers in every conversation and way; what is kept is not asked again.
+
+    `tell` gets the number of finished conversations, after each answer, too; an exception that it raises ends the
+    measurement."""
     kinds = list(dict.fromkeys(game.told for game in found))
     for number, game in enumerate(found):
         tell(number)
@@ -318,10 +319,10 @@ def effects(answers: Sequence[Answer], seed: int) -> tuple[Effect, ...]:
     return tuple(found)
 
 
-def moved(answers: Sequence[Answer], seed: int) -> tuple[Moved, ...]:
+def moved(answers: Sequence[Answer], seed: int) -> tuple[Exchange, ...]:
     """What is exchanged behind the same words in the open, two kinds at a time, in each way that was tried so."""
     by = {(_place(each), each.way, each.told): each for each in answers}
-    found = list[Moved]()
+    found = list[Exchange]()
     for subject, asked, way in dict.fromkeys((a.subject, a.question, a.way) for a in answers if not a.own):
         own = [a for a in answers if (a.subject, a.question, a.way) == (subject, asked, way)]
         for first, second in combinations(sorted({a.told for a in own}), 2):
@@ -331,7 +332,7 @@ def moved(answers: Sequence[Answer], seed: int) -> tuple[Moved, ...]:
             if not pairs:
                 continue
             found.append(
-                Moved(
+                Exchange(
                     subject=subject,
                     question=asked,
                     way=way,
@@ -350,5 +351,5 @@ def _place(answer: Answer) -> tuple[str, str, str]:
     return answer.subject, answer.id, answer.question
 
 
-def _mean(values: Sequence[float], seed: int) -> Share:
-    return Share(value=float(np.mean(values)) if len(values) else 0.0, span=resampled(values, seed).interval)
+def _mean(values: Sequence[float], seed: int) -> Estimate:
+    return Estimate(value=float(np.mean(values)) if len(values) else 0.0, span=resampled(values, seed).interval)

@@ -1,8 +1,6 @@
-"""How far each way of reading is from the baseline on words that were really said: recorded conversations are played
-again with every text forced, once a way.
+"""How far each way of reading recorded conversations is from the baseline: every recorded text is forced, once per way.
 
-With a file of the result every conversation is kept beside it at once, so that a measurement that was stopped goes on.
-Does not know: command lines, tables.
+With a result file, scores are kept after each conversation. Does not know: command lines, tables.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.compare.fidelity import Arm
 from agentcho.lab.measure.stage import UNENCODABLE, why_not
 from agentcho.lab.partial import PartialData, PartialResult
-from agentcho.lab.reading.result import Read, Row, Share, Step
+from agentcho.lab.reading.result import ConversationScore, Estimate, NearerBaseline, Row
 from agentcho.lab.stats import pooled
 from agentcho.records.trace import Workflow
 
@@ -54,7 +52,7 @@ class FidelityPart(PartialData):
     """The file: how each conversation was read."""
 
     format: Literal["agentcho-bench-fidelity-part/1"] = "agentcho-bench-fidelity-part/1"
-    reads: list[Read] = Field(default_factory=list)
+    reads: list[ConversationScore] = Field(default_factory=list)
 
 
 class PartialFidelity(PartialResult[FidelityPart]):
@@ -63,12 +61,12 @@ class PartialFidelity(PartialResult[FidelityPart]):
     data_type = FidelityPart
     by = "`agentcho bench fidelity`"
 
-    def known(self, conversation: Conversation) -> dict[str, Read]:
+    def known(self, conversation: Conversation) -> dict[str, ConversationScore]:
         """How a conversation was read, by column."""
         own = (each for each in self.data.reads if (each.subject, each.id) == conversation[:2])
         return {each.column: each for each in own}
 
-    def add(self, reads: Iterable[Read]) -> None:
+    def add(self, reads: Iterable[ConversationScore]) -> None:
         """Keep them."""
         self.data.reads += reads
         self.save()
@@ -76,11 +74,12 @@ class PartialFidelity(PartialResult[FidelityPart]):
 
 def measure(
     conversations: Sequence[Conversation], arms: Mapping[str, Arm], kept: PartialFidelity, tell: Callable[[int], None]
-) -> tuple[Read, ...]:
-    """Read every conversation by every arm, of which the first is the baseline; what is kept is not read again. `tell`
-    hears how many conversations are done, before each arm: what it raises ends the measurement. Raises what `replay`
-    raises."""
-    found = list[Read]()
+) -> tuple[ConversationScore, ...]:
+    """Score every conversation in every arm, of which the first is the baseline; what is kept is not scored again.
+
+    `tell` gets the number of finished conversations, before each arm; an exception that it raises ends the measurement.
+    Raises what `replay` raises."""
+    found = list[ConversationScore]()
     for number, each in enumerate(conversations):
         tell(number)
         known = kept.known(each)
@@ -96,7 +95,7 @@ def measure(
 
 def _read(
     conversation: Conversation, baseline: Arm, lacking: Mapping[str, Arm], going_on: Callable[[], None]
-) -> Iterable[tuple[str, Read]]:
+) -> Iterable[tuple[str, ConversationScore]]:
     before = _played(conversation.workflow, baseline)
     logs = {id: log_probabilities(said.logits) for id, said in before.items()}
     for name, arm in lacking.items():
@@ -104,7 +103,12 @@ def _read(
         try:
             own = before if name == BASELINE else _played(conversation.workflow, arm)
         except UNENCODABLE as error:
-            yield name, Read(subject=conversation.subject, id=conversation.id, column=name, left_out=why_not(error))
+            yield (
+                name,
+                ConversationScore(
+                    subject=conversation.subject, id=conversation.id, column=name, left_out=why_not(error)
+                ),
+            )
         else:
             yield name, _summed(conversation, name, logs, own)
 
@@ -113,7 +117,9 @@ def _played(workflow: Workflow, arm: Arm) -> Replayed:
     return replay(workflow, arm.engine, arm.reuse, stride=AT_ONCE)
 
 
-def _summed(conversation: Conversation, name: str, before: Mapping[str, torch.Tensor], after: Replayed) -> Read:
+def _summed(
+    conversation: Conversation, name: str, before: Mapping[str, torch.Tensor], after: Replayed
+) -> ConversationScore:
     """The sums over all rows: each token of a text, and the first token that closes it."""
     rows = same = 0
     kl = nats = 0.0
@@ -126,7 +132,7 @@ def _summed(conversation: Conversation, name: str, before: Mapping[str, torch.Te
         ids = torch.tensor(message.tokens[start : start + len(own)], device=own.device)
         nats -= float(own[torch.arange(len(ids)), ids].double().sum())
         rows += len(own)
-    return Read(
+    return ConversationScore(
         subject=conversation.subject,
         id=conversation.id,
         column=name,
@@ -151,7 +157,7 @@ def divergence(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
 # -- what follows
 
 
-def rows(reads: Sequence[Read], seed: int) -> tuple[Row, ...]:
+def rows(reads: Sequence[ConversationScore], seed: int) -> tuple[Row, ...]:
     """One a set and column. Intervals draw whole conversations."""
     before = {(each.subject, each.id): each for each in reads if each.column == BASELINE}
     kinds = dict.fromkeys((each.subject, each.column) for each in reads)
@@ -159,7 +165,12 @@ def rows(reads: Sequence[Read], seed: int) -> tuple[Row, ...]:
     return tuple(_row(kind, read, before, seed) for kind, read in own.items())
 
 
-def _row(kind: tuple[str, str], read: Sequence[Read], known: Mapping[tuple[str, str], Read], seed: int) -> Row:
+def _row(
+    kind: tuple[str, str],
+    read: Sequence[ConversationScore],
+    known: Mapping[tuple[str, str], ConversationScore],
+    seed: int,
+) -> Row:
     own = [each for each in read if each.left_out is None]
     before = {each.id: known[each.subject, each.id] for each in own}
     reference = [before[each.id] for each in own]
@@ -180,9 +191,11 @@ def _row(kind: tuple[str, str], read: Sequence[Read], known: Mapping[tuple[str, 
     )
 
 
-def steps(reads: Sequence[Read], pairs: Sequence[tuple[str, str]], seed: int) -> tuple[Step, ...]:
+def steps(
+    reads: Sequence[ConversationScore], pairs: Sequence[tuple[str, str]], seed: int
+) -> tuple[NearerBaseline, ...]:
     """How much nearer the baseline the second column of each pair is than the first, in KL, a set."""
-    found = list[Step]()
+    found = list[NearerBaseline]()
     for subject in dict.fromkeys(each.subject for each in reads):
         kl = {(each.column, each.id): each for each in reads if each.subject == subject and each.left_out is None}
         for first, second in pairs:
@@ -193,7 +206,7 @@ def steps(reads: Sequence[Read], pairs: Sequence[tuple[str, str]], seed: int) ->
             nearer = [kl[first, id].kl - kl[second, id].kl for id in ids]
             share = sum(each > 0 for each in nearer)
             found.append(
-                Step(
+                NearerBaseline(
                     subject=subject,
                     first=first,
                     second=second,
@@ -205,8 +218,8 @@ def steps(reads: Sequence[Read], pairs: Sequence[tuple[str, str]], seed: int) ->
     return tuple(found)
 
 
-def _share(own: Sequence[Read], sums: Sequence[float], seed: int) -> Share:
+def _share(own: Sequence[ConversationScore], sums: Sequence[float], seed: int) -> Estimate:
     """A sum a row, over all conversations."""
     counts = np.array([float(each.rows) for each in own])
     value, span = pooled(np.asarray(sums, dtype=np.float64), counts, seed)
-    return Share(value=value, span=span)
+    return Estimate(value=value, span=span)

@@ -20,10 +20,18 @@ MOST = 700.0
 """Log-odds beyond which a probability is 0."""
 
 
-class Read(Frozen):
-    """One conversation of one set in one column, as sums over its rows: nats of KL(baseline || column), rows with the
-    baseline's likeliest token, nats of what was said. `encoded`: tokens fed in all. `left_out`: why it could not be
-    read so."""
+class ConversationScore(Frozen):
+    """One conversation read in one column: sums over its tokens.
+
+    Attributes:
+        subject: Name of the trace file, without its ending.
+        rows: Number of tokens: those of all sampled texts, and the first closing token of each.
+        kl: KL(baseline || column), in nats.
+        same: Number of tokens at which the likeliest token is the baseline's.
+        nats: Negative log-likelihood of the recorded tokens, in nats.
+        encoded: Tokens fed to the model in all.
+        left_out: Why the conversation could not be read in this column. None: it could.
+    """
 
     subject: str
     id: str
@@ -36,46 +44,53 @@ class Read(Frozen):
     left_out: str | None = None
 
 
-class Share(Frozen):
-    """A mean over rows or games, and its interval: the bootstrap by conversation."""
+class Estimate(Frozen):
+    """A mean and its 95% bootstrap interval; whole conversations are resampled."""
 
     value: float
     span: Interval
 
 
 class Row(Frozen):
-    """One column on one set: a row's KL(baseline || column), the share of rows with the same likeliest token, nats a
-    token of what was said (`nats`) and by how many more than the baseline's (`more`). `encoded` tokens in all
-    conversations, and the median of each one's ratio to the baseline's. `left_out`: conversations that could not be
-    read so."""
+    """One column on one trace file, in means per token.
+
+    Attributes:
+        kl: KL(baseline || column), in nats.
+        same: Share of tokens at which the likeliest token is the baseline's.
+        nats: Negative log-likelihood of the recorded tokens, in nats.
+        more: How much larger that is than the baseline's.
+        encoded: Tokens fed to the model in all conversations.
+        ratio: Median over conversations of the tokens fed, divided by the baseline's.
+        left_out: Number of conversations that could not be read in this column.
+    """
 
     subject: str
     column: str
     games: int
     rows: int
-    kl: Share
-    same: Share
-    nats: Share
-    more: Share
+    kl: Estimate
+    same: Estimate
+    nats: Estimate
+    more: Estimate
     encoded: int
     ratio: float
     left_out: int = 0
 
 
-class Step(Frozen):
-    """By how many nats a row `second` is nearer the baseline than `first`, and in how many of `games` conversations it
-    is."""
+class NearerBaseline(Frozen):
+    """By how many nats per token `second` is nearer the baseline than `first`, and in how many conversations (`share`
+    of `games`) it is."""
 
     subject: str
     first: str
     second: str
-    nearer: Share
+    nearer: Estimate
     share: int
     games: int
 
 
 class Measured(Frozen):
-    """Where and by which command something was measured."""
+    """The model, the machine and the command of a measurement."""
 
     model: str
     dtype: str
@@ -90,16 +105,19 @@ class FidelityResult(Measured):
 
     format: Literal["agentcho-bench-fidelity/1"] = "agentcho-bench-fidelity/1"
     rows: tuple[Row, ...]
-    steps: tuple[Step, ...]
-    reads: tuple[Read, ...]
+    steps: tuple[NearerBaseline, ...]
+    reads: tuple[ConversationScore, ...]
 
 
 class Answer(Frozen):
-    """One reader's answer in one conversation, read one way.
+    """One reader's answer to one question in one conversation, read in one way.
 
-    `told`: the kind of what the owner hides in it; `own`: whether these are its own words, or those of another
-    conversation. `odds`: the log-odds of the first choice against all others, in nats, each said whole; `mass`: the
-    probability of saying any of them."""
+    Attributes:
+        told: Strategy that the owner was given in the private messages that are used here.
+        own: Whether these private messages are the conversation's own, or those of another one.
+        odds: Log-odds of the first choice against all others, in nats; each choice is scored as a whole text.
+        mass: Probability that the model gives any of the choices.
+    """
 
     subject: str
     id: str
@@ -117,25 +135,35 @@ class Answer(Frozen):
 
 
 class Effect(Frozen):
-    """The first choice in one way, by what the owner was really told, beside the baseline: its probability (`mean`),
-    by how much that is changed, and by how much its log-odds are, in nats. `turned`: in how many conversations another
-    choice is the likelier one."""
+    """The first choice in one way of reading, compared with the baseline, where the owner had one strategy.
+
+    Attributes:
+        mean: Probability of the first choice.
+        change: That probability minus the baseline's.
+        odds: Log-odds minus the baseline's, in nats.
+        turned: Number of conversations in which another choice becomes the likelier one.
+    """
 
     subject: str
     question: str
     told: str
     way: str
     games: int
-    mean: Share
-    change: Share
-    odds: Share
+    mean: Estimate
+    change: Estimate
+    odds: Estimate
     turned: int
 
 
-class Moved(Frozen):
-    """The same words in the open, with what the owner hides exchanged: by how much the first choice's probability, and
-    its log-odds in nats, are higher where the owner was told `first` than where it was told `second`; `size`: the mean
-    of the log-odds' difference without its sign."""
+class Exchange(Frozen):
+    """The owner's private messages exchanged for those of another strategy, with all public words unchanged.
+
+    Attributes:
+        first, second: The two strategies that are compared.
+        change: Probability of the first choice under `first` minus that under `second`.
+        odds: The same difference of log-odds, in nats.
+        size: Mean absolute value of that difference.
+    """
 
     subject: str
     question: str
@@ -143,9 +171,9 @@ class Moved(Frozen):
     first: str
     second: str
     games: int
-    change: Share
-    odds: Share
-    size: Share
+    change: Estimate
+    odds: Estimate
+    size: Estimate
 
 
 class DecisionsResult(Measured):
@@ -156,7 +184,7 @@ class DecisionsResult(Measured):
     owner: str
     choice: str
     effects: tuple[Effect, ...]
-    moved: tuple[Moved, ...]
+    moved: tuple[Exchange, ...]
     answers: tuple[Answer, ...]
     left_out: dict[str, int]
 
