@@ -16,7 +16,8 @@ from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, RecordBroken, RecordNotFound
 from agentcho.games.runs.replay import replay
 from agentcho.lab.bench.workflows import line, spoken, whole
-from agentcho.lab.compare.columns import columns
+from agentcho.lab.commands.reading import _Asked
+from agentcho.lab.compare.columns import Column, columns
 from agentcho.lab.compare.fidelity import Arm, apart
 from agentcho.lab.measure.play import Pair
 from agentcho.lab.reading.decisions import (
@@ -384,6 +385,15 @@ def test_decisions_that_were_asked_for_otherwise_are_not_gone_on_with(
     assert command(monkeypatch, *words, *more, "--resume") == 2
     assert "was measured otherwise" in capsys.readouterr().err
     assert command(monkeypatch, *words, "--resume") == 0
+
+
+def test_an_adapter_that_was_trained_again_is_another_measurement(traces: Path) -> None:
+    how: dict[str, Any] = {"traces": [traces], "limit": None, "model": "understudy", "dtype": "auto", "seed": 1}
+    asked = _Asked.of(**how, modes=f"baseline,{AUDIT}")
+    tuned = [Column(mode="choreographed", adapter="tuned", digest=digest) for digest in ("a", "b")]
+    settings = [asked._replace(columns=(asked.columns[0], each)).settings for each in tuned]
+    assert settings[0] != settings[1]
+    assert asked.settings["adapters"] == ""
 
 
 @pytest.mark.usefixtures("one_command_line")
