@@ -217,8 +217,9 @@ TOLD = {
 )
 @pytest.mark.slow
 def test_every_command_says_how_far_it_is(
-    command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # without --json figures are kept in runs/
     monkeypatch.setattr("tools.bench.rates.STREAMED", 2**25)
     ticks = count(0.0, EVERY)
     monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))

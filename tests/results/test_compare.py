@@ -73,7 +73,10 @@ def test_its_folder_has_the_files_of_the_command(tmp_path: Path) -> None:
     assert len([*(tmp_path / "c" / "baseline").iterdir()]) == 1
 
 
-def test_it_finds_what_the_command_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_finds_what_the_command_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # without --out it makes a folder in runs/
     command = "compare prisoners-dilemma --modes baseline --games 2 --model fake --json"
     cli = typer.main.get_command(app())
     cli.main([*command.split(), str(tmp_path / "r.json")], standalone_mode=False)
