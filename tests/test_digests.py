@@ -79,6 +79,40 @@ def test_a_variable_of_one_function_alone_may_be_renamed() -> None:
     assert digest(code) == digest(code.replace("f(found):\n    return found\n", "f(seen):\n    return seen\n"))
 
 
+RAISED = '''
+def positive(number, many):
+    if number < 0:
+        raise ValueError(f"{number} is below 0" if many else "below 0")
+    return "below 0"
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('f"{number} is below 0"', '"a negative number"'),
+        ('"below 0")', 'f"got {number}, expected 0 or more")'),
+    ],
+)
+def test_the_text_of_an_error_does_not_count(old: str, new: str) -> None:
+    assert old in RAISED
+    assert digest(RAISED) == digest(RAISED.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ValueError", "KeyError"),
+        (" if many else ", " if not many else "),
+        ('return "below 0"', 'return "negative"'),
+        ('        raise ValueError(f"{number} is below 0" if many else "below 0")', '        "below 0"'),
+    ],
+)
+def test_which_error_is_raised_and_text_that_is_not_raised_count(old: str, new: str) -> None:
+    assert old in RAISED
+    assert digest(RAISED) != digest(RAISED.replace(old, new))
+
+
 def test_imports_may_be_added_and_change_places() -> None:
     first, second = "from agentcho.provenance import a\n", "from agentcho.engine import b\n"
     use = "print(a, b)\n"

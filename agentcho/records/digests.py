@@ -1,8 +1,8 @@
 """Digests of code by its syntax trees, which say whether the code that made a result is still the code that is there.
 
-Comments, docstrings, formatting and imports do not count, and neither do names that are our own: modules, functions,
-classes, variables and attributes are replaced by the order in which they first appear, so that renaming them
-throughout changes no digest. Names of other libraries and of Python itself do count.
+Comments, docstrings, formatting, imports and the text of errors do not count, and neither do names that are our own:
+modules, functions, classes, variables and attributes are replaced by the order in which they first appear, so that
+renaming them throughout changes no digest. Names of other libraries and of Python itself do count.
 
 Limits. A digest changes, though the code does the same, where parts of a file trade places, where a name is also
 written as a string, where one word names two attributes and only one of them is renamed, and where an own attribute
@@ -130,15 +130,23 @@ class _Shape:
         self._globals: dict[str, int] = {}
         self._members: dict[str, int] = {}
         self._scopes: list[_Scope] = []
+        self._raising = False
         self._emit(tree)
 
     def _emit(self, node: ast.AST) -> None:
         kind = type(node)
         if kind in UNSEEN or _is_remark(node):
             return
+        if self._raising and _is_text(node):
+            self.told.append("(text)")
+            return
         self.told.append(f"({kind.__name__}")
         if isinstance(node, ast.Name):
             self.told.append(self._name(node.id))
+        elif isinstance(node, ast.Raise):
+            self._raising = True
+            self._fields(node)
+            self._raising = False
         elif isinstance(node, ast.Constant):
             self.told.append(f"{type(node.value).__name__} {node.value!r}")
         elif isinstance(node, ast.Attribute):
@@ -220,6 +228,11 @@ class _Shape:
 def _is_remark(node: ast.AST) -> bool:
     """Whether it is a docstring, of a module, a class, a function or what stands before it."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether it is a string, or one that is put together of values."""
+    return isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
