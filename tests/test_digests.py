@@ -79,12 +79,12 @@ def test_a_variable_of_one_function_alone_may_be_renamed() -> None:
     assert digest(code) == digest(code.replace("f(found):\n    return found\n", "f(seen):\n    return seen\n"))
 
 
-RAISED = '''
+RAISED = """
 def positive(number, many):
     if number < 0:
         raise ValueError(f"{number} is below 0" if many else "below 0")
     return "below 0"
-'''
+"""
 
 
 @pytest.mark.parametrize(

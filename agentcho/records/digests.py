@@ -232,7 +232,7 @@ def _is_remark(node: ast.AST) -> bool:
 
 def _is_text(node: ast.AST) -> bool:
     """Whether it is a string, or one that is put together of values."""
-    return isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
