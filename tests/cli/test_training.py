@@ -133,7 +133,7 @@ def test_from_traces_to_an_adapter_that_everything_takes(
     ticks = count(0.0, EVERY)
     with monkeypatch.context() as patch:
         patch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
-        ran = agentcho(*tune)
+        ran = agentcho(*tune, "--benchmark")
     assert ran.code == 0, ran.err
     said = ran.err.splitlines()
     assert re.match(r"tune: 0 of \d+ weights read$", said[0])
@@ -152,7 +152,13 @@ def test_from_traces_to_an_adapter_that_everything_takes(
         "log.jsonl",
         "loss.png",
     }
+    trained = find_adapter(here / "tuned").trained
+    assert trained is not None
+    assert trained.speed is not None
     assert "it is done" in one_line(agentcho(*tune))
+    untimed = agentcho(*tune[:4], "--out", "untimed", "--epochs", "1")
+    assert "traces/s whole" not in untimed.out
+    assert (here / "untimed" / "adapter_model.safetensors").is_file()
     wrong = ("tune", "direct", "--traces", "t.jsonl", "--out", "other")
     assert "t.jsonl:1: is a trace of multi-qa, not of direct" in one_line(agentcho(*wrong))
 

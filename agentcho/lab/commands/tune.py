@@ -52,6 +52,12 @@ def tune(
     how: Trained,
     recipe: Annotated[GivenOptions, OptionsFrom(Recipe)],
     peft: Annotated[Path | None, typer.Option(metavar=FILE, help=PEFT, show_default=False)] = None,
+    benchmark: Annotated[
+        bool,
+        typer.Option(
+            "--benchmark", help="Before training, time forward passes over whole traces against passes call by call."
+        ),
+    ] = False,
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""
     from agentcho.lab.commands.tune_run import TuneOptions
@@ -60,4 +66,5 @@ def tune(
 
     asked = checked(Recipe, **recipe, peft=None if peft is None else read_peft(peft))
     config = run_config(**how, leakage="audit")
-    raise typer.Exit(train(TuneOptions(scenario=scenario, traces=traces, recipe=asked, config=config, out=out)))
+    options = TuneOptions(scenario=scenario, traces=traces, recipe=asked, config=config, out=out, benchmark=benchmark)
+    raise typer.Exit(train(options))

@@ -35,6 +35,7 @@ class TuneOptions(NamedTuple):
     recipe: Recipe
     config: RunConfig
     out: Path
+    benchmark: bool = False
 
 
 def tune(asked: TuneOptions) -> int:
@@ -61,14 +62,17 @@ def _train(asked: TuneOptions, name: str, told: Progress) -> int:
     training = Training(
         scenario=name, base=engine, lessons=found, recipe=asked.recipe, folder=asked.out, tell=_telling(told.tell)
     )
-    quick = training.speed = speed(training.engine, found.train[:TIMED], asked.recipe.tokens)
     told.clear()
     print(
         f"{len(found.train)} traces of {found.tokens:,} tokens, {len(found.dev)} held out, "
-        f"{steps_of(found.train, asked.recipe)} steps\n"
-        f"{quick.whole:.1f} traces/s whole, {quick.by_calls:.1f} call by call: {quick.ratio.middle:.1f} x "
-        f"({quick.ratio.least:.1f} to {quick.ratio.largest:.1f})"
+        f"{steps_of(found.train, asked.recipe)} steps"
     )
+    if asked.benchmark:
+        timed = training.speed = speed(training.engine, found.train[:TIMED], asked.recipe.tokens)
+        print(
+            f"{timed.whole:.1f} traces/s whole, {timed.by_calls:.1f} call by call: {timed.ratio.middle:.1f} x "
+            f"({timed.ratio.least:.1f} to {timed.ratio.largest:.1f})"
+        )
     try:
         trained = training.train()
     except KeyboardInterrupt:
