@@ -42,16 +42,17 @@ def run(command: Callable[..., object]) -> None:
 
 def _ended(command: Callable[..., object]) -> Any:
     """Run the command. Returns its exit code."""
+    from agentcho.cli.error_text import error_text, one_line
     from agentcho.errors import AgentchoError
 
     try:
         command(standalone_mode=True)
     except AgentchoError as error:
-        _tell(_told(error))
+        _tell(error_text(error))
         return error.code
     except OSError as error:  # such as a full disk, or a file without permission to read
         where = f"{error.filename}: " if error.filename else ""
-        _tell(_line(f"error: {where}{error.strerror or error}"))
+        _tell(one_line(f"error: {where}{error.strerror or error}"))
         return 1
     except SystemExit as end:
         return end.code
@@ -62,22 +63,6 @@ def _tell(words: str) -> None:
     """Print an error, where there is still somebody to read it: a terminal may have gone."""
     with suppress(OSError):
         print(words, file=sys.stderr)
-
-
-def _told(error: Exception) -> str:
-    """An error in a line; games that failed in one each, and below it one for each frame of the user's code."""
-    from agentcho.errors import GamesFailed
-
-    lines = error.lines if isinstance(error, GamesFailed) else (str(error),)
-    first, *others = (f"error: {lines[0]}", *lines[1:])
-    return "\n".join((_line(first), *(f"{'    ' if each.startswith('  ') else '  '}{_line(each)}" for each in others)))
-
-
-def _line(words: str) -> str:
-    """Words in one line, and nothing in them that moves a terminal."""
-    from agentcho.display.safe import visible
-
-    return visible(" ".join(words.split()))
 
 
 def _open() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import typer
 from pydantic import SecretBytes, SecretStr
 
+from agentcho.cli.error_text import error_text
 from agentcho.cli.leak_summary import leak_summary
 from agentcho.cli.options import run_config
 from agentcho.cli.signals import INTERRUPTED
@@ -25,7 +26,6 @@ from agentcho.display import Kind
 from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown, silence, unread
 from agentcho.display.progress import Progress, progress
-from agentcho.display.safe import visible
 from agentcho.errors import ConfigError, GamesFailed
 from agentcho.games.runs.discovery import from_anywhere, path_of
 from agentcho.games.runs.library import chosen
@@ -168,7 +168,9 @@ def play_recorded(
     played = play_shown(request, play, display, told)
     if played.interrupted:
         return None
-    for game, failed in played.errors.items():
-        print(f"game {game} ended by an error: {visible(' '.join(str(failed.fault).split()))}", file=sys.stderr)
+    try:
+        played.check(len(request.config.numbers))
+    except GamesFailed as error:
+        print(error_text(error), file=sys.stderr)
     assert played.record is not None
     return SavedRun(played.record)

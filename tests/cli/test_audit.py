@@ -311,3 +311,35 @@ def test_a_reader_who_goes_away_is_no_internal_error(agentcho: Command) -> None:
         process.stdout.close()
         told = process.stderr.read()
     assert (process.returncode, told) == (141, b"")
+
+
+FAILING = '''"""A society whose own code fails."""
+import agentcho
+
+class Failing(agentcho.Scenario):
+    """Fails."""
+
+    name = "failing"
+
+    class Outcome(agentcho.Scenario.Outcome):
+        """Nothing."""
+
+    async def play(self, game):
+        await game.announce("Welcome.")
+        return self.Outcome(**looked_up({}))
+
+def looked_up(table):
+    return table["missing"]
+'''
+
+
+def test_an_audit_of_a_scenario_that_fails_names_the_lines_of_its_code(agentcho: Command, here: Path) -> None:
+    (here / "failing.py").write_text(FAILING)
+    ran = agentcho("audit", "failing.py", "--model", "fake", "--display", "none")
+    assert ran.err.splitlines()[:3] == [
+        "error: failing.py:17: KeyError: 'missing'",
+        "    failing.py:14, in play: return self.Outcome(**looked_up({}))",
+        '    failing.py:17, in looked_up: return table["missing"]',
+    ]
+    assert "outcomes.jsonl" in ran.err.splitlines()[3]
+    assert "INCONCLUSIVE" in agentcho("audit", "last").out
