@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,22 @@ import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.plots import plot_readings
-from agentcho.lab.reading.result import DecisionsResult, Effect, Estimate, Exchange, FidelityResult, NearerBaseline, Row
+from agentcho.lab.reading.result import (
+    ConversationScore,
+    DecisionsResult,
+    Effect,
+    Estimate,
+    Exchange,
+    FidelityResult,
+    NearerBaseline,
+    Row,
+)
+from tools import trainings
 from tools.pages import real_model
 from tools.pages.marks import keeping_age
 
 ROOT = Path(__file__).parents[2]
+FORMATS = ROOT / "tests" / "fixtures" / "formats"
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
 ABOUT: dict[str, Any] = {
     "model": "smollm2",
@@ -125,17 +137,17 @@ def test_effects_of_the_paper_are_judged_by_both(
     assert row.endswith(f"| {by_share} | {by_odds} |")
     assert "| -26.1 |" in row
     assert "Table 3: free, choreographed" not in page, "three games are too few"
-    assert re.search(rf"By the probability of Bob's choice, 2 effects: .*{by_share}", page)
+    assert re.search(rf"Judged by the probability of Bob's choice, 2 effects: .*{by_share}", page)
     said = "reproduced in 2 of 2 rows" if by_share == "reproduced" else "not reproduced"
     assert f"(Tables 3 and 7, Figure 8) is {said}: the largest change" in page
-    assert "That reused encodings leak is reproduced" in page
+    assert "**Reproduced: reused encodings leak.**" in page
     assert "| games | decision | 20 | +0.500 (+0.400 to +0.600) | 0.500 | 0.200 | 0.000 |" in page
 
 
 def test_where_the_control_moves_nobody_signs_say_nothing(results: Path) -> None:
     (results / "real-decisions-recorded.json").write_text(decisions(-0.2, -0.9, control=0.05).model_dump_json())
     page = real_model.page(results)
-    assert "By the probability of Bob's choice, 2 effects: 2 inconclusive" in page
+    assert "Judged by the probability of Bob's choice, 2 effects: 2 inconclusive" in page
     assert "is neither shown nor ruled out: the positive control did not move the reader" in page
 
 
@@ -144,13 +156,72 @@ def test_a_leak_under_enforcement_is_not_passed_over(results: Path) -> None:
     worse = {ENFORCE: share(0.01)}
     leaking = tuple(each.model_copy(update={"size": worse.get(each.way, each.size)}) for each in found.moved)
     (results / "real-decisions-recorded.json").write_text(found.model_copy(update={"moved": leaking}).model_dump_json())
-    assert "not at all under `enforce`" not in real_model.page(results)
+    assert "not change it at all under `enforce`" not in real_model.page(results)
 
 
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:
     page = real_model.page(tmp_path)
-    assert "was not measured yet" in page
+    assert "has not been measured yet" in page
+    assert (
+        "the effect of tuning; the scores of the paper's workflows; attacks on sentences in the model's own words"
+        in page
+    )
+    assert "## What tuning brings back" not in page
     assert "## Fidelity" not in page
+
+
+TUNED = f"{AUDIT}@tuned"
+
+
+def tuned(*, untuned: float, with_adapter: float) -> FidelityResult:
+    """Ten conversations of ten tokens each, which differ a little, with an adapter and without."""
+    found = fidelity(0.1)
+    reads = [
+        ConversationScore(subject="talks", id=f"{n}", column=column, rows=10, kl=10 * kl + n / 1000)
+        for n in range(10)
+        for column, kl in (("baseline", 0.0), (AUDIT, untuned), (TUNED, with_adapter))
+    ]
+    rows = [row for row in found.rows if row.column != ENFORCE]
+    rows.append(rows[-1].model_copy(update={"column": TUNED, "kl": share(with_adapter)}))
+    rows[1] = rows[1].model_copy(update={"kl": share(untuned)})
+    return found.model_copy(update={"rows": tuple(rows), "reads": tuple(reads), "steps": ()})
+
+
+@pytest.mark.parametrize(
+    ("with_adapter", "told"),
+    [
+        (0.05, "takes away 75% (75% to 75%) of its divergence; nearer the baseline in 10 of 10 conversations"),
+        (0.2, "shows no change in its divergence; nearer the baseline in 0 of 10 conversations"),
+        (0.3, "adds 50% (50% to 50%) of its divergence; nearer the baseline in 0 of 10 conversations"),
+    ],
+)
+def test_what_an_adapter_brings_back_is_told_by_its_interval(results: Path, with_adapter: float, told: str) -> None:
+    found = tuned(untuned=0.2, with_adapter=with_adapter)
+    (results / "real-fidelity-tuned.json").write_text(found.model_dump_json())
+    trainings.main([str(FORMATS / "adapter" / "trained"), "--json", str(results / "real-trainings.json")])
+    page = real_model.page(results)
+    assert f"- talks: the adapter of {TUNED} {told}." in page
+    assert "| tuned |" not in page
+    assert "| trained | `audit` | 0.00067 | 3 | 0 | 6.503 | 6.147 |" in page
+    assert "the effect of tuning" not in page
+
+
+def test_an_adapter_of_others_is_no_training(tmp_path: Path) -> None:
+    theirs = shutil.copytree(FORMATS / "adapter" / "trained", tmp_path / "theirs")
+    (theirs / "agentcho.json").unlink()
+    with pytest.raises(ValueError, match=r"theirs: not trained by `agentcho tune`: it has no agentcho\.json"):
+        trainings.trained_adapter(theirs)
+
+
+def test_the_papers_tables_are_shown_as_they_were_played(results: Path) -> None:
+    (results / "real-paper.json").write_bytes((ROOT / "docs" / "results" / "paper.json").read_bytes())
+    page = real_model.page(results)
+    assert "### Table 1: MultiQA, two questions and one answer to both" in page
+    assert "### Table 4" in page
+    assert "### Table 3" not in page
+    assert "| Table 3 |" not in page
+    assert "not measured" not in page.partition("### Which of the paper's effects are here")[2].partition("###")[0]
+    assert "**Scores of the paper's workflows** (`agentcho paper`): " in page
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:

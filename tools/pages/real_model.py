@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from pydantic import BaseModel
 
 from agentcho.lab.display.reading import apart, effect_cells, moved_cells, shown
 from agentcho.lab.leaks.result import LeaksResult, Row, read_leaks
-from agentcho.lab.paper.effects import expected, sign, verdict
+from agentcho.lab.paper.aligned import aligned
+from agentcho.lab.paper.effects import Effect as PaperEffect
+from agentcho.lab.paper.effects import effects, expected, sign, verdict
+from agentcho.lab.paper.found import PaperFound
 from agentcho.lab.paper.tables import COOPERATES, Table, table_named
+from agentcho.lab.paper.wording import EFFECTS, Grid, grids, summary
 from agentcho.lab.reading.decisions import BEHIND, DECISION, GUESS, TOLD
+from agentcho.lab.reading.fidelity import BASELINE, steps
 from agentcho.lab.reading.result import (
     DecisionsResult,
     Effect,
@@ -25,13 +31,22 @@ from agentcho.lab.reading.result import (
     read_decisions,
     read_fidelity,
 )
+from agentcho.lab.tune.recipe import Recipe
 from tools.pages.render import render, write
+from tools.trainings import TrainedAdapter, Trainings
 
+T = TypeVar("T", bound=BaseModel)
+WIDTH = 576
+"""Of SmolLM2-135M; learning rates go by it where none was given."""
 FIDELITY = ("real-fidelity", "real-fidelity-office")
 """Results of `agentcho bench fidelity`."""
 DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
 """Results of `agentcho bench decisions`."""
 LEAKS = ("real-leaks-forced", "real-leaks-natural")
+TUNED, TRAININGS = "real-fidelity-tuned", "real-trainings"
+"""Results of `agentcho bench fidelity` with adapters, and of `tools.trainings` for these and others."""
+PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
+"""The result of `agentcho paper`, and those of its tables that are shown."""
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
 FULL, ANCHORED, NEARLY = f"{AUDIT}+full", f"{AUDIT}+kvcomm:1", 0.98
 KEPT = {
@@ -68,6 +83,9 @@ def page(results: Path) -> str:
     leaks = [read_leaks(file) for name in LEAKS if (file := results / f"{name}.json").is_file()]
     decisions = [read_decisions(file) for name in DECISIONS if (file := results / f"{name}.json").is_file()]
     compared = [each for found in decisions for each in _compared(found)]
+    tuned = read_fidelity(file) if (file := results / f"{TUNED}.json").is_file() else None
+    trainings = _read(results / f"{TRAININGS}.json", Trainings)
+    paper = _read(results / f"{PAPER}.json", PaperFound)
     return render(
         "real-model",
         kept=_kept(fidelity.values()),
@@ -84,7 +102,16 @@ def page(results: Path) -> str:
         summary_odds=_summary([each.by_odds for each in compared]),
         compared=_compared_table(compared),
         leaks=[(_about_leaks(each), _leaks(each), each) for each in leaks],
+        trainings=_trainings(trainings),
+        tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
+        paper=paper and _Paper.of(paper),
+        missing=_missing(tuned, paper, leaks),
     )
+
+
+def _read(file: Path, kind: type[T]) -> T | None:
+    """A result file, if it is there."""
+    return kind.model_validate_json(file.read_bytes()) if file.is_file() else None
 
 
 def _about(found: Measured) -> str:
@@ -144,6 +171,78 @@ def _nearer(found: FidelityResult) -> Iterator[str]:
         count = step.share if side > 0 else step.games - step.share
         told = f"{near} is nearer the baseline than {far}, by a KL of {size}, in {count} of {step.games} conversations"
         yield f"{step.subject}: {told}"
+
+
+# -- tuning
+
+
+def _trainings(found: Trainings | None) -> str:
+    """Each adapter: what it was trained for and at which rate, and the loss on held-out traces after each epoch."""
+    if found is None:
+        return ""
+    epochs = sorted({each.epoch for adapter in found.adapters for each in adapter.checkpoints if each.epoch})
+    heads = ("adapter", "reads", "peak rate", "traces", "minutes", "before", *(f"epoch {epoch:g}" for epoch in epochs))
+    return _table(heads, [_training_cells(adapter, epochs) for adapter in found.adapters])
+
+
+def _training_cells(adapter: TrainedAdapter, epochs: Sequence[float]) -> tuple[str, ...]:
+    training, losses = adapter.training, {each.epoch: each.loss for each in adapter.checkpoints}
+    rate = Recipe.model_validate(training.recipe).peak(WIDTH)
+    what = (adapter.name, f"`{training.leakage}`", f"{rate:.2g}", f"{training.train}", f"{training.seconds / 60:.0f}")
+    return *what, f"{training.before:.3f}", *(f"{losses[epoch]:.3f}" if epoch in losses else "" for epoch in epochs)
+
+
+def _brought_back(found: FidelityResult) -> Iterator[str]:
+    """For each column with an adapter, how much nearer the baseline it is than the same column without."""
+    columns = dict.fromkeys(row.column for row in found.rows)
+    pairs = [(plain, column) for column in columns if (plain := column.partition("@")[0]) in columns and "@" in column]
+    for step in steps(found.reads, [pair for pair in pairs if pair[0] != BASELINE], found.seed):
+        before = next(r.kl.value for r in found.rows if (r.subject, r.column) == (step.subject, step.first))
+        side = sign(step.nearer.span.low, step.nearer.span.high)
+        low, high = step.nearer.span.low / before, step.nearer.span.high / before
+        size = f"{step.nearer.value / before:.0%} ({low:.0%} to {high:.0%}) of its divergence"
+        told = {1: f"takes away {size}", 0: "shows no change in its divergence", -1: f"adds {size.replace('-', '')}"}
+        count = f"nearer the baseline in {step.share} of {step.games} conversations"
+        yield f"{step.subject}: the adapter of {step.second} {told[side]}; {count}"
+
+
+# -- the paper's tables
+
+
+class _Paper(NamedTuple):
+    """What is shown of a result of `agentcho paper`."""
+
+    found: PaperFound
+    grids: tuple[Grid, ...]
+    summary: str
+    hours: float
+
+    @classmethod
+    def of(cls, found: PaperFound) -> _Paper:
+        shown = tuple(grid for grid in grids(found) if grid.title.startswith(TABLES) or grid.title == EFFECTS)
+        measured = tuple(each for each in effects(aligned(found)) if each.table in TABLES and each.ours is not None)
+        shown = tuple(_only(grid, measured) if grid.title == EFFECTS else grid for grid in shown)
+        return cls(found, shown, summary(measured), sum(phase.seconds for phase in found.phases) / 3600)
+
+
+def _only(grid: Grid, measured: Sequence[PaperEffect]) -> Grid:
+    """The rows of effects that were measured."""
+    kept = {(each.table, each.row, each.score) for each in measured}
+    rows = tuple(row for row in grid.rows if row[:3] in kept)
+    return grid._replace(rows=rows, notes=(summary(measured), *grid.notes[1:]))
+
+
+def _missing(tuned: FidelityResult | None, paper: PaperFound | None, leaks: Sequence[LeaksResult]) -> str:
+    """What was not measured yet."""
+    natural = any(each.sentence == "natural" for each in leaks)
+    lacks = [
+        *([] if tuned else ["the effect of tuning"]),
+        *([] if paper else ["the scores of the paper's workflows"]),
+        *([] if natural else ["attacks on sentences in the model's own words"]),
+        "answers of the model when it is asked for a secret",
+        "the paper's effects with adapters",
+    ]
+    return "; ".join(lacks)
 
 
 # -- decisions

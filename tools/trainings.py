@@ -1,0 +1,76 @@
+"""Collects trained adapters into one result file: `python -m tools.trainings FOLDER ... --json FILE`.
+
+Each adapter brings what it was trained on and with, and the loss on held-out traces after each epoch. Does not know:
+how an adapter is trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from agentcho.engine.lora_adapter import AdapterTraining, find_adapter
+from agentcho.records.frozen import Frozen
+
+
+class Checkpoint(Frozen):
+    """The loss on held-out traces, in nats per token, after so many steps and epochs."""
+
+    step: int
+    epoch: float
+    loss: float
+
+
+class TrainedAdapter(Frozen):
+    """One adapter: the name of its folder, its training, and its checkpoints; step 0 is the model without it."""
+
+    name: str
+    training: AdapterTraining
+    checkpoints: tuple[Checkpoint, ...]
+
+
+class Trainings(Frozen):
+    """The file. `machine` is the one on which the first adapter was trained."""
+
+    format: Literal["agentcho-trainings/1"] = "agentcho-trainings/1"
+    machine: dict[str, str]
+    adapters: tuple[TrainedAdapter, ...] = Field(min_length=1)
+
+
+def trained_adapter(folder: Path) -> TrainedAdapter:
+    """What is in the folder of a training that is over.
+
+    Raises:
+        AdapterError: There is no adapter in it.
+        ValueError: It holds an adapter that `agentcho tune` has not trained, or its log has no held-out losses.
+    """
+    training = find_adapter(folder).trained
+    if training is None:
+        raise ValueError(f"{folder}: not trained by `agentcho tune`: it has no agentcho.json")
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = {line["step"]: line["dev"] for line in lines if "dev" in line}
+    if not losses:
+        raise ValueError(f"{folder / 'log.jsonl'}: no line has a held-out loss (dev)")
+    steps = -(-training.train // training.recipe["batch"])
+    found = (Checkpoint(step=step, epoch=round(step / steps, 2), loss=loss) for step, loss in sorted(losses.items()))
+    return TrainedAdapter(name=folder.name, training=training, checkpoints=tuple(found))
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Read the folders, and write the file."""
+    parser = argparse.ArgumentParser(prog="python -m tools.trainings", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("folders", nargs="+", type=Path, help="folders that `agentcho tune` has written")
+    parser.add_argument("--json", required=True, type=Path, help="write the result to this file")
+    asked = parser.parse_args(words)
+    adapters = tuple(map(trained_adapter, asked.folders))
+    found = Trainings(machine=adapters[0].training.machine, adapters=adapters)
+    asked.json.write_text(json.dumps(found.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
