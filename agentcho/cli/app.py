@@ -44,10 +44,10 @@ from agentcho.cli.shared_options import (
     AtOnce,
     Display,
     FailFast,
-    Out,
     Placing,
     Playing,
     Retries,
+    Runs,
     Set,
     Where,
 )
@@ -113,7 +113,7 @@ def run(
     skip: Annotated[list[str] | None, typer.Option(metavar=CALL, help=SKIP, show_default=False)] = None,
     telemetry: Annotated[Spans | None, typer.Option(help=TELEMETRY, show_default=False)] = None,
     display: Display = None,
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
 ) -> None:
     """Play a scenario and record it.
 
@@ -152,7 +152,7 @@ def _set(option: str, value: str | None) -> list[str]:
 def merge(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help=PARTS)],
     missing: Annotated[Missing, typer.Option(help=MISSING)] = "refuse",
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
 ) -> None:
     """Merge the parts of a run (`run --part`) into one record, as one process would have written it."""
     from agentcho.cli.merge import merge_parts
@@ -182,7 +182,7 @@ def audit(
     how: Annotated[GivenOptions, AUDITED],
     set_: Set = None,
     display: Display = None,
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
 ) -> None:
     """Say who can learn what of whom through shared encodings, and how much it matters.
 
@@ -202,7 +202,7 @@ def ls(
         str | None, typer.Argument(metavar="NAME", help="Show what this scenario or agent does, and its options.")
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="List recorded runs instead of scenarios and agents.")] = False,
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
 ) -> None:
     """List scenarios and agents, without executing any of them."""
     from agentcho.cli.listing import library_listing, one_listing, run_listing
@@ -257,7 +257,7 @@ def show(
         bool, typer.Option("--ids", help="Print the id of each message, as used in audit findings.")
     ] = False,
     display: Display = None,
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
 ) -> None:
     """Show a recorded run again, or export it. Of one that died, or is not over yet, there is what was said so far.
 
@@ -300,7 +300,7 @@ def view(
     serve: Annotated[bool, typer.Option("--serve", help=LIVE)] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0 picks a free one.")] = 0,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
 ) -> None:
     """Show a run as one page: the talk, who could read what, and what reached whom.
 

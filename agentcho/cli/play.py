@@ -114,7 +114,7 @@ def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
 
 def _resuming(record: Path) -> str:
     """The command that goes on with a run; it names the folder of runs where that is not the usual one."""
-    out = "" if record.parent == Path("runs") else f" --out {shlex.quote(str(record.parent))}"
+    out = "" if record.parent == Path("runs") else f" --runs-dir {shlex.quote(str(record.parent))}"
     return f"agentcho run --resume {record.name}{out}"
 
 

@@ -62,13 +62,14 @@ SKIP = "With --resume: do not repeat this tool call; the model is told that it w
 AS = "Play this agent yourself at the terminal. May be repeated."
 FAIL_FAST = "Stop at the first game that ends with an error."
 RETRIES = "Number of times to replay a game that ended with an error of the engine or an endpoint.  [default: 0]"
+RUNS = "Folder of runs. --out is its former name, until 0.6."
 AtOnce = Annotated[int | None, typer.Option(min=1, help=AT_ONCE, show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar=PAIR, help="Set an option of the scenario.")]
 Display = Annotated[Kind | None, typer.Option(help="Default: rich on a terminal, plain elsewhere.", show_default=False)]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help=FAIL_FAST)]
 As = Annotated[list[str] | None, typer.Option("--as", metavar="AGENT", help=AS, show_default=False)]
 Retries = Annotated[int | None, typer.Option(min=0, help=RETRIES, show_default=False)]
-Out = Annotated[Path, typer.Option(help="Folder of runs.")]
+Runs = Annotated[Path, typer.Option("--runs-dir", "--out", metavar="DIR", help=RUNS)]
 Plot = Annotated[Path | None, typer.Option(metavar=FILE, help=PLOT, show_default=False, callback=drawable)]
 
 HERE = {"model": LOCAL}

@@ -209,3 +209,14 @@ def test_an_engine_that_fails_ends_the_run_with_its_error(agentcho: Command, mon
     assert ran.code == 1
     assert "out of memory" in ran.err
     assert last().info.status == "failed"
+
+
+@pytest.mark.parametrize("name", ["--runs-dir", "--out"])
+def test_the_folder_of_runs_has_one_name_in_all_commands_and_its_former_one(agentcho: Command, name: str) -> None:
+    ran = agentcho("run", "direct", "--model", "fake", name, "elsewhere", "--display", "none")
+    assert ran.code == 0, ran.err
+    for words in (("show", "last"), ("view", "last"), ("audit", "last")):
+        found = agentcho(*words, name, "elsewhere")
+        assert found.code in (0, 1), found.err
+        assert agentcho(*words).code == 2
+    assert "direct" in agentcho("ls", "--runs", name, "elsewhere").out

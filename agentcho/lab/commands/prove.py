@@ -19,7 +19,7 @@ from agentcho.cli.shared_options import (
     SWAP,
     TARGET,
     Display,
-    Out,
+    Runs,
     Set,
 )
 
@@ -39,7 +39,7 @@ def prove(
     how: Annotated[GivenOptions, PROVEN],
     set_: Set = None,
     display: Display = None,
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
 ) -> None:
     """Swap one side's secrets, force the same words, and hash what everyone else computes: enforced, it stays the same.
 
