@@ -122,7 +122,12 @@ FORCED := runs/real/prisoners-dilemma
 KINDS := always-defect always-cooperate none
 ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --attack asked --way author --way reuse \
 	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
-bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (three hours)
+OFFICE := runs/real/office
+RATES := 2e-4 6.7e-4 2e-3
+RATE := 6.7e-4
+TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
+TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
+bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (six hours)
 	for kind in $(KINDS); do $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --set strategy=$$kind -n 14 --temperature 0.7 \
 		--max-tokens 192 --dtype bfloat16 --out $(FORCED)-$$kind.jsonl; done
 	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl
@@ -134,6 +139,14 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--traces $(FORCED).smollm2.jsonl --json docs/results/real-decisions-forced.json
 	for sentence in forced natural; do $(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence $$sentence $(ATTACKED) \
 		--json docs/results/real-leaks-$$sentence.json; done
+	$(BIN)/agentcho trace agentleak --model smollm2 -n 56 --temperature 1 --max-tokens 160 --dtype bfloat16 --seed 11 --out $(OFFICE).jsonl
+	for rate in $(RATES); do $(TUNE) --leakage audit --epochs 1 --rate $$rate --out $(OFFICE)-$$rate; done
+	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 4 --rate $(RATE) --out $(OFFICE)-$$way; done
+	$(BIN)/python -m tools.trainings $(foreach each,$(RATES) audit enforce,$(OFFICE)-$(each)) --json docs/results/real-trainings.json
+	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
+		--limit 8 --modes $(TUNED_MODES) --json docs/results/real-fidelity-tuned.json
+	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \
+		--out runs/real/paper --export docs/results/real-paper.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
