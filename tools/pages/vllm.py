@@ -10,7 +10,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentcho.lab.bench.result import FEW, Result, read_result
+from agentcho.lab.bench.result import Result, read_result
+from agentcho.lab.stats import FEW
 from tools.bench.vllm.names import ARMS, FIRST, OWN, PLAIN, ROWS, step_of
 from tools.pages.marks import put
 from tools.pages.render import arguments, rewrite
