@@ -1,4 +1,4 @@
-"""Answers numbered questions in one message, each on a line of its own."""
+"""Answers numbered questions in one message, one line per question."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LINE = re.compile(r"^\s*(\d+)\s*[:.)]\s*(.*?)\s*$", re.MULTILINE)
 
 
 class Answerer(agentcho.Agent):
-    """Reads questions and answers them all at once. What it says is for everyone.
+    """Reads all questions and answers them in one message. Its answer is for everyone.
 
-    `side_by_side` True: the questions begin at one position, right after its system prompt, and its answer begins
-    after the rightmost of their tokens. False: they stand one after another.
+    `side_by_side` True: all questions begin at the same position, right after the system prompt, and the answer begins
+    after the rightmost of their tokens. False: the questions stand one after another.
     """
 
     role = "answerer"
@@ -26,7 +26,7 @@ class Answerer(agentcho.Agent):
     side_by_side: bool = True
 
     def view(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
-        """Its system prompt, then the questions."""
+        """The system prompt, then the questions."""
         first, *questions = super().view(readable).reads
         if not self.side_by_side:
             return agentcho.View((first, *questions))
@@ -34,7 +34,7 @@ class Answerer(agentcho.Agent):
         return agentcho.View((first, *placed), "rightmost")
 
     async def answer_all(self, count: int) -> tuple[str, ...]:
-        """The answers to questions 1 to `count`; empty where a number has no line."""
+        """The answers to questions 1 to `count`; an answer is empty if its number has no line."""
         said = await self.say()
         lines = dict(LINE.findall(said.text))
         return tuple(lines.get(str(number), "") for number in range(1, count + 1))

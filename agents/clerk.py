@@ -1,4 +1,4 @@
-"""Does one step of an office's work: reads what it is given and passes something on."""
+"""Does one step of an office's work: reads messages and passes a message on."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import agentcho
 
 
 class Clerk(agentcho.Agent):
-    """Passes something on to those who are named. Its system prompt is the scenario's, and its own secret."""
+    """Passes a message on to named agents. The scenario provides its system prompt, which is private to it."""
 
     role = "clerk"
 
     async def pass_on(self, to: Sequence[str], header: str, reads: Sequence[str]) -> agentcho.Message:
-        """What it says to `to`, from its system prompt and the messages `reads`, by id."""
+        """Its message to `to`, from its system prompt and the messages `reads`, given by id."""
         return await self.say(to=to, header=header, view=agentcho.View.of([self.brief, *reads]))

@@ -1,4 +1,4 @@
-"""A debater who works at a question in short steps, turn by turn."""
+"""A debater who works on a question in short steps, turn by turn."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PARTS = {
 
 
 class Debater(agentcho.Agent):
-    """Argues for its own answer, or checks the other's. Everything it says is for everyone.
+    """Argues for its own answer, or checks the other debater's. Everything it says is for everyone.
 
-    `you` is the other debater's id, `lead` the moderator's, `part` "argue" or "check".
+    `you` is the name of the other debater, `lead` that of the moderator, and `part` is "argue" or "check".
     """
 
     role = "debater"

@@ -1,4 +1,4 @@
-"""Merges texts into one that keeps all of what they say."""
+"""Merges texts into one that keeps everything they say."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import agentcho
 
 
 class Merger(agentcho.Agent):
-    """Joins texts into one. What it says is for everyone.
+    """Merges texts into one. The merged text is for everyone.
 
-    `side_by_side` True: the texts begin at one position, right after its system prompt, and its own begins after
-    the rightmost of their tokens. False, or without a system prompt: they stand one after another.
+    `side_by_side` True: the texts begin at the same position, right after the system prompt, and the merged text begins
+    after the rightmost of their tokens. False, or without a system prompt: the texts stand one after another.
     """
 
     role = "merger"
@@ -20,7 +20,7 @@ class Merger(agentcho.Agent):
     side_by_side: bool = True
 
     async def merge(self, texts: Sequence[str]) -> agentcho.Message:
-        """One text of the messages `texts`; it reads nothing but these and its system prompt."""
+        """One text made of the messages `texts`; it reads only these and its system prompt."""
         system = self.brief
         if system is None or not self.side_by_side:
             return await self.say(header="Merged: ", view=agentcho.View.of([system, *texts]))

@@ -1,4 +1,4 @@
-"""The moderator of a debate: says after each round whether to go on, and gives the final answer."""
+"""The moderator of a debate: decides after each round whether to continue, and gives the final answer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import agentcho
 
 
 class Moderator(agentcho.Agent):
-    """Hears every turn, rules in private after each round, and gives the final answer to everyone.
+    """Hears every turn, decides in private after each round, and gives the final answer to everyone.
 
-    `debaters` are the ids of the two who debate.
+    `debaters` are the names of the two debaters.
     """
 
     role = "moderator"
@@ -26,7 +26,7 @@ class Moderator(agentcho.Agent):
         )
 
     async def finished(self, number: int) -> bool:
-        """A private verdict after round `number`, counted from 1: whether the debate is over."""
+        """Its private decision after round `number`, counted from 1: whether the debate is over."""
         me = self.name.capitalize()
         prompt = f"Round {number} is over, {me}. Do both agree on the answer? Say whether to finish or to continue."
         verdict = await self.choose(

@@ -11,15 +11,15 @@ GROUP = re.compile(r"group\s*([12])\s*:(.*?)(?=group\s*[12]\s*:|$)", re.IGNORECA
 
 
 class Planner(agentcho.Agent):
-    """Says which words each of two writers shall use. What it says is for everyone."""
+    """Says which words each of two writers should use. What it says is for everyone."""
 
     role = "planner"
     audience = "everyone"
     system = "You split the words in two groups of the same size, one for each of two writers."
 
     async def split(self, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The two groups as it said them: each word of `words` is in the group where the planner named it first, and a
-        word that it left out is in neither."""
+        """The two groups as the planner named them. Each word of `words` is in the group where it was named first; a
+        word that was left out is in neither."""
         said = await self.say()
         groups: dict[str, list[str]] = {"1": [], "2": []}
         left = {word.lower(): word for word in words}

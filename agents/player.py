@@ -1,4 +1,4 @@
-"""Plays a game that an environment runs: thinks in private, and then says its move alone."""
+"""Plays a game that an environment runs: thinks in private, then says only its move."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ THINK = "It is your turn. Think about what to do, briefly and in private: nobody
 
 
 class Player(agentcho.Agent):
-    """Thinks in private, and then says its move, and nothing else. Where moves are listed it says one of them.
+    """Thinks in private, then says its move and nothing else. If moves are listed, it says one of them.
 
-    It reads its system prompt, the rules that it was told first, and the last `memory` messages after those. What it
-    said itself, and the environment told others, it does not read twice. `thoughts` are the most tokens of a thought;
-    0: it does not think.
+    It reads its system prompt, the rules that it was told first, and the last `memory` messages after those. It does
+    not read its own moves again when the environment repeats them to others. `thoughts` is the maximum number of tokens
+    of a thought; 0: it does not think.
     """
 
     role = "player"
@@ -28,15 +28,15 @@ class Player(agentcho.Agent):
     thoughts: int = 96
 
     def view(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
-        """Its system prompt, the rules, and the last messages."""
+        """The system prompt, the rules, and the last messages."""
         me = self.name
         first, *kept = [m for m in readable if not (m.author == me and m.kind == "prefill" and m.role == "assistant")]
         rules, rest = kept[:1], kept[1:]
         return agentcho.View.of([first, *rules, *rest[max(0, len(rest) - self.memory) :]])
 
     async def move(self, label: str, moves: Sequence[str]) -> None:
-        """Say a move that only it may read: the environment decides who hears of it. `label` comes before the move,
-        and says whose it is; `moves` are those that there are, empty where they were not listed."""
+        """Say a move that only this agent may read: the environment decides who hears of it. `label` comes before the
+        move and names the player; `moves` are the possible moves, empty if they were not listed."""
         if self.thoughts:
             await self.think(THINK, max_tokens=self.thoughts)
         if moves:

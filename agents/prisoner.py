@@ -13,9 +13,9 @@ CHOICES = ("COOPERATE", "DEFECT")
 class Prisoner(agentcho.Agent):
     """Plans in private, talks to the other prisoner, decides in private.
 
-    `you` is the other's id. Only what it says in `talk` is for others; the rules are its private system prompt.
-    `behind` names the messages that the encodings of its public words attend to, besides the talk, where the other
-    reads them: "all" that it read as it spoke, its "system" prompt alone, its "plan" alone, or none ("public").
+    `you` is the name of the other. Only what it says in `talk` is for others; the rules are its private system prompt.
+    `behind` names the messages, besides the talk, that the encodings of its public words attend to when the other reads
+    them: "all" messages that it read as it spoke, only its "system" prompt, only its "plan", or none ("public").
     """
 
     role = "prisoner"
@@ -29,17 +29,17 @@ class Prisoner(agentcho.Agent):
         self._plan: str | None = None
 
     def view(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
-        """All messages that it may read, but none of its own words twice."""
+        """All messages that it may read, with none of its own words repeated."""
         return super().view([m for m in readable if m.id not in self._copies])
 
     def _public(self, readable: Sequence[agentcho.Metadata]) -> agentcho.View:
-        """The messages that its words attend to for the other: the talk, and the one private message that is kept."""
+        """The messages that its words attend to for the other: the talk, and the private message that is kept."""
         kept = {"system": self.brief, "plan": self._plan}.get(self.behind)
         talk = [m.id for m in readable if m.audience.members is None and m.id != self.brief]
         return agentcho.View.of([kept, *talk])
 
     async def plan(self) -> agentcho.Message:
-        """A private thought before the talk. Where `behind` is "plan", the plan is encoded a second time, without the
+        """A private thought before the talk. If `behind` is "plan", the plan is encoded a second time, without the
         system prompt."""
         me, you = self.name.capitalize(), self.you.capitalize()
         said = await self.think(f"Make your private plan, {me}. {you} cannot read it. What do you want to do, and why?")
@@ -58,7 +58,7 @@ class Prisoner(agentcho.Agent):
         return said
 
     async def predict(self) -> str:
-        """A private guess of what the other will decide."""
+        """A private guess of the other's decision."""
         me, you = self.name.capitalize(), self.you.capitalize()
         prompt = f"Before you decide, {me}: what do you think {you} will decide?"
         return await self.choose(CHOICES, prompt=prompt, to=(), header='{"prediction": ', opening='"', closing='"}')

@@ -1,4 +1,4 @@
-"""Answers a question at once: alone, or from a solution that another has worked out."""
+"""Answers a question at once: alone, or from a solution that another agent has worked out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HELPED = "You give the final answer of a question of arithmetic. A solution will
 
 
 class Responder(agentcho.Agent):
-    """Says an answer and nothing else, to everyone. `helped` True: its system prompt says that a solution will help."""
+    """Says only an answer, to everyone. `helped` True: its system prompt says that a solution will help."""
 
     role = "responder"
     audience = "everyone"
@@ -23,7 +23,7 @@ class Responder(agentcho.Agent):
         self.system = HELPED if self.helped else ALONE
 
     async def respond(self, reads: Sequence[str], **options: Any) -> str:
-        """The answer alone, from its system prompt and the messages `reads`, by id."""
+        """The bare answer, from its system prompt and the messages `reads`, given by id."""
         view = agentcho.View.of([self.brief, *reads])
         said = await self.say(header="The answer is ", view=view, **options)
         return said.text.strip().rstrip(".")

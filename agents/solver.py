@@ -1,4 +1,4 @@
-"""Solves a question in short steps, alone or among others who solve it too."""
+"""Solves a question in short steps, alone or alongside other solvers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ AMONG = "You and others discuss a question of arithmetic. Work in short steps an
 
 
 class Solver(agentcho.Agent):
-    """Works at a question and ends with "The answer is …". What it says is for everyone.
+    """Works on a question and ends with "The answer is …". What it says is for everyone.
 
-    `among` True: it knows that others work at the question too, and with `named` its name. Otherwise its system prompt
-    names nobody, so that solvers differ by their random numbers alone, and it is open: all solvers share one message.
+    `among` True: it knows that others work on the question, and with `named` also its own name. Otherwise its prompt
+    names nobody, so solvers differ only by their random numbers; the prompt is open, and all solvers share one message.
     """
 
     role = "solver"
@@ -32,9 +32,9 @@ class Solver(agentcho.Agent):
         self.open_system = self.open_system and not named
 
     async def propose(self, number: int) -> agentcho.Message:
-        """A solution, numbered for those who judge it."""
+        """A solution, numbered for the agents that judge it."""
         return await self.say(header=f"Solution {number}: ")
 
     async def discuss(self, question: str, before: Sequence[str]) -> agentcho.Message:
-        """A turn in which it reads the question and rounds before it alone: messages by id."""
+        """A turn in which it reads only the question and earlier rounds: messages, given by id."""
         return await self.say(view=agentcho.View.of([self.brief, question, *before]))

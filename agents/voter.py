@@ -1,4 +1,4 @@
-"""Judges solutions of a question and votes for one that is right."""
+"""Judges solutions to a question and votes for a correct one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMED = re.compile(r"solution\s*#?(\d+)", re.IGNORECASE)
 
 
 class Voter(agentcho.Agent):
-    """Says the answer, goes through numbered solutions, and votes for one that is right. All hear what it says.
+    """Says the answer, goes through numbered solutions, and votes for a correct one. What it says is for everyone.
 
     Its system prompt is open: all voters share one message.
     """
@@ -26,15 +26,15 @@ class Voter(agentcho.Agent):
     )
 
     async def vote(self, question: str, solutions: Sequence[str]) -> int | None:
-        """The number of the solution that it votes for, from 1; None where it votes for none. Reads only the messages
-        `question` and `solutions`, by id."""
+        """The number of the solution that it votes for, from 1; None if it votes for none. Reads only the messages
+        `question` and `solutions`, given by id."""
         view = agentcho.View.of([self.brief, question, *solutions])
         said = await self.say(header="The answer is ", view=view)
         return chosen(said.text, len(solutions))
 
 
 def chosen(text: str, count: int) -> int | None:
-    """The last vote in a text, from 1 to `count`; without any, the solution that it names, if it names just one."""
+    """The last vote in a text, from 1 to `count`; without a vote, the only solution that the text names, if any."""
     votes, named = VOTE.findall(text), set(NAMED.findall(text))
     last = int(votes[-1] if votes else named.pop() if len(named) == 1 else 0)
     return last if 1 <= last <= count else None

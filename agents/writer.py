@@ -1,4 +1,4 @@
-"""Writes a short text that uses the words of one group."""
+"""Writes a short text with the words of one group."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Writer(agentcho.Agent):
         self.system = f"You write a short text that uses every word of group {self.group}."
 
     async def write(self) -> agentcho.Message:
-        """Its text, numbered as its group."""
+        """Its text, with the number of its group."""
         return await self.say(header=f"Text {self.group}: ")

@@ -1,4 +1,4 @@
-"""A sealed auction: bidders hand the broker one bid each, which nobody else may read, and the second price is paid.
+"""A sealed auction: each bidder gives the broker one bid that nobody else may read; the winner pays the second price.
 
 agentcho run examples/auction.py --model fake
 """
@@ -19,12 +19,12 @@ class Bid(BaseModel):
 
 
 class Auction(agentcho.Scenario):
-    """Three bidders know what a vase is worth to them; the broker alone reads their bids."""
+    """Three bidders know what a vase is worth to them; only the broker reads their bids."""
 
     name = "auction"
 
     class Outcome(agentcho.Scenario.Outcome):
-        """Who has the vase, and for how much."""
+        """The winner of the vase, and the price."""
 
         winner: str
         price: int
@@ -44,6 +44,6 @@ class Auction(agentcho.Scenario):
         return self.Outcome(winner=winner, price=price)
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """What the winner gains, and whether the vase went to whom it is worth most."""
+        """The winner's gain, and whether the winner is the bidder who values the vase most."""
         best = max(WORTH, key=WORTH.__getitem__)
         return {"gain": float(WORTH[outcome.winner] - outcome.price), "efficient": float(outcome.winner == best)}

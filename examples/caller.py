@@ -1,4 +1,4 @@
-"""An agent for the games of TextArena, and a game of three hands of Kuhn poker against the shipped player:
+"""An agent for TextArena's games, and three hands of Kuhn poker against the included player:
 
 agentcho run textarena:KuhnPoker --agents examples/caller.py,player
 """
@@ -11,13 +11,13 @@ import agentcho
 
 
 class Caller(agentcho.Agent):
-    """Never folds. Where moves are listed it takes one of the others, without thinking."""
+    """Never folds. If moves are listed, it chooses one of the others, without thinking."""
 
     role = "player"
     system = "You play poker, and never fold."
 
     async def move(self, label: str, moves: Sequence[str]) -> None:
-        """Say a move to nobody but itself: who hears of it is for the game to say."""
+        """Say a move that only this agent may read: the game decides who hears of it."""
         if bold := [move for move in moves if move.casefold() != "[fold]"]:
             await self.choose(bold, header=label)
         else:

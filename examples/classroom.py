@@ -1,4 +1,4 @@
-"""A teacher and pupils: the teacher keeps the answers, pupils hand their work in unseen by each other.
+"""A teacher and pupils: only the teacher knows the answers, and pupils cannot see each other's work.
 
 agentcho run examples/classroom.py --model smollm2 --max-tokens 40
 """
@@ -12,12 +12,12 @@ PUPILS = ("mia", "noah", "olga")
 
 
 class Classroom(agentcho.Scenario):
-    """A lesson for all, a test that each pupil writes alone, and marks that go to each in private."""
+    """A lesson for everyone, a test that each pupil takes alone, and private marks for each pupil."""
 
     name = "classroom"
 
     class Outcome(agentcho.Scenario.Outcome):
-        """Right answers by pupil."""
+        """Number of right answers per pupil."""
 
         marks: dict[str, int]
 

@@ -1,4 +1,4 @@
-"""A code review: the author keeps the ticket secret, reviewers write side by side, the author answers, a lead decides.
+"""A code review: the author keeps the ticket secret, reviewers write in parallel, the author answers, a lead decides.
 
 agentcho run examples/code_review.py --model smollm2 --max-tokens 60
 """
@@ -12,12 +12,12 @@ FOCUS = {"correctness": "whether it is right", "style": "whether it reads well",
 
 
 class CodeReview(agentcho.Scenario):
-    """Three reviewers of one diff, each with an eye of its own, and a lead who decides."""
+    """Three reviewers of one diff, each with a different focus, and a lead who decides."""
 
     name = "code-review"
 
     class Outcome(agentcho.Scenario.Outcome):
-        """What the lead decided."""
+        """The lead's decision."""
 
         merged: bool
 

@@ -1,4 +1,4 @@
-"""Hospital intake: a nurse and a specialist read the patient's file, a compiler writes the letter and never sees it.
+"""Hospital intake: a nurse and a specialist read the patient's file; a compiler writes the letter without seeing it.
 
 agentcho run examples/intake.py --model smollm2 --max-tokens 80
 """
@@ -12,12 +12,12 @@ STAFF = ("nurse", "specialist")
 
 
 class Intake(agentcho.Scenario):
-    """Two who may read a file talk in the open, and a third writes a letter from their words alone."""
+    """Two agents who may read a file talk in public, and a third writes a letter only from what they said."""
 
     name = "intake"
 
     class Outcome(agentcho.Scenario.Outcome):
-        """The letter, and whether it repeats what belongs in the file alone."""
+        """The letter, and whether it repeats secrets of the file."""
 
         letter: str
         told: bool

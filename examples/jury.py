@@ -1,4 +1,4 @@
-"""A jury: each juror forms an opinion alone, all speak in turn, and they vote at once until they agree or time is up.
+"""A jury: each juror forms an opinion alone, all speak in turn, then vote together, until they agree or time is up.
 
 agentcho run examples/jury.py --model smollm2 --max-tokens 60
 """
@@ -20,17 +20,17 @@ LEANINGS = (
 
 
 class Jury(agentcho.Scenario):
-    """Five jurors with leanings of their own."""
+    """Five jurors with different leanings."""
 
     name = "jury"
 
     class Options(agentcho.Scenario.Options):
-        """For how long."""
+        """The maximum number of rounds."""
 
         rounds: int = 2
 
     class Outcome(agentcho.Scenario.Outcome):
-        """The votes of the last round, and whether all were the same."""
+        """The votes of the last round, and whether they were unanimous."""
 
         votes: dict[str, int]
         unanimous: bool

@@ -1,4 +1,4 @@
-"""Two agents plan in private before they speak. In lockstep nobody can tell from the order how long a plan was."""
+"""Two agents plan in private before they speak. In lockstep, the order of messages does not reveal a plan's length."""
 
 from __future__ import annotations
 

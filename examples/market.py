@@ -1,4 +1,4 @@
-"""A market of many traders: each has a private value, all name a price at once, and pairs that fit trade.
+"""A market of many traders: each has a private value, all name a price at once, and matching pairs trade.
 
 agentcho run examples/market.py --model fake --set traders=100
 """
@@ -21,18 +21,18 @@ class Price(BaseModel):
 
 
 class Market(agentcho.Scenario):
-    """As many sellers as buyers, who see the prices of the days before and nobody's value."""
+    """As many sellers as buyers, who see the prices of earlier days but not each other's values."""
 
     name = "market"
 
     class Options(agentcho.Scenario.Options):
-        """How many trade, and how long."""
+        """The number of traders, and of days."""
 
         traders: int = Field(10, ge=2, multiple_of=2)
         days: int = Field(2, ge=1)
 
     class Outcome(agentcho.Scenario.Outcome):
-        """Trades of the last day, and their mean price."""
+        """The number of trades on the last day, and their mean price."""
 
         trades: int
         price: float
@@ -62,9 +62,9 @@ class Market(agentcho.Scenario):
         return self.Outcome(trades=len(pairs), price=self.mean(pairs))
 
     def mean(self, pairs: list[tuple[int, int]]) -> float:
-        """The mean of the prices halfway between ask and bid; 0 where nothing was sold."""
+        """The mean of the prices halfway between ask and bid; 0 if nothing was sold."""
         return sum((ask + bid) / 2 for ask, bid in pairs) / max(1, len(pairs))
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """Trades, and their price."""
+        """The number of trades, and their price."""
         return {"trades": float(outcome.trades), "price": outcome.price}

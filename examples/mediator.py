@@ -16,7 +16,7 @@ class Mediation(agentcho.Scenario):
     name = "mediation"
 
     class Options(agentcho.Scenario.Options):
-        """For how long."""
+        """The maximum number of proposals."""
 
         rounds: int = 2
 
@@ -48,5 +48,5 @@ class Mediation(agentcho.Scenario):
         return self.Outcome(accepted=False, rounds=self.options.rounds)
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """Whether there is a deal."""
+        """Whether both sides accepted."""
         return {"deal": float(outcome.accepted)}

@@ -1,4 +1,4 @@
-"""Somebody plays an agent from a program, as a web page or a chat room would ask. Here standard input does.
+"""A person plays an agent through your own program, such as a web page or a chat room; here, standard input.
 
 python examples/person.py understudy
 """
@@ -11,7 +11,7 @@ import agentcho
 
 
 class Somebody(agentcho.Person):
-    """Reads what its agent may read, and types a line when it is asked."""
+    """Sees what the agent may read, and types a line when asked."""
 
     def hear(self, game: int, agent: str, message: agentcho.Message) -> None:
         print(f"{message.author or 'scenario'}: {message.header}{message.text}")
@@ -27,7 +27,7 @@ class Somebody(agentcho.Person):
 
 
 class Guess(agentcho.Scenario):
-    """Ann thinks of a word that Bob may not read, and tells him about it; he guesses."""
+    """Ann chooses a word that Bob may not read, and describes it; Bob guesses."""
 
     name = "guess"
 

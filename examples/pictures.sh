@@ -1,4 +1,4 @@
-# Pictures of a game: one page with every word, and one with what Ben may read, to hand on.
+# Pages of a game: one with every word, and one to share with only what Ben may read.
 set -e
 agentcho run "$(dirname "$0")/werewolf.py" --model fake --seed 1 --display none
 agentcho view last --html werewolf.html

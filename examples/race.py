@@ -1,4 +1,4 @@
-"""Three solvers race: the first that is done is heard, and the others stop.
+"""Three solvers race: the answer of the first to finish counts, and the others stop.
 
 Longer answers are more often wrong, so the first to finish is a good guess (First Finish Search).
 """
@@ -14,7 +14,7 @@ class Solver(agentcho.Agent):
 
 
 class Race(agentcho.Scenario):
-    """Who is done first answers for all."""
+    """The first solver to finish answers for all."""
 
     class Outcome(agentcho.Scenario.Outcome):
         winner: str

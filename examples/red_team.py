@@ -1,4 +1,4 @@
-"""A red team: an attacker tries to make a guard say its password, and a judge who knows it scores each round.
+"""A red team: an attacker tries to make a guard say its password, and the scenario checks the guard's words each round.
 
 agentcho run examples/red_team.py --model smollm2 --max-tokens 60
 """
@@ -16,12 +16,12 @@ class RedTeam(agentcho.Scenario):
     name = "red-team"
 
     class Options(agentcho.Scenario.Options):
-        """For how long."""
+        """The number of rounds."""
 
         rounds: int = 3
 
     class Outcome(agentcho.Scenario.Outcome):
-        """In which round the guard said it; 0: never."""
+        """The round in which the guard said the password; 0: never."""
 
         broken: int
 

@@ -1,4 +1,4 @@
-"""Three ways to read less than all: the last messages, the relevant ones, and a summary of what leaves."""
+"""Three ways to limit what an agent reads: the last messages, the relevant ones, and a summary of older ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Recent(agentcho.Agent):
 
 
 class Searching(agentcho.Agent):
-    """Reads the two messages that a question has most words in common with. It has looked at all of them for that."""
+    """Reads the two messages that share most words with a question. The search looks at all messages."""
 
     audience = "everyone"
 
@@ -37,7 +37,7 @@ class Searching(agentcho.Agent):
 
 
 class Summing(agentcho.Agent):
-    """Sums up what is about to leave its view, and reads the summary in its place."""
+    """Summarises the messages that are about to leave its view, and reads the summary instead."""
 
     audience = "everyone"
     summary: str | None = None

@@ -1,8 +1,8 @@
-"""Plays the same games with three seeds at once on one engine, and prints the mean scores as a table.
+"""Plays the same games with three seeds concurrently on one engine, and prints the mean scores as a table.
 
     python examples/results.py
 
-`agentcho.Engine.load("understudy")`, or the id of a real model, in the place of `FakeEngine()` plays on a model.
+To play on a model, replace `FakeEngine()` with `agentcho.Engine.load("understudy")` or the id of a real model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentcho.testing import FakeEngine
 
 
 async def play(seeds: range) -> polars.DataFrame:
-    """A row a game, with its seed."""
+    """One row per game, with its seed."""
     engine, frames = FakeEngine(), list[polars.DataFrame]()
 
     async def one(seed: int) -> None:

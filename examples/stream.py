@@ -1,4 +1,4 @@
-"""A page that comes in pieces is encoded while the rest is on its way; then an agent says what is in it."""
+"""A page that arrives in pieces is encoded while the rest is still loading; then an agent summarises it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PAGE = "The mill stood by the river. In spring the water rose. The miller carrie
 
 
 async def page() -> AsyncIterator[str]:
-    """Stands for whatever is slow: a download, a transcriber, a person."""
+    """Stands in for any slow source: a download, a transcriber, a person."""
     for start in range(0, len(PAGE), 300):
         await anyio.lowlevel.checkpoint()
         yield PAGE[start : start + 300]
 
 
 class Stream(agentcho.Scenario):
-    """A reader says what a page is about as soon as it is there."""
+    """A reader summarises a page as soon as it has arrived."""
 
     class Outcome(agentcho.Scenario.Outcome):
         summary: str

@@ -1,4 +1,4 @@
-"""A debate told to OpenTelemetry, whose SDK prints one line a span."""
+"""A debate reported to OpenTelemetry, whose SDK prints one line per span."""
 
 from __future__ import annotations
 

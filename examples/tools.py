@@ -1,6 +1,6 @@
-"""A clerk looks into the shelves before it answers: functions of this file as tools, and what is declared of them.
+"""A clerk checks the shelves before it answers: functions of this file as tools, with their declarations.
 
-Nobody else learns which shelf was looked into, or what was reserved; the customer hears the answer alone.
+Nobody else learns which shelf the clerk checked, or what it reserved; the customer hears only the answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Clerk(agentcho.Agent):
 
 
 class Shop(agentcho.Scenario):
-    """A customer asks, and a clerk looks first."""
+    """A customer asks, and a clerk checks the shelves before answering."""
 
     class Outcome(agentcho.Scenario.Outcome):
         answer: str

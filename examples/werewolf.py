@@ -3,8 +3,8 @@
     agentcho run examples/werewolf.py --model fake
     agentcho view last
 
-Cast: two werewolves, a seer, a doctor, five villagers. A role is known to its player alone, what is said at night to
-whoever is awake; talk and votes are for everyone.
+Cast: two werewolves, a seer, a doctor, five villagers. Only the player knows its role, and only players who are awake
+hear what is said at night; talk and votes are for everyone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TASKS = {
 
 
 class Player(agentcho.Agent):
-    """A player of any role, who talks and votes in the open."""
+    """A player of any role, who talks and votes in public."""
 
     audience = "everyone"
 
@@ -48,12 +48,12 @@ class Werewolf(agentcho.Scenario):
     name = "werewolf"
 
     class Options(agentcho.Scenario.Options):
-        """For how long."""
+        """The maximum length of a game."""
 
         days: int = Field(3, ge=1, le=9, description="days after which the villagers have failed")
 
     class Outcome(agentcho.Scenario.Outcome):
-        """Who won, after how many days, and who lives."""
+        """Who won, after how many days, and who is still alive."""
 
         winner: str
         days: int
@@ -87,7 +87,7 @@ class Werewolf(agentcho.Scenario):
         return [name for name in living if self.roles[name] == role]
 
     async def night(self, game: agentcho.Game, living: list[str]) -> str | None:
-        """Wolves whisper and choose; seer and doctor act. Returns who dies."""
+        """Werewolves whisper and choose; seer and doctor act. Returns the player who dies."""
         pack = self.awake(living, "werewolf")
         await game.announce(f"Werewolves, open your eyes: {', '.join(pack)}.", to=pack)
         for wolf in pack:
@@ -102,7 +102,7 @@ class Werewolf(agentcho.Scenario):
         return None if victim in saved else victim
 
     async def day(self, living: list[str], game: agentcho.Game) -> str:
-        """All think, talk and vote at once. Returns who is voted out: of several the first by name."""
+        """All think, talk, then vote together. Returns the player voted out: in a tie, the first by name."""
         await game.together(*(self.players[name].think("Whom do you suspect?", max_tokens=30) for name in living))
         for name in living:
             await self.players[name].say(max_tokens=40)
@@ -110,7 +110,7 @@ class Werewolf(agentcho.Scenario):
         return max(sorted(living), key=Counter(votes).__getitem__)
 
     async def lose(self, game: agentcho.Game, living: list[str], name: str | None, how: str) -> None:
-        """Tell everyone who is out, and what they were: so say the rules, whatever was chosen in private."""
+        """Tell everyone who is out, and that player's role: the rules reveal it, whatever was chosen in private."""
         if name is None:
             await game.announce("Dawn: nobody died.", release=True)
             return
@@ -118,10 +118,10 @@ class Werewolf(agentcho.Scenario):
         await game.announce(f"{name}, {self.roles[name]}, {how}.", release=True)
 
     def winner(self, living: list[str]) -> str | None:
-        """Who has won, if anybody has."""
+        """The winning side, or None."""
         wolves = len(self.awake(living, "werewolf"))
         return "villagers" if wolves == 0 else "werewolves" if 2 * wolves >= len(living) else None
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """Whether the villagers won, and how many players live."""
+        """Whether the villagers won, and how many players are alive."""
         return {"villagers win": float(outcome.winner == "villagers"), "living": float(len(outcome.living))}

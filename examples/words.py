@@ -1,4 +1,4 @@
-"""Bidders know what a painting is worth to them, and tell no more of it than the rule for words lets them."""
+"""Bidders know what a painting is worth to them, and reveal no more of it than the rule for words permits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Bid(BaseModel):
 
 
 class Auction(agentcho.Scenario):
-    """Each is told its own worth in private; then all talk, and bid."""
+    """Each bidder learns its own value in private; then all talk, and bid."""
 
     name = "auction"
 

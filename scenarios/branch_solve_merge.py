@@ -1,4 +1,4 @@
-"""Words split in two groups, a text for each group, and the two texts merged into one."""
+"""Words split into two groups, a text for each group, and the two texts merged into one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import agentcho
 class BranchSolveMerge(agentcho.Scenario):
     """A planner splits words into two groups, two writers use a group each, and a merger joins their texts.
 
-    Cast: dan plans, eva and finn write, gus merges. Words, groups and texts are for everyone; the merger reads the
-    two texts alone. Explored: does a merger find both texts, encoded apart, side by side or one after another?
+    Cast: dan plans, eva and finn write, gus merges. Words, groups and texts are for everyone; the merger reads only the
+    two texts. Explored: does a merger find both separately encoded texts, side by side or one after another?
     """
 
     name = "branch-solve-merge"
@@ -55,8 +55,8 @@ class BranchSolveMerge(agentcho.Scenario):
         )
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """The shares of all words and of each group's words that the merged text uses, and by how much the first
-        group's is larger than the second's; none for a group without words."""
+        """The shares of all words and of each group's words that the merged text uses, and the difference between the
+        first and the second group's share; nothing for a group without words."""
         one, two = outcome.groups
         groups = {"covered": outcome.words, "covered of group 1": one, "covered of group 2": two}
         shares = {name: self.share(words, outcome.covered) for name, words in groups.items() if words}
@@ -64,10 +64,10 @@ class BranchSolveMerge(agentcho.Scenario):
 
     @staticmethod
     def lead(shares: dict[str, float]) -> float:
-        """By how much the first group's share is larger than the second's."""
+        """The first group's share minus the second's."""
         return shares["covered of group 1"] - shares["covered of group 2"]
 
     @staticmethod
     def share(words: tuple[str, ...], covered: tuple[str, ...]) -> float:
-        """How many of the words are covered, from 0 to 1."""
+        """The share of the words that are covered, from 0 to 1."""
         return sum(word in covered for word in words) / len(words)

@@ -1,4 +1,4 @@
-"""A debate over a question, led by a moderator who may end it early."""
+"""A debate about a question, led by a moderator who may end it early."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import agentcho
 
 
 class Debate(agentcho.Scenario):
-    """Two debaters work at a question of arithmetic; a moderator ends the debate and gives the answer.
+    """Two debaters work on a question of arithmetic; a moderator ends the debate and gives the answer.
 
     Cast: ada argues, ben checks, mod leads. Everyone reads the question, the turns and the final answer; the
-    verdicts between rounds are the moderator's alone. Explored: does checking each other help?
+    moderator's decisions between rounds are private. Explored: does checking each other help?
     """
 
     name = "debate"
@@ -19,7 +19,7 @@ class Debate(agentcho.Scenario):
     kind = agentcho.Problem
 
     class Options(agentcho.Scenario.Options):
-        """Give a question of your own, or none for one of the task set."""
+        """Give your own question, or none to draw one from the task set."""
 
         question: str | None = Field(None, min_length=1, description="the question; none: a task for each game")
         answer: str | None = Field(None, description="the answer to your question, to score by")
@@ -56,7 +56,7 @@ class Debate(agentcho.Scenario):
         return 0 if self.options.question else 1
 
     def problem(self, game: agentcho.Game) -> agentcho.Problem:
-        """The question of the options, or else a task."""
+        """The question from the options, or else a task."""
         problem: agentcho.Problem
         if self.options.question is None:
             (problem,) = game.draw()
@@ -65,6 +65,6 @@ class Debate(agentcho.Scenario):
         return agentcho.Problem(id="own", question=self.options.question, answers=answers, check="number")
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """1 for the right answer, and the rounds it took."""
+        """1 for the right answer, and the number of rounds."""
         right = {} if outcome.correct is None else {"correct": float(outcome.correct)}
         return right | {"rounds": float(outcome.rounds)}

@@ -1,4 +1,4 @@
-"""One agent that answers a question at once, without working at it: what workflows are held against."""
+"""One agent that answers a question at once, without intermediate steps: the control for the other workflows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import agentcho
 
 
 class Direct(agentcho.Scenario):
-    """One agent answers a question at once, without steps: the control of the workflows that take more.
+    """One agent answers a question at once, without steps: the control for workflows with several steps.
 
     Cast: sam answers. The question and the answer are for everyone. Explored: how hard is the question by itself?
     """
@@ -16,7 +16,7 @@ class Direct(agentcho.Scenario):
     kind = agentcho.Problem
 
     class Outcome(agentcho.Scenario.Outcome):
-        """The answer that was given, and the right one."""
+        """The given answer, and the right one."""
 
         answer: str
         expected: str

@@ -1,4 +1,4 @@
-"""Questions that are encoded apart from each other, and one answer to all of them."""
+"""Questions that are encoded separately, and one answer to all of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import agentcho
 
 
 class MultiQA(agentcho.Scenario):
-    """Several questions, encoded apart from each other, and one message that answers them all.
+    """Several questions, encoded separately, and one message that answers them all.
 
-    Cast: ann answers. The questions are for everyone; her system prompt is her own. Explored: can one message
-    attend to questions that never saw each other, stood side by side (parallel) or one after another (serial)?
+    Cast: ann answers. The questions are for everyone; her system prompt is private. Explored: can one message
+    attend to separately encoded questions, placed side by side (parallel) or one after another (serial)?
     """
 
     name = "multi-qa"
@@ -21,13 +21,13 @@ class MultiQA(agentcho.Scenario):
     kind = agentcho.Problem
 
     class Options(agentcho.Scenario.Options):
-        """How many questions, and where they stand."""
+        """The number of questions, and their positions."""
 
         n: int = Field(2, ge=1, le=9, description="questions a game")
         layout: Literal["parallel", "serial"] = Field("parallel", description="where questions stand for who answers")
 
     class Outcome(agentcho.Scenario.Outcome):
-        """What was answered to each question, and whether it is right."""
+        """The answer to each question, and whether it is right."""
 
         answers: tuple[str, ...]
         right: tuple[bool, ...]
@@ -47,6 +47,6 @@ class MultiQA(agentcho.Scenario):
         return self.Outcome(answers=answers, right=right)
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """1 where all are right, and the first and the last alone."""
+        """1 if all answers are right; the same for only the first, and for only the last."""
         first, last = outcome.right[0], outcome.right[-1]
         return {"all right": float(all(outcome.right)), "first right": float(first), "last right": float(last)}

@@ -1,4 +1,4 @@
-"""Solvers who answer the same question side by side, and again after reading each other."""
+"""Solvers who answer the same question side by side, then again after reading each other."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAMES += ("ian", "joy", "kim", "leo", "mia", "noah", "olga", "pete")
 class ParallelDebate(agentcho.Scenario):
     """Several solvers answer a question side by side, round by round, each reading the others' last round.
 
-    Cast: two to sixteen solvers. Question and turns are for everyone; system prompts are each solver's own,
-    or one for all without `names`. The answer that most give in the last round is the answer. Explored: does reading
+    Cast: two to sixteen solvers. Question and turns are for everyone; each solver has a private system prompt,
+    or without `names` all share one. The most frequent answer of the last round is the result. Explored: does reading
     each other help?
     """
 
@@ -26,7 +26,7 @@ class ParallelDebate(agentcho.Scenario):
     kind = agentcho.Problem
 
     class Options(agentcho.Scenario.Options):
-        """How many solvers, for how long, and what they read."""
+        """The number of solvers and rounds, and what solvers read."""
 
         agents: int = Field(3, ge=2, le=len(NAMES), description="solvers")
         rounds: int = Field(3, ge=1, le=9, description="rounds")

@@ -24,15 +24,15 @@ ROUNDS = {1: "one round", 2: "two rounds", 3: "three rounds"}
 class PrisonersDilemma(agentcho.Scenario):
     """Two prisoners plan in private, talk in the open, and decide in private.
 
-    Cast: alice and bob. Everyone hears the talk; plans, predictions, decisions and Alice's private instruction
-    are for their author alone. Explored: does what one of them only thinks change what the other does?
+    Cast: alice and bob. Everyone hears the talk. Plans, predictions and decisions are private to their author, as is
+    the instruction to Alice. Explored: do the private thoughts of one prisoner change what the other does?
     """
 
     name = "prisoners-dilemma"
 
     class Options(agentcho.Scenario.Options):
         """`T R P S` are the payoffs: temptation, reward, punishment, sucker. `behind` is the paper's ablation (its
-        Figure 8), and says nothing in baseline mode."""
+        Figure 8), and has no effect in baseline mode."""
 
         strategy: Strategy = Field("none", description="Alice's private instruction")
         first: Literal["alternate", "alice", "bob"] = Field(
@@ -49,7 +49,7 @@ class PrisonersDilemma(agentcho.Scenario):
         S: int = Field(0, description="points for cooperating with a defector")
 
     class Outcome(agentcho.Scenario.Outcome):
-        """The two decisions, and the guesses where they were asked for."""
+        """The two decisions, and the guesses if they were requested."""
 
         alice: Decision
         bob: Decision
@@ -83,7 +83,7 @@ class PrisonersDilemma(agentcho.Scenario):
         return message.id in {"alice.2", "bob.2"}
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """The points of each, whether each cooperated, and how each acted on its guess, where it was asked for one."""
+        """Each player's points, whether it cooperated, and, if guesses were requested, how it acted on its guess."""
         points = {"alice": self.points(outcome.alice, outcome.bob), "bob": self.points(outcome.bob, outcome.alice)}
         decisions: dict[str, Decision] = {"alice": outcome.alice, "bob": outcome.bob}
         guesses: dict[str, Decision | None] = {"alice": outcome.alice_predicts, "bob": outcome.bob_predicts}
@@ -91,7 +91,7 @@ class PrisonersDilemma(agentcho.Scenario):
         return points | {f"{who} cooperates": float(what == "COOPERATE") for who, what in decisions.items()} | judged
 
     def judgements(self, decisions: dict[str, Decision], guesses: dict[str, Decision | None]) -> dict[str, float]:
-        """The paper's Table 7, of each: `predicts cooperation`, its guess; `correct`, the guess is what the other did;
+        """The paper's Table 7, per player: `predicts cooperation`, its guess; `correct`, the other did as guessed;
         `exploits`, it expects cooperation and defects; `defends`, it expects defection and defects."""
         found: dict[str, float] = {}
         for me, you in (("alice", "bob"), ("bob", "alice")):
@@ -103,7 +103,7 @@ class PrisonersDilemma(agentcho.Scenario):
         return found
 
     def points(self, mine: Decision, other: Decision) -> float:
-        """The points of one player, by its own decision and the other's."""
+        """The points of one player, from its own decision and the other's."""
         o = self.options
         table = {("DEFECT", "COOPERATE"): o.T, ("COOPERATE", "COOPERATE"): o.R, ("DEFECT", "DEFECT"): o.P}
         return float(table.get((mine, other), o.S))

@@ -12,9 +12,9 @@ import agentcho
 class TreeOfThoughts(agentcho.Scenario):
     """Solvers propose solutions side by side, voters choose the best one, and a finisher answers from it.
 
-    Cast: solver-1 to solver-b, voter-1 to voter-v, finisher. Question, solutions, votes and answer are for everyone,
-    and the system prompts of solvers and voters too, each encoded once; voters read all solutions, the finisher the
-    winner alone (the first where nobody votes). Explored: do votes find the right solutions?
+    Cast: solver-1 to solver-b, voter-1 to voter-v, finisher. Question, solutions, votes and answer are for everyone, as
+    are the system prompts of solvers and voters, each encoded once. Voters read all solutions, the finisher only the
+    winner (a voter who chooses none counts for the first). Explored: do votes find the right solutions?
     """
 
     name = "tree-of-thoughts"
@@ -28,7 +28,7 @@ class TreeOfThoughts(agentcho.Scenario):
         voters: int = Field(4, ge=1, le=64, description="votes")
 
     class Outcome(agentcho.Scenario.Outcome):
-        """Which solutions are right, the votes (counted from 1; None: for none), and the final answer."""
+        """Which solutions are right, the votes (from 1; None: no solution), and the final answer."""
 
         right: tuple[bool, ...]
         votes: tuple[int | None, ...]
@@ -57,7 +57,7 @@ class TreeOfThoughts(agentcho.Scenario):
         )
 
     def score(self, outcome: Outcome) -> dict[str, float]:
-        """1 for the right answer; the share of right solutions, and of votes that went to right ones."""
+        """1 for the right answer; the share of right solutions, and of votes for right solutions."""
         good = [vote is not None and outcome.right[vote - 1] for vote in outcome.votes]
         shares = {"solutions right": sum(outcome.right) / len(outcome.right), "votes right": sum(good) / len(good)}
         return {"correct": float(outcome.correct)} | shares
