@@ -59,7 +59,7 @@ def verdict(parameter: str) -> str:
         return "without effect"
     if inner in body.only:
         value, why = body.only[inner]
-        return f"`{json.dumps(value)}` alone: {why}"
+        return f"`{json.dumps(value)}` only: {why}"
     return f"refused: {body.refused[inner]}"
 
 

@@ -86,7 +86,7 @@ class Body(BaseModel):
         if name in cls.only:
             wanted, why = cls.only[name]
             if value != wanted or isinstance(value, bool) is not isinstance(wanted, bool):
-                raise wrong(name, f"this server takes {_json(wanted)} alone here: {why}; leave it out")
+                raise wrong(name, f"this server supports only {_json(wanted)}: {why}; leave it out")
         else:
             raise wrong(name, cls.refused.get(name, "this server does not know this parameter") + "; leave it out")
 

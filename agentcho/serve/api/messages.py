@@ -15,7 +15,7 @@ from agentcho.serve.api.body import Body, Several, wrapped, wrong
 from agentcho.serve.api.functions import FunctionName
 from agentcho.serve.request import ChatRole, QuotedMessage, ToolCall
 
-TEXT_ALONE = "this server reads texts alone; give a part of type "
+TEXT_ALONE = "this server reads only text; give a part of type "
 PARSED_ARGUMENTS = "parsed_arguments"
 """What the client of `openai` has read the arguments of a call into, and sends back with them; "parsed" is that of a
 text."""

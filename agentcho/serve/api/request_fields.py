@@ -55,42 +55,42 @@ IGNORED = frozenset(
     }
 )
 """What changes nothing here, and is counted."""
-SAMPLES = "answers are sampled, each by itself"
+SAMPLES = "each answer is sampled independently"
 ONLY: Mapping[str, OnlyValue] = {
     "best_of": OnlyValue(1, SAMPLES),
     "use_beam_search": OnlyValue(False, SAMPLES),
-    "watermarking": OnlyValue(False, "answers have no watermark"),
-    "detokenize": OnlyValue(True, "answers are text; return_token_ids adds their ids"),
-    "echo": OnlyValue(False, "an answer is what was said, without what stands before it"),
-    "add_generation_prompt": OnlyValue(True, "an answer is a message of the assistant"),
-    "continue_final_message": OnlyValue(False, "an answer is a message of its own, not the rest of another"),
-    "add_special_tokens": OnlyValue(False, "the chat template says where special tokens stand"),
-    "return_prompt_text": OnlyValue(False, "the client has the messages that its prompt is made of"),
-    "enable_response_messages": OnlyValue(False, "the client has the messages that its prompt is made of"),
+    "watermarking": OnlyValue(False, "answers carry no watermark"),
+    "detokenize": OnlyValue(True, "answers are text; return_token_ids adds the token ids"),
+    "echo": OnlyValue(False, "an answer does not repeat its prompt"),
+    "add_generation_prompt": OnlyValue(True, "an answer is an assistant message"),
+    "continue_final_message": OnlyValue(False, "an answer is a new message and never continues another one"),
+    "add_special_tokens": OnlyValue(False, "the chat template places the special tokens"),
+    "return_prompt_text": OnlyValue(False, "the client already has the messages of its prompt"),
+    "enable_response_messages": OnlyValue(False, "the client already has the messages of its prompt"),
 }
-NO_STATE = "this server keeps no conversations; send all messages, or take turns by previous_response_id"
-NO_PATTERNS = "this server takes choices and JSON schemas alone"
+NO_STATE = "this server stores no conversations; send all messages, or give previous_response_id"
+NO_PATTERNS = "this server supports only choices and JSON schemas"
 REFUSED: Mapping[str, str] = {
-    "audio": "this server says no audio",
-    "prediction": "this server takes no predicted output",
-    "moderation": "this server moderates nothing",
-    "web_search_options": "this server searches nothing",
-    "previous_response_id": "it is of /v1/responses; send all messages",
-    "previous_input_messages": "take turns by previous_response_id",
+    "audio": "this server generates no audio",
+    "prediction": "this server does not support predicted outputs",
+    "moderation": "this server has no moderation",
+    "web_search_options": "this server has no web search",
+    "previous_response_id": "it belongs to /v1/responses; send all messages",
+    "previous_input_messages": "give previous_response_id instead",
     "conversation": NO_STATE,
     "context_management": NO_STATE,
-    "prompt": "this server keeps no prompts; send the messages",
-    "functions": "it is of an older API; give tools",
-    "function_call": "it is of an older API; give tool_choice",
+    "prompt": "this server stores no prompts; send the messages",
+    "functions": "it belongs to an older API; give tools",
+    "function_call": "it belongs to an older API; give tool_choice",
     "guided_regex": NO_PATTERNS,
     "guided_grammar": NO_PATTERNS,
-    "chat_template": "the model's own frames messages, so that none can pass for another",
-    "documents": "put them into the messages",
-    "truncate_prompt_tokens": "nothing is ever cut from a prompt; send less",
-    "prompt_logprobs": "log-probabilities are told of what is said",
-    "logprob_token_ids": "log-probabilities are told of the likeliest tokens; give top_logprobs",
-    "thinking_token_budget": "nothing bounds a thought apart from its answer; give max_tokens",
-    "repetition_detection": "this server looks for no repetitions; give a penalty",
+    "chat_template": "the model's own template is used, so that no message can pass for another",
+    "documents": "put the documents into the messages",
+    "truncate_prompt_tokens": "prompts are never truncated; send a shorter one",
+    "prompt_logprobs": "only generated tokens have log-probabilities",
+    "logprob_token_ids": "log-probabilities are reported for the likeliest tokens; give top_logprobs",
+    "thinking_token_budget": "a thought has no limit of its own; give max_tokens",
+    "repetition_detection": "this server does not detect repetitions; give a penalty",
 }
 """Why a parameter is not taken."""
 

@@ -36,8 +36,8 @@ from agentcho.serve.request import (
 
 Previous = Annotated[str, Field(min_length=1, max_length=128)]
 OFF = (
-    "previous_response_id: this server keeps no conversations (--limit conversations=0); send all messages (clients "
-    "that take turns by id send all if store is false)"
+    "previous_response_id: this server stores no conversations (--limit conversations=0); send all messages (clients "
+    "that continue by id send all messages if store is false)"
 )
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 LOGPROBS = "message.output_text.logprobs"
