@@ -124,7 +124,7 @@ ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --
 	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
 OFFICE := runs/real/office
 RATES := 2e-4 6.7e-4 2e-3
-RATE := 6.7e-4
+RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
 TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
 bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (six hours)
