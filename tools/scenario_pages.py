@@ -37,7 +37,7 @@ def options(name: str) -> str:
     """The options of a scenario as a table, from its pydantic model."""
     fields: dict[str, FieldInfo] = library.scenario(name).Options.model_fields
     if not fields:
-        return "It has no options."
+        return "This scenario has no options."
     rows = (
         f"| `{key}` | {_values(field)} | `{field.default}` | {field.description or ''} |"
         for key, field in fields.items()
@@ -64,7 +64,7 @@ def _type(annotation: Any) -> str:
         return " or ".join(_type(part) for part in parts)
     if origin is Annotated:
         return _type(parts[0])
-    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "nothing"}
+    words = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "none"}
     return words.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
@@ -132,7 +132,7 @@ def played(name: str) -> Iterator[tuple[str, str]]:
         yield "transcript", f"`{asked}` on the embedded model:\n\n```text\n{shown}\n```"
         play(name, "audit", out)
         found = readers(command("audit", "last", "--out", folder, exits=(0, 1)))
-    told = "Of that game, played with `--leakage {}`, `agentcho audit last` says:\n\n```text\n{}\n```"
+    told = "With `--leakage {}`, `agentcho audit last` reports for this game:\n\n```text\n{}\n```"
     yield "audit", "\n\n".join((told.format("audit", found), told.format("enforce", clean)))
 
 

@@ -28,7 +28,7 @@ class Told(NamedTuple):
     special: str = ""
 
 
-HALF = "rotary on half of each head"
+HALF = "RoPE on half of each head"
 TOLD = {
     "llama": Told("Llama 2 to 3.3, SmolLM2, the understudy"),
     "qwen2": Told("Qwen2, Qwen2.5", "biases"),
@@ -50,18 +50,18 @@ TOLD = {
     "llama4_text": Told("Llama 4", "experts; layers without positions"),
     "gpt_oss": Told("gpt-oss", "experts; attention sinks"),
     "gemma2": Told("Gemma 2", "soft caps"),
-    "gemma3_text": Told("Gemma 3", "other frequencies in windows than elsewhere"),
-    "llama yarn": Told("Llamas whose positions are scaled by YaRN", "YaRN"),
-    "qwen3 sliding": Told("Qwen3 with windows in some layers", "norms of queries and keys"),
+    "gemma3_text": Told("Gemma 3", "different frequencies in window layers"),
+    "llama yarn": Told("Llama models with YaRN position scaling", "YaRN"),
+    "qwen3 sliding": Told("Qwen3 with window attention in some layers", "norms of queries and keys"),
 }
 KINDS = {"full": "all", "sliding": "a window", "chunked": "a block"}
 REFUSED = {
     "learned positions": ("learned positions", ", ".join(f"`{name}`" for name in sorted(LEARNED))),
     "alibi": ("ALiBi: positions are added to scores, not to keys", "`bloom`, `mpt`"),
     "learned norm after rotary": ("a learned norm after the rotary embedding", "`hunyuan…`"),
-    "recurrent": ("recurrent layers: a running state in place of keys", "by what their configuration names"),
-    "recurrent hybrid": ("some recurrent layers", "by what their configuration names"),
-    "encoder": ("encoder and decoder", "`t5…`, and by their configuration"),
+    "recurrent": ("recurrent layers: a running state instead of keys", "detected from the configuration"),
+    "recurrent hybrid": ("some recurrent layers", "detected from the configuration"),
+    "encoder": ("encoder and decoder", "`t5…`, others detected from the configuration"),
 }
 """By the reason of a family that tests refuse, or a name of its own: the cause, and which models it is."""
 
@@ -73,7 +73,7 @@ def page(text: str) -> str:
 
 
 def _table() -> Iterator[str]:
-    yield "| family | models of it | layers attend to | what is special |"
+    yield "| family | released models | layers attend to | special features |"
     yield "| --- | --- | --- | --- |"
     for family in families():
         told = TOLD[family.name]
@@ -84,20 +84,20 @@ def _attends(layers: Sequence[Layer]) -> str:
     """What a layer sees: of all layers alike one word, else those of each kind."""
     kinds = list(dict.fromkeys(KINDS[layer.kind] for layer in layers))
     alternate = len(list(groupby(layers))) > len(kinds)
-    return kinds[0] if len(kinds) == 1 else f"{' or '.join(kinds)}{', in turns' if alternate else ''}"
+    return kinds[0] if len(kinds) == 1 else f"{' or '.join(kinds)}{', alternating' if alternate else ''}"
 
 
 def _cases() -> str:
     names = [case.__name__.replace("_", " ") for case in CASES]
     return (
-        f"The shapes of history are: {', '.join(names)}. The largest difference of a log-probability that a test lets "
-        f"pass is {TOLERANCE:g}."
+        f"The tests use these shapes of history: {', '.join(names)}. They accept differences in log-probability of up "
+        f"to {TOLERANCE:g}."
     )
 
 
 def _refusals() -> Iterator[str]:
     tested = refused()
-    yield "| cause | `model_type` | tests refuse |"
+    yield "| cause | `model_type` | tested with |"
     yield "| --- | --- | --- |"
     for reason, (cause, which) in REFUSED.items():
         yield f"| {cause} | {which} | {f'`{tested[reason].name}`' if reason in tested else ''} |"

@@ -1,7 +1,7 @@
 """The list of modules within docs/structure.md, from their docstrings:
 `python -m tools.pages.structure docs/structure.md`.
 
-It stands between `<!-- modules -->` and the mark of its end. Does not know: what a module is good for.
+The list is between `<!-- modules -->` and its end mark. Does not know: what a module is good for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def with_modules(page: str) -> str:
 
 def _lines() -> Iterator[str]:
     yield ""
-    yield "Beside the rooms:"
+    yield "At the top level:"
     yield ""
     yield from _modules(PACKAGE)
     for folder in sorted(path.parent for path in PACKAGE.rglob("__init__.py")):

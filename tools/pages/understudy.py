@@ -15,7 +15,7 @@ from tools.pages.render import render, write
 COUNTED = ("games", "debates", "votes", "questions")
 TITLES = {
     "obedience": "Private instructions followed",
-    "sway": "Players without an instruction that cooperate, by how the other talks",
+    "sway": "Players without an instruction that cooperate, by the tone of the other player",
     "debates": "Debates over small arithmetic",
     "votes": "Votes among eight solutions, four of them wrong",
     "chat": "Questions about itself and its prompt",
