@@ -226,7 +226,7 @@ def test_the_structure_page_has_every_module_and_every_room() -> None:
     page = (ROOT / "docs" / "structure.md").read_text()
     assert with_modules(page) == page, "run `make structure`"
     assert "- `resolver`: " in page
-    layers = page[page.index("## What may import what") : page.index("## A line a module")].split()
+    layers = page[page.index("## What may import what") : page.index("## One line per module")].split()
     assert set(LEVELS) <= set(layers)
     for named in re.findall(r"`(\w+(?:/\w+)*/\w+\.py|agent\.py|events\.py|message\.py)`", page):
         assert (PACKAGE / named).is_file() or (ROOT / named).is_file(), f"{named} is gone"
