@@ -146,7 +146,7 @@ NO_RESULTS = {
         "(in fewer than 9 of 10 such probes)",
     ),
     "docs/how-to/sweep.md": ("have 95 % intervals", "below 20 pairs the table says so"),
-    "docs/how-to/tools.md": ("has not said within 30 seconds",),
+    "docs/how-to/tools.md": ("has not listed its tools within 30 seconds",),
     "tools/pages/leakage.md.jinja": (
         "such reuse moved Bob's cooperation from 72.8% to 46.7%",
         "makes one, in some 20 minutes on two cores",
