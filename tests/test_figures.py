@@ -138,7 +138,7 @@ NO_RESULTS = {
     "docs/how-to/benchmark.md": (
         "Below 0.01 nats a row says",
         "it takes 2,000 secrets of each kind",
-        "surely within 3 points of it",
+        "shown to be within 3 points of it",
     ),
     "docs/how-to/probe.md": (
         "in 9 of 10 such probes at least",
