@@ -24,7 +24,7 @@ def games(results: Path) -> str:
     head = (
         f"All {len(found['played'])} families for several players that run offline, each played at random with the\n"
         f"minimum number of players, for at most {found['most moves']} moves ({of}). *Private* counts\n"
-        "messages to a single player, *passed on* a player's words sent on to others, *audit* the verdict under enforce:"
+        "messages to a single player, *passed on* words that are sent on to others, *audit* the verdict under enforce:"
     )
     rows = [
         "| | players | moves | ended | private | passed on | audit |",
