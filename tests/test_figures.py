@@ -138,7 +138,7 @@ NO_RESULTS = {
     "docs/how-to/benchmark.md": (
         "Below 0.01 nats a row says",
         "it takes 2,000 secrets of each kind",
-        "surely within 3 points of it",
+        "shown to be within 3 points of it",
     ),
     "docs/how-to/probe.md": (
         "in 9 of 10 such probes at least",
@@ -146,7 +146,7 @@ NO_RESULTS = {
         "(in fewer than 9 of 10 such probes)",
     ),
     "docs/how-to/sweep.md": ("have 95 % intervals", "below 20 pairs the table says so"),
-    "docs/how-to/tools.md": ("has not said within 30 seconds",),
+    "docs/how-to/tools.md": ("has not listed its tools within 30 seconds",),
     "tools/pages/leakage.md.jinja": (
         "such reuse moved Bob's cooperation from 72.8% to 46.7%",
         "makes one, in some 20 minutes on two cores",

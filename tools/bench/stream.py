@@ -117,8 +117,8 @@ def sentence(result: Result) -> str:
     whole, before = times[WHOLE, PIECE], times[BEFORE, CLOSE]
     where = f"{result.model} on a {result.device.upper()}, {subject}"
     return (
-        f"Measured with {where}: the first token came {times[STREAMED, CLOSE]} after the close and "
-        f"{times[STREAMED, PIECE]} after the last piece was handed over; {whole} after an announcement of the whole at "
-        f"that moment, {before} where the whole had been encoded before (medians of {result.repeats}, in turns; "
-        "`python -m tools.bench stream`)."
+        f"With {where}, the first token came {times[STREAMED, CLOSE]} after the close and {times[STREAMED, PIECE]} "
+        f"after the last piece was handed over. It came {whole} after the last piece if the whole text was announced "
+        f"at that moment, and {before} after the close if all of it had been encoded before (medians of "
+        f"{result.repeats}, in turns; `python -m tools.bench stream`)."
     )

@@ -22,11 +22,11 @@ def part(found: JudgeResult) -> str:
     """What was measured, its tables, and whether that is enough."""
     where = f"{found.model} ({found.dtype}, {found.machine['machine']})"
     head = (
-        f"Measured on {where} by `{found.command}`: {found.n:,} choices a task, every text forced. Shares of choices "
-        "that stay as they are in baseline mode, with exact intervals at 95%; the policy is chosen on one half of the "
-        "choices, and *held out* is the other half. *Encoded anew* is of the tokens that a judge reads of others. "
-        "*Changed* are picks that are others than the baseline's: by quarters of the baseline's margins, the least "
-        "sure first, and by the place of its pick in the prompt."
+        f"Measured on {where} by `{found.command}`: {found.n:,} choices per task, every text forced. *The same pick* "
+        "is the share of choices that agree with baseline mode, with exact 95% intervals. The policy is chosen on one "
+        "half of the choices, and *held out* is the other half. *Encoded anew* is the share of the tokens that a judge "
+        "reads from others. *Changed* is the share of picks that differ from the baseline's: by quarters of the "
+        "baseline's margins, the least certain first, and by the place of the baseline's pick in the prompt."
     )
     tasks = [list(_table(found, task)) for task in dict.fromkeys(row.task for row in found.rows)]
     lines = [*_wrapped(head), *(line for table in tasks for line in ("", *table)), "", *_wrapped(verdict(found))]

@@ -1,4 +1,4 @@
-"""The part of the page on one's own model that says what came of real chat templates, from its result file: `python -m
+"""The part of the page on one's own model about real chat templates, from its result file: `python -m
 tools.pages.templates docs/results docs/how-to/own-model.md`.
 
 Does not know: how it was found.
@@ -27,13 +27,13 @@ def part(found: TemplatesResult) -> str:
     """What was tried, how it came out by kind of tokenizer, and what was refused."""
     loaded = [row for row in found.rows if not row.refused]
     head = (
-        f"{len(found.rows)} templates of real models, found in packages ({', '.join(found.places)}), were tried by "
-        f"`{found.command.partition(' --')[0]}` on {found.conversations} conversations each; {len(loaded)} load. "
-        "*Plain* are those whose plain chats have the token ids of stock `apply_chat_template` in every conversation "
-        "that it renders; *thoughts*, one more in which an earlier answer has thoughts, but for the marks of these, "
-        "which stay text; *agents*, those whose messages do when they are framed one by one, as in games. "
-        "*Functions* are templates whose format of calls was found: in how many a call is written, read again, and "
-        "stands in a conversation as there."
+        f"`{found.command.partition(' --')[0]}` tried {len(found.rows)} templates of real models, found in packages "
+        f"({', '.join(found.places)}), on {found.conversations} conversations each; {len(loaded)} load. *Plain*: the "
+        "token ids of plain chats equal those of stock `apply_chat_template` in every conversation that it renders. "
+        "*Thoughts*: the same in one more conversation, in which an earlier answer has thoughts, except for the marks "
+        "of these, which stay text. *Agents*: the same when messages are framed one by one, as in games. *Functions*: "
+        "of the templates whose format of calls was found, how many write a call, read it again, and have it in a "
+        "conversation as in stock."
     )
     kinds = [[row for row in loaded if row.kind == kind] for kind in KINDS]
     lines = [*_wrapped(head), "", "| tokenizer | templates | plain | thoughts | agents | functions |"]

@@ -22,9 +22,9 @@ def games(results: Path) -> str:
     found = json.loads((results / "textarena.json").read_text())
     of = f"textarena {found['textarena']}, commit {found['commit'][:7]}"
     head = (
-        f"All {len(found['played'])} families for several players that run offline, each played at random by as few "
-        f"as it\ntakes, {found['most moves']} moves at most ({of}). *Private* are messages to one\n"
-        "player alone, *passed on* words of a player to others. Under enforce an audit says:"
+        f"All {len(found['played'])} families for several players that run offline, each played at random with the\n"
+        f"minimum number of players, for at most {found['most moves']} moves ({of}). *Private* counts\n"
+        "messages to a single player, *passed on* words that are sent on to others, *audit* the verdict under enforce:"
     )
     rows = [
         "| | players | moves | ended | private | passed on | audit |",
@@ -32,9 +32,9 @@ def games(results: Path) -> str:
         *map(_row, found["played"]),
     ]
     refused = [
-        f"{len(found['refused'])} are refused by name; played all the same, TextArena alone came to this:",
+        f"{len(found['refused'])} are refused by name. When TextArena itself plays them, this is the result:",
         "",
-        "| | why | what it came to |",
+        "| | why | result |",
         "| --- | --- | --- |",
         *(f"| {each['family']} | {each['why']} | {each['seen']} |" for each in found["refused"]),
     ]
