@@ -351,6 +351,7 @@ def test_the_page_takes_the_worse_of_a_comparison_and_of_what_results_found_them
         values = {("debate", arm): whole(1.0) | words for arm in (AUDIT, ENFORCE)} | {("debate", BASELINE): whole(2.0)}
         (tmp_path / f"bench-{number}.json").write_text(result(values, repeats=1).model_dump_json())
     assert f"| debate | 1.00 | 1.00 | 2.00 | 2.00 | {told} |" in summary(tmp_path)
+    assert "in 0 of 1 workflows under `audit` and in 0 under `enforce`" in summary(tmp_path), "as soon is not sooner"
 
 
 def test_of_two_results_the_page_shows_the_lesser_gain_and_all_of_stock(tmp_path: Path) -> None:
@@ -361,4 +362,4 @@ def test_of_two_results_the_page_shows_the_lesser_gain_and_all_of_stock(tmp_path
         (tmp_path / f"{name}.json").write_text(result(values, repeats=1).model_dump_json())
     said = summary(tmp_path)
     assert "| debate | 1.00 | 1.00 | 1.00 | 1.00 | not judged |" in said
-    assert "workflows end 0.75 to 1.50 times as soon. Below 1, `generate` or" in said
+    assert "its workflows 0.75 to 1.50 times. Below 1, `generate` or" in said

@@ -77,22 +77,20 @@ def summary(results: Path) -> str:
     names = sorted(found_in, key=lambda name: name.startswith(TRACE))
     table = timed(results, TABLE)
 
-    def gain(flows: Sequence[Result], name: str, what: str) -> tuple[str, str] | None:
+    def gain(flows: Sequence[Result], name: str, what: str) -> tuple[Spread, Spread] | None:
         rows = () if name.startswith(TRACE) else table
         audit, enforce = ([*gains(flows, rows, name, arm, what)] for arm in (AUDIT, ENFORCE))
-        return (least(audit).shown(), least(enforce).shown()) if audit and enforce else None
+        return (least(audit), least(enforce)) if audit and enforce else None
 
+    first = {name: gain(flows, name, "ttft") for name in names}
     gained = [
-        Gain(
-            name,
-            gain(flows, name, "ttft") or NOWHERE,
-            gain(whole, name, "seconds") or NOWHERE,
-            _said(name, flows, elsewhere),
-        )
+        Gain(name, _shown(first[name]), _shown(gain(whole, name, "seconds")), _said(name, flows, elsewhere))
         for name in names
     ]
+    timed_first = [both for both in first.values() if both is not None]
+    sooner = [sum(round(both[mode].middle, 2) > 1 for both in timed_first) for mode in (0, 1)]
     measured = [
-        f"{result.model.removeprefix('shape:')} over texts {result.scale:g} times as long"
+        f"{result.model.removeprefix('shape:')} with texts of {result.scale:g} times their usual length"
         for result in whole
         if any(BASELINE in result.arms and not name.startswith(TRACE) for name in map(family, result.subjects))
     ]
@@ -110,8 +108,14 @@ def summary(results: Path) -> str:
         "debates": [*_debates(swept)],
         "whole": measured,
         "small": small,
+        "sooner": sooner,
+        "compared": len(timed_first),
     }
     return render("speed", gains=gained, **more)
+
+
+def _shown(both: tuple[Spread, Spread] | None) -> tuple[str, str]:
+    return NOWHERE if both is None else (both[0].shown(), both[1].shown())
 
 
 def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
@@ -140,7 +144,7 @@ def _stock(flows: Iterable[Result]) -> Iterator[str]:
                 _from_to([result.ratio(both, arm, BASELINE, what) for result, both in found])
                 for what in ("ttft", "seconds")
             )
-            yield f"Beside {name} its first tokens come {first} times as soon, and workflows end {whole} times as soon."
+            yield f"Compared with {name}, its first tokens are {first} times as fast and its workflows {whole} times."
 
 
 def _from_to(ratios: Sequence[Spread]) -> str:
