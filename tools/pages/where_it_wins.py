@@ -68,7 +68,7 @@ def _headline(panels: Sequence[Result], predicted: Mapping[str, Any]) -> str:
     names = {
         "system first": "the reader's own system prompt, as in a chat API",
         "document first": "the document, which a prefix cache shares",
-        "reordered": "four documents in an order of the reader's own",
+        "reordered": "four documents, in a different order for each reader",
     }
     for ends, name in names.items():
         subject = panel_name(*most, ends)
