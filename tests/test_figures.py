@@ -153,10 +153,10 @@ NO_RESULTS = {
         "one of the same length (95% interval)",
     ),
     "tools/pages/speed-tables.md.jinja": (
-        "a 95% bootstrap interval of more",
+        "with a 95% bootstrap interval",
         "its next tokens within 0.01 nats",
-        "single runs here differ by some 10 %",
-        "95 of 100 first tokens come within the limit",
+        "Single runs here differ by some 10 %",
+        "if 95 of 100 first tokens come within the limit",
     ),
     "tools/pages/comparisons.md.jinja": (
         "intervals are of 95%",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from agentcho.lab.yardstick import Words, judged, near, worst
 from tools.bench.tables import table
 from tools.bench.targets import Judged, with_targets
 from tools.pages.marks import without_age
-from tools.pages.speed import page, summary
+from tools.pages.speed import page, summary, tally
 
 from .conftest import Values, result
 
@@ -298,6 +299,19 @@ def test_the_page_shows_the_largest_debate_of_a_result_both_ways_side_by_side(tm
     assert "| 16 agents, first token | choreographed:audit | 1.00 | 1.00 |" in told
     assert "| 2 agents, end to end |" not in told
     assert "of which no result is kept" not in told
+
+
+def test_every_target_is_counted_once_as_met_missed_changed_or_open(tmp_path: Path) -> None:
+    both = both_ways()
+    (tmp_path / "bench-agents.json").write_text(both.model_dump_json())
+    rows = re.findall(
+        r"\| (met|missed by [^|]*|fast, but changed|fast; words[^|]*|reached, in[^|]*) \|", page(tmp_path)
+    )
+    met, missed = rows.count("met"), sum(row.startswith("missed") for row in rows)
+    changed = rows.count("fast, but changed")
+    counts = [int(each) for each in re.findall(r"\d+", tally([both, both]))]
+    assert len(rows) == len(both.targets)
+    assert counts == [2 * each for each in (len(rows), met, missed, changed, len(rows) - met - missed - changed)]
 
 
 def test_debates_without_names_have_a_dashed_line_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

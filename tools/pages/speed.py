@@ -183,6 +183,19 @@ def page(results: Path) -> str:
         peer_about=ABOUT,
         debates=list(_debates(found)),
         picture=lambda result: names[id(result)],
+        tally=tally(found),
+    )
+
+
+def tally(results: Iterable[Result]) -> str:
+    """How many targets have been met, missed, and neither."""
+    verdicts = [result.verdict(target) for result in results for target in result.targets]
+    met, changed = verdicts.count("met"), verdicts.count("fast, but changed")
+    missed = sum(verdict.startswith("missed") for verdict in verdicts)
+    left = len(verdicts) - met - missed - changed
+    return (
+        f"Of {len(verdicts)} targets, {met} are met and {missed} are missed. {changed} are fast enough but change the "
+        f"words. {left} are reached in too few repeats, or their words were not judged."
     )
 
 
