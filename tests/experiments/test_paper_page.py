@@ -243,7 +243,7 @@ def test_each_row_that_the_paper_has_is_judged_by_the_intervals_of_both() -> Non
 def test_effects_are_summed_up_by_verdict_and_bound() -> None:
     told = effects(aligned(found(dict.fromkeys(ALL, 0.97))))
     assert summary(told) == "3 effects: 3 null (3 of them at ceiling)"
-    assert "Of the paper's 3 effects: 3 null (3 of them at ceiling)" in text(
+    assert "tests the paper's 3 effects: 3 null (3 of them at ceiling)" in text(
         {"paper.json": found(dict.fromkeys(ALL, 0.97))}
     )
 
@@ -287,10 +287,10 @@ def test_wins_stand_beside_the_papers() -> None:
 def test_a_second_file_stands_behind_the_first_with_its_command() -> None:
     second = found(ALL, games=60)
     made = text({"paper.json": found(ALL), "paper-more.json": second})
-    assert "Another one, `docs/results/paper-more.json`" in made
+    assert "- `docs/results/paper-more.json` tests" in made
     assert "## Table 1: MultiQA, two questions and one answer to both, 60 games a row\n" in made
     assert "#which-of-the-papers-effects-are-here-60-games-a-row" in made
-    assert "so that no seconds were kept" in made
+    assert "so no seconds were kept" in made
 
 
 @pytest.mark.skipif(not (DOCS / "results" / "paper.json").exists(), reason="there is no result file")

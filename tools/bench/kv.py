@@ -243,8 +243,8 @@ def sentence(found: Mapping[str, Any]) -> str:
     missed = [name for name, met in found["met"].items() if not met]
     verdict = f"Missed: {'; '.join(missed)}." if missed else "All met."
     return (
-        f"Over {model['games']} games of {asked['scenario']} on {of}, {model['rows']:,} tokens: {nats[0]} nats a token "
-        f"in 8 bits and {nats[1]} in 2, the same likeliest token {same} of the time in 8. On random weights, as unsure "
-        f"as the model is: {nats[2]} and {nats[3]}. Scores: {'; '.join(scores)}. At most {MOST} nats are asked in 8 "
-        f"bits, more than that in 2, and scores within {POINT}. {verdict}"
+        f"Measured over {model['games']} games of {asked['scenario']} on {of}, {model['rows']:,} tokens: {nats[0]} "
+        f"nats per token in 8 bits and {nats[1]} in 2; in 8 bits the likeliest token is the same {same} of the time. "
+        f"On random weights that are as uncertain as the model: {nats[2]} and {nats[3]}. Scores: {'; '.join(scores)}. "
+        f"The targets are at most {MOST} nats in 8 bits, more than that in 2, and scores within {POINT}. {verdict}"
     )

@@ -118,7 +118,7 @@ def sentence(result: Result) -> str:
     where = f"{result.model} on a {result.device.upper()}, {subject}"
     return (
         f"Measured with {where}: the first token came {times[STREAMED, CLOSE]} after the close and "
-        f"{times[STREAMED, PIECE]} after the last piece was handed over; {whole} after an announcement of the whole at "
-        f"that moment, {before} where the whole had been encoded before (medians of {result.repeats}, in turns; "
-        "`python -m tools.bench stream`)."
+        f"{times[STREAMED, PIECE]} after the last piece was handed over. It came {whole} after announcing the whole "
+        f"text at that moment, and {before} if the whole text had been encoded before (medians of {result.repeats}, "
+        "in turns; `python -m tools.bench stream`)."
     )

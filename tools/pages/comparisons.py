@@ -5,8 +5,9 @@ Does not know: how a result was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from agentcho.engine.lora_adapter import AdapterTraining
 from agentcho.lab.compare.columns import Column
@@ -28,15 +29,26 @@ ORDER = (
 """The workflows, in the order of the paper's tables."""
 OF_A_WORKFLOW = ("1", "2", "3", "4")
 """The paper's tables that have the figures of one each."""
+PLAIN = ("choreographed:audit", "choreographed:enforce")
+"""The columns that reuse encodings and do nothing else."""
 PICTURES = "fronts"
 """The folder beside the results' that has the pictures of `agentcho compare --plot`, by the names of result files."""
 
 
+class Plain(NamedTuple):
+    """In how many comparisons plain reuse is as good as the baseline, and how many judge it."""
+
+    good: int
+    of: int
+
+
 def page(results: Path) -> str:
     """The text of the page, from the files `compare-*.json` in `results`."""
+    found = list(_comparisons(results))
     return render(
         "comparisons",
-        comparisons=list(_comparisons(results)),
+        comparisons=found,
+        plain=[_plain([each for each, _, _ in found], mode) for mode in PLAIN] if found else [],
         p=_p,
         agree=_agree,
         encoded=_encoded,
@@ -45,6 +57,12 @@ def page(results: Path) -> str:
         beside=beside,
         trained=_trained(results),
     )
+
+
+def _plain(found: Iterable[Comparison], mode: str) -> Plain:
+    """Of the comparisons that judge plain reuse, in how many it is as good as the baseline."""
+    verdicts = [each.verdict(mode) for each in found if mode in each.names[1:] and each.fidelity]
+    return Plain(verdicts.count("as good"), len(verdicts))
 
 
 def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | None]]:

@@ -22,14 +22,14 @@ def part(found: JudgeResult) -> str:
     """What was measured, its tables, and whether that is enough."""
     where = f"{found.model} ({found.dtype}, {found.machine['machine']})"
     head = (
-        f"Measured on {where} by `{found.command}`: {found.n:,} choices a task, every text forced. Shares of choices "
-        "that stay as they are in baseline mode, with exact intervals at 95%; the policy is chosen on one half of the "
-        "choices, and *held out* is the other half. *Encoded anew* is of the tokens that a judge reads of others. "
-        "*Changed* are picks that are others than the baseline's: by quarters of the baseline's margins, the least "
-        "sure first, and by the place of its pick in the prompt."
+        "The tables show the share of choices that stay the same as in baseline mode, with exact intervals at 95%. The "
+        "policy is chosen on one half of the choices, and *held out* is the other half. *Encoded again* is a share of "
+        "the tokens by others that a judge reads. *Changed* is the share of picks that differ from the baseline's: by "
+        "quarters of the baseline's margins, the least certain first, and by the place of its pick in the prompt. "
+        f"Measured on {where} by `{found.command}`: {found.n:,} choices per task, every text forced."
     )
     tasks = [list(_table(found, task)) for task in dict.fromkeys(row.task for row in found.rows)]
-    lines = [*_wrapped(head), *(line for table in tasks for line in ("", *table)), "", *_wrapped(verdict(found))]
+    lines = [*_wrapped(verdict(found)), "", *_wrapped(head), *(line for table in tasks for line in ("", *table))]
     return "\n".join(lines)
 
 
@@ -38,7 +38,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _table(found: JudgeResult, task: str) -> Iterator[str]:
-    yield f"| `{task}` | the same pick | held out | encoded anew | changed, by quarters | by place |"
+    yield f"| `{task}` | same pick | held out | encoded again | changed, by quarters | by place |"
     yield "| --- | --- | --- | ---: | --- | --- |"
     for row in (each for each in found.rows if each.task == task):
         cells = (_share(row.all), _share(row.held), f"{row.anew:.0%}", _where(row), _places(row))

@@ -26,9 +26,9 @@ def of_threads(found: Mapping[str, Any]) -> str:
     one = times.seconds[threads.ONE]
     return (
         f"With another process on {times.busy} cores, `agentcho run {scenario} --model {model.split()[0]}` took "
-        f"{median(one):.1f} s on one thread, start-up included. On the number that was chosen it took {default} times "
-        f"as long, and on all threads {every} times: each the median, the least and the most of {len(one)} turns, "
-        f"paired. Measured on {found['machine']}, {found['system']}, Python {found['python']}, torch "
+        f"{median(one):.1f} s on one thread, start-up included. With agentcho's choice of threads it took {default} "
+        f"times as long, and on all threads {every} times. Each figure is the median, smallest and largest of "
+        f"{len(one)} paired turns. Measured on {found['machine']}, {found['system']}, Python {found['python']}, torch "
         f"{found['torch']}, at `{found['commit'][:12]}`: `{found['command']}`."
     )
 

@@ -17,7 +17,7 @@ from tools.templates.result import Row, TemplatesResult
 
 MARKED = re.compile(r"(<!-- templates -->\n\n).*?(\n\n<!-- end of templates -->)", re.DOTALL)
 KINDS: dict[Kind, str] = {
-    "real": "the model's own, out of a package",
+    "real": "the model's own, from a package",
     "borrowed": "another model's, with its control tokens",
     "bytes": "single bytes, with its control tokens",
 }
@@ -27,13 +27,13 @@ def part(found: TemplatesResult) -> str:
     """What was tried, how it came out by kind of tokenizer, and what was refused."""
     loaded = [row for row in found.rows if not row.refused]
     head = (
-        f"{len(found.rows)} templates of real models, found in packages ({', '.join(found.places)}), were tried by "
-        f"`{found.command.partition(' --')[0]}` on {found.conversations} conversations each; {len(loaded)} load. "
-        "*Plain* are those whose plain chats have the token ids of stock `apply_chat_template` in every conversation "
-        "that it renders; *thoughts*, one more in which an earlier answer has thoughts, but for the marks of these, "
-        "which stay text; *agents*, those whose messages do when they are framed one by one, as in games. "
-        "*Functions* are templates whose format of calls was found: in how many a call is written, read again, and "
-        "stands in a conversation as there."
+        f"{len(loaded)} of {len(found.rows)} templates of real models load. They were found in packages "
+        f"({', '.join(found.places)}), and `{found.command.partition(' --')[0]}` tried each on {found.conversations} "
+        "conversations. The columns count the templates that produce the token ids of stock `apply_chat_template`. "
+        "*Plain* is for plain chats, in every conversation that stock renders. *Thoughts* is for a conversation in "
+        "which an earlier answer has thoughts, except for their markers, which stay text. *Agents* is for messages "
+        "that are framed one by one, as in games. *Functions* is for templates whose call format was found: in how "
+        "many of them a call is written, parsed again, and placed in a conversation as stock does."
     )
     kinds = [[row for row in loaded if row.kind == kind] for kind in KINDS]
     lines = [*_wrapped(head), "", "| tokenizer | templates | plain | thoughts | agents | functions |"]

@@ -22,9 +22,10 @@ def games(results: Path) -> str:
     found = json.loads((results / "textarena.json").read_text())
     of = f"textarena {found['textarena']}, commit {found['commit'][:7]}"
     head = (
-        f"All {len(found['played'])} families for several players that run offline, each played at random by as few "
-        f"as it\ntakes, {found['most moves']} moves at most ({of}). *Private* are messages to one\n"
-        "player alone, *passed on* words of a player to others. Under enforce an audit says:"
+        f"The tables cover all {len(found['played'])} families for several players that run offline ({of}). Each was "
+        f"played\nat random by its smallest number of players, for at most {found['most moves']} moves. *Private* "
+        "counts messages to one player alone,\n*passed on* a player's words that others receive. The last column is "
+        "the verdict of an audit under `enforce`:"
     )
     rows = [
         "| | players | moves | ended | private | passed on | audit |",
@@ -32,9 +33,9 @@ def games(results: Path) -> str:
         *map(_row, found["played"]),
     ]
     refused = [
-        f"{len(found['refused'])} are refused by name; played all the same, TextArena alone came to this:",
+        f"agentcho refuses {len(found['refused'])} families by name. Played without agentcho, TextArena fails thus:",
         "",
-        "| | why | what it came to |",
+        "| | why | result |",
         "| --- | --- | --- |",
         *(f"| {each['family']} | {each['why']} | {each['seen']} |" for each in found["refused"]),
     ]
@@ -42,7 +43,7 @@ def games(results: Path) -> str:
 
 
 def _row(found: dict[str, Any]) -> str:
-    ended = found["ended"] if not found["invalid"] else f"{found['ended']}, by invalid moves of {found['invalid']}"
+    ended = found["ended"] if not found["invalid"] else f"{found['ended']}, after invalid moves of {found['invalid']}"
     cells = (found["family"], found["players"], found["moves"] or "", ended, found["private"], found["passed on"])
     audit = f"{found['audit']}, and nothing is hidden in it" if found["family"] in OPEN_HANDS else found["audit"]
     return f"| {' | '.join(map(str, cells))} | {audit} |"

@@ -30,13 +30,13 @@ def part(found: Result) -> list[str]:
     """What was measured, its tables, and the targets with what was reached."""
     machine = f"{found.machine['machine']}, vLLM {found.machine['vllm']}, commit {found.machine['commit'][:8]}"
     head = (
-        f"{found.model}, {found.dtype}, on {machine}, by `{found.command}`: arms in turns, {found.repeats} repeats, "
-        f"the same forced words in all arms, texts of {found.scale:g} times their usual length, blocks of 32 tokens in "
-        "both vLLMs. Times are medians with the least and the largest; in parentheses how many times sooner than vLLM "
-        "alone."
+        f"Measured with {found.model}, {found.dtype}, on {machine}, by `{found.command}`. Arms take turns, in "
+        f"{found.repeats} repeats, and all say the same forced words. Texts have {found.scale:g} times their usual "
+        "length; both vLLMs use blocks of 32 tokens. Times are medians with the smallest and largest value; vLLM's own "
+        "time divided by the arm's is in parentheses."
     )
     played = [s for s in found.subjects if found.values(s, PLAIN, "seconds")]
-    lines = [*_wrapped(head), "", *_wrapped(_told(found, played)), ""]
+    lines = [*_wrapped(_told(found, played)), "", *_wrapped(head), ""]
     for what, title in (("ttft", "first token"), ("seconds", "end to end")):
         lines += [f"| {title} | " + " | ".join(ABOUT[arm] for arm in ARMS) + " |", "| --- |" + " ---: |" * len(ARMS)]
         lines += [f"| {subject} | {' | '.join(_cells(found, subject, what))} |" for subject in played]
@@ -52,10 +52,10 @@ def _told(found: Result, played: list[str]) -> str:
     alone = {arm: [found.ratio([s], PLAIN, arm, "seconds").middle for s in played] for arm in ("vllm+audit", ours)}
     means = {arm: sum(ratios) / len(ratios) for arm, ratios in alone.items()}
     return (
-        f"Under `enforce`, workflows end {min(beside):.2f} to {max(beside):.2f} times as soon as on agentcho's own "
-        f"engine. Beside vLLM alone they take {1 / means['vllm+audit']:.2f} times as long under `audit` and "
-        f"{1 / means[ours]:.2f} times under `enforce`, in the mean: what is gained at first tokens goes into second "
-        "encodings, and into one step more a message."
+        f"Under `enforce`, workflows are {min(beside):.2f} to {max(beside):.2f} times as fast as on agentcho's own "
+        f"engine. Compared with vLLM alone they take, on average, {1 / means['vllm+audit']:.2f} times as long under "
+        f"`audit` and {1 / means[ours]:.2f} times under `enforce`: second encodings and one more step per message use "
+        "up the time gained at first tokens."
     )
 
 
@@ -80,7 +80,7 @@ def _steps(found: Result) -> Iterator[str]:
 
 
 def _targets(found: Result) -> Iterator[str]:
-    yield "| what was asked for | at least, or at most | reached | |"
+    yield "| target | bound | reached | |"
     yield "| --- | ---: | ---: | --- |"
     for target in found.targets:
         sign, note = "≤" if target.most else "≥", f" ({target.note})" if target.note else ""
