@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
@@ -15,14 +17,14 @@ from agentcho.lab.bench.measure import Timed, measure, steady
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Result, Target, read_result
 from agentcho.lab.display.bench import heads, row
-from agentcho.lab.plots import plot_result
-from agentcho.lab.stats import spread
+from agentcho.lab.plots import COLOURS, plot_result
+from agentcho.lab.stats import Spread, spread
 from agentcho.lab.timing import turns
 from agentcho.lab.yardstick import Words, judged, near, worst
 from tools.bench.tables import table
 from tools.bench.targets import Judged, with_targets
 from tools.pages.marks import without_age
-from tools.pages.speed import page, summary, tally
+from tools.pages.speed import Gain, draw, page, plot_gains, summary, tally
 
 from .conftest import Values, result
 
@@ -299,6 +301,34 @@ def test_the_page_shows_the_largest_debate_of_a_result_both_ways_side_by_side(tm
     assert "| 16 agents, first token | choreographed:audit | 1.00 | 1.00 |" in told
     assert "| 2 agents, end to end |" not in told
     assert "of which no result is kept" not in told
+
+
+def test_of_the_first_table_a_bar_is_filled_only_where_the_words_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
+    one, two, three = (Spread(middle=m, low=m / 2, high=2 * m, method="least to largest") for m in (1.0, 2.0, 3.0))
+    found = [
+        Gain("a", (two, one), None, ("as good", "changed")),
+        Gain("b", (three, two), (one, one), ("not judged",) * 2),
+    ]
+    plot_gains(found, Path("x.png"))
+    first, whole = drawn[0].axes
+    assert [bar.get_width() for bar in first.patches if isinstance(bar, Rectangle)] == [2.0, 3.0, 1.0, 2.0], (
+        "audit's, then enforce's"
+    )
+    assert [to_hex(bar.get_facecolor()) for bar in first.patches] == [COLOURS[0], *["#ffffff"] * 3]
+    assert [bar.get_width() for bar in whole.patches if isinstance(bar, Rectangle)] == [1.0, 1.0]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["a", "b"]
+    assert found[0].cells == ("a", two.shown(), one.shown(), "", "", "`audit` as good, `enforce` changed")
+    assert found[1].cells[3:] == (one.shown(), one.shown(), "not judged")
+
+
+def test_the_page_shows_the_picture_of_its_first_table(tmp_path: Path) -> None:
+    (tmp_path / "bench-six.json").write_bytes((ROOT / "docs/results/bench-six.json").read_bytes())
+    draw(tmp_path, tmp_path / "speed")
+    assert (tmp_path / "speed/gains.png").stat().st_size > 10_000
+    assert "](speed/gains.png)\n" in summary(tmp_path)
+    assert (ROOT / "docs/speed/gains.png").is_file()
 
 
 def test_every_target_is_counted_once_as_met_missed_changed_or_open(tmp_path: Path) -> None:
