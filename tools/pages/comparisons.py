@@ -15,7 +15,8 @@ from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison, Metric
 from agentcho.lab.paper.effects import SCORES, bounded, expected, sign, verdict
 from agentcho.lab.paper.tables import TABLES, Row, Table
-from tools.pages.render import render, write
+from agentcho.lab.plots import plot_front
+from tools.pages.render import arguments, render, rewrite
 
 ORDER = (
     "multi-qa",
@@ -32,7 +33,7 @@ OF_A_WORKFLOW = ("1", "2", "3", "4")
 PLAIN = ("choreographed:audit", "choreographed:enforce")
 """The columns that reuse encodings and do nothing else."""
 PICTURES = "fronts"
-"""The folder beside the results' that has the pictures of `agentcho compare --plot`, by the names of result files."""
+"""The folder beside the results' that has the pictures of fidelity against cost, by the names of result files."""
 
 
 class Plain(NamedTuple):
@@ -73,6 +74,15 @@ def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | 
         picture = f"{PICTURES}/{file.stem}.png"
         there = (results.parent / picture).exists()
         yield each, paper(each.request.scenario), picture if there else None
+
+
+def draw(results: Path, folder: Path) -> None:
+    """The picture of each comparison that has fidelity and cost, as `agentcho compare --plot` draws it."""
+    folder.mkdir(exist_ok=True)
+    for file in sorted(results.glob("compare-*.json")):
+        found = read_comparison(file)
+        if any(name in found.costs for name in found.fidelity):
+            plot_front(found, folder / f"{file.stem}.png")
 
 
 def paper(scenario: str) -> str | None:
@@ -169,5 +179,12 @@ def _timed(found: Comparison) -> int:
     return len(found.costs[found.names[0]].seconds) if found.costs else 0
 
 
+def main() -> None:
+    """Draw the pictures, and write the page that shows them."""
+    given = arguments("comparisons").parse_args()
+    draw(given.results, given.page.parent / PICTURES)
+    rewrite(given.page, page(given.results))
+
+
 if __name__ == "__main__":
-    write(page, "comparisons")
+    main()
