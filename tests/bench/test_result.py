@@ -23,6 +23,7 @@ from agentcho.lab.timing import turns
 from agentcho.lab.yardstick import Words, judged, near, worst
 from tools.bench.tables import table
 from tools.bench.targets import Judged, with_targets
+from tools.pages.bars import plot_bars
 from tools.pages.marks import without_age
 from tools.pages.speed import Gain, draw, page, plot_gains, summary, tally
 
@@ -321,6 +322,27 @@ def test_of_the_first_table_a_bar_is_filled_only_where_the_words_stay_the_same(m
     assert [label.get_text() for label in first.get_yticklabels()] == ["a", "b"]
     assert found[0].cells == ("a", two.shown(), one.shown(), "", "", "`audit` as good, `enforce` changed")
     assert found[1].cells[3:] == (one.shown(), one.shown(), "not judged")
+
+
+def test_a_small_benchmark_has_a_bar_for_each_arm_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
+    times = {"agentcho": 0.1, "deterministic": 0.2, "stock": 0.4}
+    values = {("1 row", arm): {"seconds": [each]} for arm, each in times.items()}
+    values |= {("8 rows", arm): {"seconds": [2 * times[arm]]} for arm in ("agentcho", "deterministic")}
+    plot_bars(result(values, bench="step", repeats=1), Path("x.png"))
+    (axis,) = drawn[0].axes
+    assert [bar.get_width() for bar in axis.patches if isinstance(bar, Rectangle)] == [0.1, 0.2, 0.2, 0.4, 0.4]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["1 row", "8 rows"]
+    assert axis.get_title() == "a decode step, seconds"
+
+
+def test_every_result_of_speed_but_the_overhead_has_its_picture_on_the_page_of_tables() -> None:
+    told = page(ROOT / "docs/results")
+    for file in sorted((ROOT / "docs/results").glob("bench-*.json")):
+        shown = read_result(file).bench != "overhead"
+        assert (f"](speed/{file.stem}.png)" in told) is shown, file.stem
+        assert (ROOT / f"docs/speed/{file.stem}.png").is_file() is shown, file.stem
 
 
 def test_the_page_shows_the_picture_of_its_first_table(tmp_path: Path) -> None:

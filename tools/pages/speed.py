@@ -6,7 +6,7 @@ Does not know: how a result was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,12 +27,13 @@ from agentcho.lab.yardstick import Words
 from tools.bench import PROGRAM, cost, society
 from tools.bench.tables import TALK, shown, talk_row
 from tools.bench.targets import Judged, combined, with_targets
+from tools.pages.bars import BARS, plot_bars
 from tools.pages.costs import TABLE, first_screen, gains, least, sentence, slower, timed, wrapped
 from tools.pages.marks import put
 from tools.pages.render import arguments, render, rewrite
 
-DRAWN: tuple[Kind, ...] = ("workflows", "growth")
-"""The benchmarks that have a picture."""
+DRAWN: tuple[Kind, ...] = ("workflows", "growth", "stall")
+"""The benchmarks that have a picture as `agentcho bench --plot` draws it; others have bars."""
 SHIPPED: tuple[Kind, ...] = ("workflows", "serve", "peers")
 """Those that `agentcho bench` has; all others are for a checkout."""
 ORDER: tuple[Kind, ...] = (
@@ -49,6 +50,13 @@ ORDER: tuple[Kind, ...] = (
     "peers",
 )
 
+ALT: Mapping[Kind, str] = {
+    "step": "seconds of a decode step, by arm",
+    "growth": "seconds to the first token",
+    "stall": "seconds of the prefill over the time between tokens, by size of its parts",
+    "room": "agents whose first tokens come in time, by arm",
+}
+"""What the pictures of one section show."""
 SPEED, COST = "speed", "cost"
 """What is marked in the README."""
 
@@ -200,6 +208,7 @@ def page(results: Path) -> str:
         debates=list(_debates(found)),
         picture=lambda result: names[id(result)],
         tally=tally(found),
+        drawn=ALT,
     )
 
 
@@ -245,6 +254,8 @@ def draw(results: Path, folder: Path) -> None:
     for name, result in _read(results).items():
         if result.bench in DRAWN:
             plot_result(result, folder / f"{name}.png")
+        elif result.bench in BARS:
+            plot_bars(result, folder / f"{name}.png")
 
 
 def plot_gains(found: Sequence[Gain], file: Path) -> None:
