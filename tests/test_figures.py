@@ -98,19 +98,19 @@ def hours() -> str:
 
 def mutants() -> str:
     fates = [each["killed_by"] for each in read("mutants.json")["mutants"]]
-    return f"the tests notice {sum(bool(killer) for killer in fates)} of {len(fates)} ways"
+    return f"and the tests notice {sum(bool(killer) for killer in fates)} of {len(fates)} ways"
 
 
 def swapped() -> str:
     engines = read("interference.json")["engines"]
     assert not any(engine["told"] for engine in engines.values())
-    counts = (f"{engines[name]['compared']:,} workflows {what}, 0 told apart" for name, what in ENGINES.items())
+    counts = (f"{engines[name]['compared']:,} workflows {what}, 0 distinguished" for name, what in ENGINES.items())
     return "; ".join(counts)
 
 
 def left_out() -> str:
     parted = sum(engine["parted"] for engine in read("interference.json")["engines"].values())
-    return f"In {parted} pairs beside these the schedule told: other messages came out"
+    return f"In {parted} further pairs the schedule gave the difference away: other messages were said"
 
 
 def reused() -> str:
@@ -149,14 +149,14 @@ NO_RESULTS = {
     "docs/how-to/tools.md": ("has not listed its tools within 30 seconds",),
     "tools/pages/leakage.md.jinja": (
         "such reuse moved Bob's cooperation from 72.8% to 46.7%",
-        "makes one, in some 20 minutes on two cores",
+        "makes one in some 20 minutes on two cores",
         "one of the same length (95% interval)",
     ),
     "tools/pages/speed-tables.md.jinja": (
-        "a 95% bootstrap interval of more",
+        "with a 95% bootstrap interval",
         "its next tokens within 0.01 nats",
-        "single runs here differ by some 10 %",
-        "95 of 100 first tokens come within the limit",
+        "Single runs here differ by some 10 %",
+        "if 95 of 100 first tokens come within the limit",
     ),
     "tools/pages/comparisons.md.jinja": (
         "intervals are of 95%",

@@ -135,14 +135,18 @@ def result(*offices: Office, **changes: Any) -> AgentLeakResult:
     return AgentLeakResult.model_validate(found | {"workflows": offices} | changes)
 
 
-def test_the_page_warns_of_sizes_first_and_says_what_was_found() -> None:
+def test_the_page_says_what_was_found_and_warns_of_sizes_before_all_else() -> None:
     told = text(result(made(1), made(2)))
-    first = told.split("\n\n")[2]
-    assert first.startswith("**Sizes on this page are the understudy's.**")
-    assert "What is claimed is which verdict" in first
-    assert "**2 of 2 workflows leak through encodings that their authors made (`--leakage audit`), 0 under" in told
-    assert "In 1 of them AgentLeak's own detectors found nothing in the reply nor in words between agents; of" in told
-    assert "of these, 1 leak through encodings all the same" in told
+    found, warning = told.split("\n\n")[2:4]
+    assert (
+        "**2 of 2 workflows leak through the encodings that their authors made (`--leakage audit`), and 0 leak" in found
+    )
+    assert (
+        "In 1 of them AgentLeak's own detectors found nothing, neither in the reply nor in the words between" in found
+    )
+    assert "1 of these leak through encodings all the same" in found
+    assert warning.startswith("**All sizes on this page are the understudy's.**")
+    assert "The claims are the verdict that an audit gives" in warning
     assert "| worker | clean 2 | transitive 2 | clean 2 |" in told
     assert "| coordinator | worker | audit | 2 | 0 | 0 | 12.5% |" in told
     assert "12.5% |\n| coordinator | worker | enforce | 2 | 2 | 0 | none |" in told
@@ -157,7 +161,7 @@ def test_the_page_warns_of_sizes_first_and_says_what_was_found() -> None:
 def test_what_enforcement_lets_through_would_stand_on_the_page_and_in_the_command() -> None:
     broken = made(2, verdicts={way: {"compiler": "transitive"} for way in WAYS})
     found = result(made(1), broken)
-    assert "1 under `--leakage enforce`" in text(found)
+    assert "1 leak under `--leakage enforce`" in text(found)
     assert list(lines(found))[:2] == [
         "audit: 2 of 2 workflows leak; 0 of 6 swaps change no bit",
         "enforce: 1 of 2 workflows leak; 6 of 6 swaps change no bit",

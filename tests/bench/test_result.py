@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE
@@ -14,14 +17,15 @@ from agentcho.lab.bench.measure import Timed, measure, steady
 from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.result import Result, Target, read_result
 from agentcho.lab.display.bench import heads, row
-from agentcho.lab.plots import plot_result
-from agentcho.lab.stats import spread
+from agentcho.lab.plots import COLOURS, plot_result
+from agentcho.lab.stats import Spread, spread
 from agentcho.lab.timing import turns
 from agentcho.lab.yardstick import Words, judged, near, worst
 from tools.bench.tables import table
 from tools.bench.targets import Judged, with_targets
+from tools.pages.bars import plot_bars
 from tools.pages.marks import without_age
-from tools.pages.speed import page, summary
+from tools.pages.speed import Gain, draw, page, plot_gains, summary, tally
 
 from .conftest import Values, result
 
@@ -300,6 +304,68 @@ def test_the_page_shows_the_largest_debate_of_a_result_both_ways_side_by_side(tm
     assert "of which no result is kept" not in told
 
 
+def test_of_the_first_table_a_bar_is_filled_only_where_the_words_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
+    one, two, three = (Spread(middle=m, low=m / 2, high=2 * m, method="least to largest") for m in (1.0, 2.0, 3.0))
+    found = [
+        Gain("a", (two, one), None, ("as good", "changed")),
+        Gain("b", (three, two), (one, one), ("not judged",) * 2),
+    ]
+    plot_gains(found, Path("x.png"))
+    first, whole = drawn[0].axes
+    assert [bar.get_width() for bar in first.patches if isinstance(bar, Rectangle)] == [2.0, 3.0, 1.0, 2.0], (
+        "audit's, then enforce's"
+    )
+    assert [to_hex(bar.get_facecolor()) for bar in first.patches] == [COLOURS[0], *["#ffffff"] * 3]
+    assert [bar.get_width() for bar in whole.patches if isinstance(bar, Rectangle)] == [1.0, 1.0]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["a", "b"]
+    assert found[0].cells == ("a", two.shown(), one.shown(), "", "", "`audit` as good, `enforce` changed")
+    assert found[1].cells[3:] == (one.shown(), one.shown(), "not judged")
+
+
+def test_a_small_benchmark_has_a_bar_for_each_arm_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
+    times = {"agentcho": 0.1, "deterministic": 0.2, "stock": 0.4}
+    values = {("1 row", arm): {"seconds": [each]} for arm, each in times.items()}
+    values |= {("8 rows", arm): {"seconds": [2 * times[arm]]} for arm in ("agentcho", "deterministic")}
+    plot_bars(result(values, bench="step", repeats=1), Path("x.png"))
+    (axis,) = drawn[0].axes
+    assert [bar.get_width() for bar in axis.patches if isinstance(bar, Rectangle)] == [0.1, 0.2, 0.2, 0.4, 0.4]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["1 row", "8 rows"]
+    assert axis.get_title() == "a decode step, seconds"
+
+
+def test_every_result_of_speed_but_the_overhead_has_its_picture_on_the_page_of_tables() -> None:
+    told = page(ROOT / "docs/results")
+    for file in sorted((ROOT / "docs/results").glob("bench-*.json")):
+        shown = read_result(file).bench != "overhead"
+        assert (f"](speed/{file.stem}.png)" in told) is shown, file.stem
+        assert (ROOT / f"docs/speed/{file.stem}.png").is_file() is shown, file.stem
+
+
+def test_the_page_shows_the_picture_of_its_first_table(tmp_path: Path) -> None:
+    (tmp_path / "bench-six.json").write_bytes((ROOT / "docs/results/bench-six.json").read_bytes())
+    draw(tmp_path, tmp_path / "speed")
+    assert (tmp_path / "speed/gains.png").stat().st_size > 10_000
+    assert "](speed/gains.png)\n" in summary(tmp_path)
+    assert (ROOT / "docs/speed/gains.png").is_file()
+
+
+def test_every_target_is_counted_once_as_met_missed_changed_or_open(tmp_path: Path) -> None:
+    both = both_ways()
+    (tmp_path / "bench-agents.json").write_text(both.model_dump_json())
+    rows = re.findall(
+        r"\| (met|missed by [^|]*|fast, but changed|fast; words[^|]*|reached, in[^|]*) \|", page(tmp_path)
+    )
+    met, missed = rows.count("met"), sum(row.startswith("missed") for row in rows)
+    changed = rows.count("fast, but changed")
+    counts = [int(each) for each in re.findall(r"\d+", tally([both, both]))]
+    assert len(rows) == len(both.targets)
+    assert counts == [2 * each for each in (len(rows), met, missed, changed, len(rows) - met - missed - changed)]
+
+
 def test_debates_without_names_have_a_dashed_line_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
@@ -351,6 +417,7 @@ def test_the_page_takes_the_worse_of_a_comparison_and_of_what_results_found_them
         values = {("debate", arm): whole(1.0) | words for arm in (AUDIT, ENFORCE)} | {("debate", BASELINE): whole(2.0)}
         (tmp_path / f"bench-{number}.json").write_text(result(values, repeats=1).model_dump_json())
     assert f"| debate | 1.00 | 1.00 | 2.00 | 2.00 | {told} |" in summary(tmp_path)
+    assert "in 0 of 1 workflows under `audit` and in 0 under `enforce`" in summary(tmp_path), "as soon is not sooner"
 
 
 def test_of_two_results_the_page_shows_the_lesser_gain_and_all_of_stock(tmp_path: Path) -> None:
@@ -361,4 +428,4 @@ def test_of_two_results_the_page_shows_the_lesser_gain_and_all_of_stock(tmp_path
         (tmp_path / f"{name}.json").write_text(result(values, repeats=1).model_dump_json())
     said = summary(tmp_path)
     assert "| debate | 1.00 | 1.00 | 1.00 | 1.00 | not judged |" in said
-    assert "workflows end 0.75 to 1.50 times as soon. Below 1, `generate` or" in said
+    assert "its workflows 0.75 to 1.50 times. Below 1, `generate` or" in said

@@ -95,3 +95,6 @@ def test_stock_generate_stands_beside_it_where_it_was_measured(results: Path) ->
     told = " ".join(first_screen(results, every))
     assert "takes 0.80, 0.80, 0.80 times as long as `enforce` to first tokens in the last three rows" in told
     assert f"| {PANELS[0]} | 3.00 | 1.50 | 3.00 | 1.50 | unknown | 0.80 | 0.80 |" in where_it_wins.page(results)
+    count = len(PANELS)
+    told = " ".join(where_it_wins.page(results).split())
+    assert f"in {count} of {count} panels to the first token, and in {count} of {count} end to end.**" in told

@@ -10,7 +10,7 @@ from agentcho.engine.lora_adapter import AdapterTraining
 from agentcho.games.runs.discovery import Found, listing
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.reuse.registry import usual_repairs, usual_ways
-from tools.pages.comparisons import ORDER, beside, page, paper
+from tools.pages.comparisons import ORDER, beside, draw, page, paper
 from tools.pages.marks import without_age
 
 ROOT = Path(__file__).parents[2]
@@ -52,9 +52,21 @@ def test_a_picture_and_the_front_stand_where_the_picture_lies_beside_the_results
     assert f"](fronts/{name}.png)" in page(results)
 
 
+def test_every_comparison_with_fidelity_has_its_picture_which_its_result_gives(tmp_path: Path) -> None:
+    name = "compare-direct"
+    (tmp_path / f"{name}.json").write_bytes((ROOT / "docs/results" / f"{name}.json").read_bytes())
+    draw(tmp_path, tmp_path / "fronts")
+    assert [file.name for file in (tmp_path / "fronts").iterdir()] == [f"{name}.png"]
+    assert (tmp_path / "fronts" / f"{name}.png").stat().st_size > 10_000
+    told = page(ROOT / "docs/results")
+    shown = {file.stem for file in RESULTS if f"](fronts/{file.stem}.png)" in told}
+    assert shown == {file.stem for file in RESULTS if read_comparison(file).fidelity}
+
+
 def test_without_results_only_the_words_are_left(tmp_path: Path) -> None:
     bare = page(tmp_path)
-    assert "of another model" in bare
+    assert "belong to another model" in bare
+    assert "as good as the baseline" not in bare
     assert "| metric |" not in bare
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.compare.comparison import Difference, Mean, Preference
 from agentcho.lab.paper.aligned import NOT_MEASURED, aligned
-from agentcho.lab.paper.effects import SCORES, bounded, effects, expected, verdict
+from agentcho.lab.paper.effects import SCORES, Effect, bounded, effects, expected, verdict
 from agentcho.lab.paper.figures import QWEN_8B
 from agentcho.lab.paper.found import PaperFound, RowFound, Score, TableFound
 from agentcho.lab.paper.tables import TABLES, table_named
 from agentcho.lab.paper.wording import BACK, NO_JUDGE, grids, summary
 from agentcho.lab.stats import holm
 from tools.pages.marks import without_age
-from tools.pages.paper import page, text
+from tools.pages.paper import differences, page, plot_effects, text
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -243,7 +244,7 @@ def test_each_row_that_the_paper_has_is_judged_by_the_intervals_of_both() -> Non
 def test_effects_are_summed_up_by_verdict_and_bound() -> None:
     told = effects(aligned(found(dict.fromkeys(ALL, 0.97))))
     assert summary(told) == "3 effects: 3 null (3 of them at ceiling)"
-    assert "Of the paper's 3 effects: 3 null (3 of them at ceiling)" in text(
+    assert "tests the paper's 3 effects: 3 null (3 of them at ceiling)" in text(
         {"paper.json": found(dict.fromkeys(ALL, 0.97))}
     )
 
@@ -287,12 +288,34 @@ def test_wins_stand_beside_the_papers() -> None:
 def test_a_second_file_stands_behind_the_first_with_its_command() -> None:
     second = found(ALL, games=60)
     made = text({"paper.json": found(ALL), "paper-more.json": second})
-    assert "Another one, `docs/results/paper-more.json`" in made
+    assert "- `docs/results/paper-more.json` tests" in made
     assert "## Table 1: MultiQA, two questions and one answer to both, 60 games a row\n" in made
     assert "#which-of-the-papers-effects-are-here-60-games-a-row" in made
-    assert "so that no seconds were kept" in made
+    assert "so no seconds were kept" in made
 
 
 @pytest.mark.skipif(not (DOCS / "results" / "paper.json").exists(), reason="there is no result file")
 def test_the_page_is_that_of_its_file() -> None:
     assert page(DOCS / "results") == without_age((DOCS / "paper.md").read_text()), "run python -m tools.pages.paper"
+
+
+def test_the_picture_of_effects_has_both_differences_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **options: drawn.append(figure))
+    one = Effect("Table 1", "row", "all right", -0.5, -0.25, "reproduced", "at floor")
+    times = Effect("Table 5", "row", "first token", 2.0, 1.5, "reproduced")
+    told = [one, one._replace(ours=None, verdict="not measured"), times]
+    assert differences(told) == [one], "neither what was not measured, nor ratios"
+    plot_effects([one], Path("x.png"))
+    (axis,) = drawn[0].axes
+    points: list[Any] = [line.get_xdata() for line in axis.lines[:2]]
+    assert [list(each) for each in points] == [[-50.0], [-25.0]]
+    (verdicts,) = axis.child_axes
+    assert [label.get_text() for label in verdicts.get_yticklabels()] == ["reproduced, at floor"]
+
+
+def test_every_file_of_the_paper_has_its_picture_on_the_page() -> None:
+    told = page(DOCS / "results")
+    for file in sorted((DOCS / "results").glob("paper*.json")):
+        assert told.count(f"](paper/{file.stem}.png)\n") == 1
+        assert (DOCS / f"paper/{file.stem}.png").is_file()

@@ -5,8 +5,9 @@ Does not know: how a result was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from agentcho.engine.lora_adapter import AdapterTraining
 from agentcho.lab.compare.columns import Column
@@ -14,7 +15,8 @@ from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison, Metric
 from agentcho.lab.paper.effects import SCORES, bounded, expected, sign, verdict
 from agentcho.lab.paper.tables import TABLES, Row, Table
-from tools.pages.render import render, write
+from agentcho.lab.plots import plot_front
+from tools.pages.render import arguments, render, rewrite
 
 ORDER = (
     "multi-qa",
@@ -28,15 +30,26 @@ ORDER = (
 """The workflows, in the order of the paper's tables."""
 OF_A_WORKFLOW = ("1", "2", "3", "4")
 """The paper's tables that have the figures of one each."""
+PLAIN = ("choreographed:audit", "choreographed:enforce")
+"""The columns that reuse encodings and do nothing else."""
 PICTURES = "fronts"
-"""The folder beside the results' that has the pictures of `agentcho compare --plot`, by the names of result files."""
+"""The folder beside the results' that has the pictures of fidelity against cost, by the names of result files."""
+
+
+class Plain(NamedTuple):
+    """In how many comparisons plain reuse is as good as the baseline, and how many judge it."""
+
+    good: int
+    of: int
 
 
 def page(results: Path) -> str:
     """The text of the page, from the files `compare-*.json` in `results`."""
+    found = list(_comparisons(results))
     return render(
         "comparisons",
-        comparisons=list(_comparisons(results)),
+        comparisons=found,
+        plain=[_plain([each for each, _, _ in found], mode) for mode in PLAIN] if found else [],
         p=_p,
         agree=_agree,
         encoded=_encoded,
@@ -47,6 +60,12 @@ def page(results: Path) -> str:
     )
 
 
+def _plain(found: Iterable[Comparison], mode: str) -> Plain:
+    """Of the comparisons that judge plain reuse, in how many it is as good as the baseline."""
+    verdicts = [each.verdict(mode) for each in found if mode in each.names[1:] and each.fidelity]
+    return Plain(verdicts.count("as good"), len(verdicts))
+
+
 def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | None]]:
     """In the order of the paper's tables, each with the paper's figures and its picture, where there are any; several
     of one workflow by the names of their files."""
@@ -55,6 +74,15 @@ def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | 
         picture = f"{PICTURES}/{file.stem}.png"
         there = (results.parent / picture).exists()
         yield each, paper(each.request.scenario), picture if there else None
+
+
+def draw(results: Path, folder: Path) -> None:
+    """The picture of each comparison that has fidelity and cost, as `agentcho compare --plot` draws it."""
+    folder.mkdir(exist_ok=True)
+    for file in sorted(results.glob("compare-*.json")):
+        found = read_comparison(file)
+        if any(name in found.costs for name in found.fidelity):
+            plot_front(found, folder / f"{file.stem}.png")
 
 
 def paper(scenario: str) -> str | None:
@@ -151,5 +179,12 @@ def _timed(found: Comparison) -> int:
     return len(found.costs[found.names[0]].seconds) if found.costs else 0
 
 
+def main() -> None:
+    """Draw the pictures, and write the page that shows them."""
+    given = arguments("comparisons").parse_args()
+    draw(given.results, given.page.parent / PICTURES)
+    rewrite(given.page, page(given.results))
+
+
 if __name__ == "__main__":
-    write(page, "comparisons")
+    main()

@@ -83,55 +83,55 @@ def page_of(result: Found | None) -> str:
 PROOFS = (
     (
         "the engine's tests run unchanged on a GPU",
-        "no test names its device, and on a GPU that is pretended operations over tensors of two devices fail "
+        "no test names its device, and on a simulated GPU operations that mix tensors of two devices fail "
         "(`tests/engine/test_device.py`)",
     ),
     (
-        "two GPUs with a model spread over them: in a decode step hidden states, logits, and once each what all layers "
-        "share go from one to the other",
-        "pretended likewise (`tests/engine/test_spread.py`), and fake tensors on two devices (`tests/gpu/spread.py`)",
+        "with a model spread over two GPUs, a decode step moves only hidden states, logits and, once each, the tensors "
+        "that all layers share",
+        "simulated GPUs (`tests/engine/test_spread.py`), and fake tensors on two devices (`tests/gpu/spread.py`)",
     ),
     (
-        "what schemas, choices and limits allow goes to the device as bits, in one copy a step; the sampler waits for "
-        "nothing but tokens",
-        "operations and copies are counted (`tests/engine/test_sampling.py`)",
+        "the tokens that schemas, choices and limits allow go to the device as bits, in one copy per step; the sampler "
+        "waits only for tokens",
+        "counts of operations and copies (`tests/engine/test_sampling.py`)",
     ),
     (
-        "encodings leave the store and come back in one copy for many; lanes never take more memory than there is",
-        "copies are counted, and the memory of a GPU is pretended (`tests/engine/test_memory.py`, "
-        "`tests/engine/test_stored.py`)",
+        "one copy moves many encodings out of the store or back; lanes never take more memory than there is",
+        "counts of copies, and a simulated GPU memory (`tests/engine/test_memory.py`, `tests/engine/test_stored.py`)",
     ),
     (
-        "the kernel gives what dense attention gives",
-        "Triton's interpreter (`tests/engine/test_paged.py`), at the sizes of real models too (`tests/gpu`)",
+        "the kernel gives the same result as dense attention",
+        "Triton's interpreter (`tests/engine/test_paged.py`), also at the sizes of real models (`tests/gpu`)",
     ),
     (
-        "RMSNorm, the rotary embedding and SwiGLU in one kernel each give what the modules of transformers give, and a "
-        "token has the same bits among any others",
+        "RMSNorm, the rotary embedding and SwiGLU, one kernel each, give the same results as the modules of "
+        "transformers, and a token's bits do not depend on the other tokens",
         "Triton's interpreter (`tests/engine/test_fewer_kernels.py`); RMSNorm is torch's own kernel, which is compared "
         "when a model is loaded",
     ),
     (
-        "contexts that one kernel gathers and turns are what a rotation in float64 gives, token by token",
+        "contexts that one kernel gathers and rotates match a rotation in float64, token by token",
         "Triton's interpreter (`tests/engine/test_turned.py`)",
     ),
     (
-        "the whole engine at the shape of Llama-3.1-8B: no operation over tensors of two devices, none for which "
-        "Python has to wait for the device, no transfer inside of a decode step's forward",
-        "fake tensors on `cuda:0` (`tests/gpu/fake.py`); every launch of Triton is counted and not run",
+        "in the whole engine at the shape of Llama-3.1-8B, no operation mixes tensors of two devices or makes Python "
+        "wait for the device, and a decode step's forward contains no transfer",
+        "fake tensors on `cuda:0` (`tests/gpu/fake.py`); Triton launches are counted and not run",
     ),
     (
-        "kernels of a decode step, launches of a first token, registers and loops of kernels for sm_80 and sm_90",
-        "counted over fake tensors and in what Triton compiles; they may only go down (`tests/gpu/limits.json`), and "
+        "the number of kernels in a decode step and of launches for a first token, and the registers and loops of "
+        "kernels for sm_80 and sm_90",
+        "counts over fake tensors and in Triton's compiled code; they may only go down (`tests/gpu/limits.json`), and "
         "`python -m tests.gpu` prints them",
     ),
     (
-        "this program, killed at any moment, leaves what was measured",
+        "this program keeps what it measured, whenever it is killed",
         "real processes on `--device cpu` (`tests/bench/test_gpu_day.py`)",
     ),
     (
-        "a GPU that is busy, full, of an unknown kind or without a driver is refused in one line",
-        "faked errors of torch (`tests/engine/test_placement.py`)",
+        "a GPU that is busy, full, of an unknown kind or without a driver gives an error of one line",
+        "faked torch errors (`tests/engine/test_placement.py`)",
     ),
 )
 """What is shown without a GPU, and how."""

@@ -29,7 +29,7 @@ def part(found: JudgeResult) -> str:
         "baseline's margins, the least certain first, and by the place of the baseline's pick in the prompt."
     )
     tasks = [list(_table(found, task)) for task in dict.fromkeys(row.task for row in found.rows)]
-    lines = [*_wrapped(head), *(line for table in tasks for line in ("", *table)), "", *_wrapped(verdict(found))]
+    lines = [*_wrapped(verdict(found)), "", *_wrapped(head), *(line for table in tasks for line in ("", *table))]
     return "\n".join(lines)
 
 
@@ -38,7 +38,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _table(found: JudgeResult, task: str) -> Iterator[str]:
-    yield f"| `{task}` | the same pick | held out | encoded anew | changed, by quarters | by place |"
+    yield f"| `{task}` | same pick | held out | encoded again | changed, by quarters | by place |"
     yield "| --- | --- | --- | ---: | --- | --- |"
     for row in (each for each in found.rows if each.task == task):
         cells = (_share(row.all), _share(row.held), f"{row.anew:.0%}", _where(row), _places(row))

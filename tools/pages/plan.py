@@ -98,8 +98,8 @@ def _shortfall(found: dict[str, Any]) -> str:
     names = list(dict.fromkeys(each["subject"] for each in found["branches"]["predicted"]))
     most = max(_ratio(found["branches"], name, "seconds") for name in names)
     return (
-        f"Predicted gains of first tokens on an A100 are below the paper's in {len(below)} of {len(TABLE_5)} rows, "
-        f"and the largest\npredicted end-to-end gain of the sweep is {most:.2f}: "
+        f"The predicted gains in first tokens on an A100 are below the paper's in {len(below)} of {len(TABLE_5)} rows. "
+        f"The largest predicted\nend-to-end gain of the sweep is {most:.2f}: "
         "nothing here explains the 2.2 of Figure 4."
     )
 
@@ -153,11 +153,11 @@ def _verdict(rows: Sequence[dict[str, Any]]) -> str:
         clear = [each for each in judged if each["disjoint"]]
         near = sum(map(_near, judged))
         ordered = sum(map(_ordered, clear))
-        missed = "" if near == len(judged) else ", so the aim of all is missed"
-        wrong = "" if ordered == len(clear) else ", so this aim is missed"
+        missed = "" if near == len(judged) else ", so the target (all of them) is missed"
+        wrong = "" if ordered == len(clear) else ", so this target is missed"
         lines.append(
-            f"{name}: {near} of {len(judged)} ratios are within {NEAR:.0%} of what was measured{missed};\n"
-            f"  the order is right in {ordered} of {len(clear)} rows whose repeats are disjoint{wrong}."
+            f"{name}: {near} of {len(judged)} ratios are within {NEAR:.0%} of the measured ones{missed};\n"
+            f"  the order is right in {ordered} of {len(clear)} rows whose repeats do not overlap{wrong}."
         )
     return "\n".join(f"- {line}" for line in lines)
 

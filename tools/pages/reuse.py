@@ -16,8 +16,8 @@ from tools.pages.marks import put
 
 def with_methods(page: str) -> str:
     """The page with the current methods between its marks."""
-    page = put(page, "repairs", _table("--repair", "which tokens of each reused message are encoded anew", SELECTIONS))
-    return put(page, "ways", _table("--reuse", "how what is reused is read", READINGS))
+    page = put(page, "repairs", _table("--repair", "which tokens of each reused message are encoded again", SELECTIONS))
+    return put(page, "ways", _table("--reuse", "how reused messages are read", READINGS))
 
 
 def _table(option: str, head: str, methods: Sequence[type[Method]]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def with_rules(page: str) -> str:
 
 def _table(found: re.Match[str]) -> str:
     field = found["field"]
-    head = {"meaning": "what a finding tells", "advice": "what to do"}[field]
+    head = {"meaning": "what a finding means", "advice": "what to do"}[field]
     rows = [
         f"| {rule.code} | {rule.level} | {rule.title} | {getattr(rule, field)} |\n"
         for rule in RULES.values()

@@ -6,9 +6,12 @@ Does not know: how a result was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from agentcho.lab.bench.aims import family, pairs
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
@@ -18,18 +21,19 @@ from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.display.bench import GUESSED, asked, digits, guessed, heads, row, served
 from agentcho.lab.display.peers import ABOUT, heads_of, told
 from agentcho.lab.display.peers import row as peer_row
-from agentcho.lab.plots import plot_result
+from agentcho.lab.plots import COLOURS, plot_result, reach, save
 from agentcho.lab.stats import Spread
 from agentcho.lab.yardstick import Words
 from tools.bench import PROGRAM, cost, society
 from tools.bench.tables import TALK, shown, talk_row
 from tools.bench.targets import Judged, combined, with_targets
+from tools.pages.bars import BARS, plot_bars
 from tools.pages.costs import TABLE, first_screen, gains, least, sentence, slower, timed, wrapped
 from tools.pages.marks import put
 from tools.pages.render import arguments, render, rewrite
 
-DRAWN: tuple[Kind, ...] = ("workflows", "growth")
-"""The benchmarks that have a picture."""
+DRAWN: tuple[Kind, ...] = ("workflows", "growth", "stall")
+"""The benchmarks that have a picture as `agentcho bench --plot` draws it; others have bars."""
 SHIPPED: tuple[Kind, ...] = ("workflows", "serve", "peers")
 """Those that `agentcho bench` has; all others are for a checkout."""
 ORDER: tuple[Kind, ...] = (
@@ -46,57 +50,80 @@ ORDER: tuple[Kind, ...] = (
     "peers",
 )
 
+ALT: Mapping[Kind, str] = {
+    "step": "seconds of a decode step, by arm",
+    "growth": "seconds to the first token",
+    "stall": "seconds of the prefill over the time between tokens, by size of its parts",
+    "room": "agents whose first tokens come in time, by arm",
+}
+"""What the pictures of one section show."""
 SPEED, COST = "speed", "cost"
 """What is marked in the README."""
 
 
+GAINS = "gains"
+"""The name of the picture of the first table."""
+MODES = ("audit", "enforce")
+SAME = "as good"
+"""What is said of words that reuse does not change."""
 STOCK = {GENERATE: "stock `generate` with caches kept by hand", CONTINUOUS: "transformers' continuous batching"}
 
 
-NOWHERE = ("", "")
-"""A gain that was not measured."""
-
-
 class Gain(NamedTuple):
-    """What a workflow gains, under `audit` and under `enforce`, and what becomes of its words."""
+    """What a workflow gains, under `audit` and under `enforce`, and what becomes of its words; None: not measured."""
 
     subject: str
-    first: tuple[str, str]
-    whole: tuple[str, str]
-    words: str
+    first: tuple[Spread, Spread] | None
+    whole: tuple[Spread, Spread] | None
+    words: tuple[str, str]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row in the table."""
+        figures = [each.shown() for both in (self.first, self.whole) for each in both or ()]
+        audit, enforce = self.words
+        there = [*figures[:2]] if self.first else ["", ""]
+        there += figures[-2:] if self.whole else ["", ""]
+        return (self.subject, *there, audit if audit == enforce else f"`audit` {audit}, `enforce` {enforce}")
+
+
+def gained(results: Path) -> list[Gain]:
+    """What each workflow gains: the paper's first, then recorded ones."""
+    flows, elsewhere = _flows(results), known(results)
+    whole = [result for result in flows if result.stepwise]
+    names = dict.fromkeys(family(subject) for result in flows for subject in result.subjects)
+    table = timed(results, TABLE)
+
+    def gain(flows: Sequence[Result], name: str, what: str) -> tuple[Spread, Spread] | None:
+        rows = () if name.startswith(TRACE) else table
+        audit, enforce = ([*gains(flows, rows, name, arm, what)] for arm in (AUDIT, ENFORCE))
+        return (least(audit), least(enforce)) if audit and enforce else None
+
+    return [
+        Gain(name, gain(flows, name, "ttft"), gain(whole, name, "seconds"), _said(name, flows, elsewhere))
+        for name in sorted(names, key=lambda name: name.startswith(TRACE))
+    ]
+
+
+def _flows(results: Path) -> list[Result]:
+    """Benchmarks of workflows that are no sweeps, those that timed first tokens alone before the others."""
+    found = [each for each in _read(results).values() if each.bench == "workflows" and each.sweep is None]
+    return sorted(found, key=lambda result: result.stepwise)
 
 
 def summary(results: Path) -> str:
     """The text of the page in short, from the same files."""
-    found, elsewhere = list(_read(results).values()), known(results)
+    found, flows, each = list(_read(results).values()), _flows(results), gained(results)
     swept = [result for result in found if result.sweep is not None]
-    flows = [result for result in found if result.bench == "workflows" and result.sweep is None]
-    flows.sort(key=lambda result: result.stepwise)
     whole = [result for result in flows if result.stepwise]
-    found_in = dict.fromkeys(family(subject) for result in flows for subject in result.subjects)
-    names = sorted(found_in, key=lambda name: name.startswith(TRACE))
-    table = timed(results, TABLE)
-
-    def gain(flows: Sequence[Result], name: str, what: str) -> tuple[str, str] | None:
-        rows = () if name.startswith(TRACE) else table
-        audit, enforce = ([*gains(flows, rows, name, arm, what)] for arm in (AUDIT, ENFORCE))
-        return (least(audit).shown(), least(enforce).shown()) if audit and enforce else None
-
-    gained = [
-        Gain(
-            name,
-            gain(flows, name, "ttft") or NOWHERE,
-            gain(whole, name, "seconds") or NOWHERE,
-            _said(name, flows, elsewhere),
-        )
-        for name in names
-    ]
+    timed_first = [gain.first for gain in each if gain.first is not None]
+    sooner = [sum(round(both[mode].middle, 2) > 1 for both in timed_first) for mode in (0, 1)]
     measured = [
-        f"{result.model.removeprefix('shape:')} over texts {result.scale:g} times as long"
+        f"{result.model.removeprefix('shape:')} with texts of {result.scale:g} times their usual length"
         for result in whole
         if any(BASELINE in result.arms and not name.startswith(TRACE) for name in map(family, result.subjects))
     ]
-    small = [name for name in names if name.startswith(TRACE)]
+    small = [gain.subject for gain in each if gain.subject.startswith(TRACE)]
     rooms = [
         result.ratio([subject], ENFORCE, BASELINE, "agents").shown()
         for result in found
@@ -110,14 +137,16 @@ def summary(results: Path) -> str:
         "debates": [*_debates(swept)],
         "whole": measured,
         "small": small,
+        "sooner": sooner,
+        "compared": len(timed_first),
     }
-    return render("speed", gains=gained, **more)
+    return render("speed", gains=each, picture=GAINS, **more)
 
 
-def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
+def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> tuple[str, str]:
     """What becomes of a workflow's words in both ways: by its comparison, which has scores too, and by each result that
     has judged them itself. What one of them finds changed is changed."""
-    said = {"same": "as good", "changed": "changed", "unknown": "not judged"}
+    said = {"same": SAME, "changed": "changed", "unknown": "not judged"}
 
     def of(arm: str) -> str:
         own = [
@@ -125,8 +154,7 @@ def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> str:
         ]
         return said[combined(*own, elsewhere.get((name, arm), "unknown"))]
 
-    audit, enforce = of(AUDIT), of(ENFORCE)
-    return audit if audit == enforce else f"`audit` {audit}, `enforce` {enforce}"
+    return of(AUDIT), of(ENFORCE)
 
 
 def _stock(flows: Iterable[Result]) -> Iterator[str]:
@@ -140,7 +168,7 @@ def _stock(flows: Iterable[Result]) -> Iterator[str]:
                 _from_to([result.ratio(both, arm, BASELINE, what) for result, both in found])
                 for what in ("ttft", "seconds")
             )
-            yield f"Beside {name} its first tokens come {first} times as soon, and workflows end {whole} times as soon."
+            yield f"Compared with {name}, its first tokens are {first} times as fast and its workflows {whole} times."
 
 
 def _from_to(ratios: Sequence[Spread]) -> str:
@@ -179,6 +207,20 @@ def page(results: Path) -> str:
         peer_about=ABOUT,
         debates=list(_debates(found)),
         picture=lambda result: names[id(result)],
+        tally=tally(found),
+        drawn=ALT,
+    )
+
+
+def tally(results: Iterable[Result]) -> str:
+    """How many targets have been met, missed, and neither."""
+    verdicts = [result.verdict(target) for result in results for target in result.targets]
+    met, changed = verdicts.count("met"), verdicts.count("fast, but changed")
+    missed = sum(verdict.startswith("missed") for verdict in verdicts)
+    left = len(verdicts) - met - missed - changed
+    return (
+        f"Of {len(verdicts)} targets, {met} are met and {missed} are missed. {changed} are fast enough but change the "
+        f"words. {left} are reached in too few repeats, or their words were not judged."
     )
 
 
@@ -205,11 +247,41 @@ def _today(result: Result, elsewhere: Judged) -> Result:
 
 
 def draw(results: Path, folder: Path) -> None:
-    """The pictures of the page, one a result."""
+    """The pictures of both pages: of the first table, and one a result."""
     folder.mkdir(exist_ok=True)
+    if found := gained(results):
+        plot_gains(found, folder / f"{GAINS}.png")
     for name, result in _read(results).items():
         if result.bench in DRAWN:
             plot_result(result, folder / f"{name}.png")
+        elif result.bench in BARS:
+            plot_bars(result, folder / f"{name}.png")
+
+
+def plot_gains(found: Sequence[Gain], file: Path) -> None:
+    """The first table: what each workflow gains, a bar a mode. A bar is filled where the words stay the same."""
+    figure = Figure(figsize=(10.4, 1.4 + 0.42 * len(found)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axis, title in ((left, "first token"), (right, "end to end")):
+        for number, colour in enumerate(COLOURS[: len(MODES)]):
+            both = [(place, gain, gain.first if axis is left else gain.whole) for place, gain in enumerate(found)]
+            there = [(place, gain, ratios[number]) for place, gain, ratios in both if ratios is not None]
+            at = [place + 0.4 * (number - 0.5) for place, _, _ in there]
+            ratios = [ratio for _, _, ratio in there]
+            middles = [ratio.middle for ratio in ratios]
+            filled = [colour if gain.words[number] == SAME else "white" for _, gain, _ in there]
+            axis.barh(at, middles, height=0.36, color=filled, edgecolor=colour)
+            axis.errorbar(middles, at, xerr=reach(middles, ratios), fmt="none", ecolor="black", capsize=2)
+        axis.axvline(1, color="black", linewidth=0.8)
+        axis.set_yticks(range(len(found)), [gain.subject for gain in found], fontsize=8)
+        axis.set_title(f"{title}: baseline ÷ mode", fontsize=9)
+        axis.tick_params(axis="x", labelsize=8)
+    left.invert_yaxis()
+    keys = [Patch(facecolor=colour, edgecolor=colour, label=mode) for mode, colour in zip(MODES, COLOURS, strict=False)]
+    keys.append(Patch(facecolor="white", edgecolor="black", label="not filled: words changed, or not judged"))
+    figure.legend(handles=keys, fontsize=8, loc="outside lower center", ncols=len(keys))
+    figure.suptitle("right of the line, the mode is faster than the baseline", fontsize=10)
+    save(figure, file)
 
 
 def with_sentences(readme: str, results: Path) -> str:

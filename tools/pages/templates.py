@@ -17,7 +17,7 @@ from tools.templates.result import Row, TemplatesResult
 
 MARKED = re.compile(r"(<!-- templates -->\n\n).*?(\n\n<!-- end of templates -->)", re.DOTALL)
 KINDS: dict[Kind, str] = {
-    "real": "the model's own, out of a package",
+    "real": "the model's own, from a package",
     "borrowed": "another model's, with its control tokens",
     "bytes": "single bytes, with its control tokens",
 }

@@ -42,7 +42,7 @@ def games(results: Path) -> str:
 
 
 def _row(found: dict[str, Any]) -> str:
-    ended = found["ended"] if not found["invalid"] else f"{found['ended']}, by invalid moves of {found['invalid']}"
+    ended = found["ended"] if not found["invalid"] else f"{found['ended']}, after invalid moves of {found['invalid']}"
     cells = (found["family"], found["players"], found["moves"] or "", ended, found["private"], found["passed on"])
     audit = f"{found['audit']}, and nothing is hidden in it" if found["family"] in OPEN_HANDS else found["audit"]
     return f"| {' | '.join(map(str, cells))} | {audit} |"

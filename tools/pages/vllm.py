@@ -36,7 +36,7 @@ def part(found: Result) -> list[str]:
         "vLLMs. Times are medians with minimum and maximum, then in parentheses the speedup over vLLM alone."
     )
     played = [s for s in found.subjects if found.values(s, PLAIN, "seconds")]
-    lines = [*_wrapped(head), "", *_wrapped(_told(found, played)), ""]
+    lines = [*_wrapped(_told(found, played)), "", *_wrapped(head), ""]
     for what, title in (("ttft", "first token"), ("seconds", "end to end")):
         lines += [f"| {title} | " + " | ".join(ABOUT[arm] for arm in ARMS) + " |", "| --- |" + " ---: |" * len(ARMS)]
         lines += [f"| {subject} | {' | '.join(_cells(found, subject, what))} |" for subject in played]
