@@ -446,7 +446,7 @@ class LeakageError(AgentchoError):
 
     @classmethod
     def sink(cls, caller: str, tool: str, why: str, messages: Sequence[str]) -> LeakageError:
-        """Return the error for a tool call that was not run. `why` says what is wrong with `messages` and what to do."""
+        """Return the error for a tool call that was not run. `why` says what is wrong with `messages`."""
         error = cls(caller, messages)
         error.args = (f"the call of {tool} by {caller} was not run: {why}",)
         return error
