@@ -1,8 +1,8 @@
-"""Counting the tasks that are awake: a step starts once every task that the last one woke has come to rest.
+"""Counts the tasks that are awake: a step starts once every task that the last one woke has come to rest.
 
-A tracked task runs through a wrapper that sees each of its suspensions and resumptions. To wait for
-anything counts as rest; what wakes a task here marks it awake at that moment, before the event loop gets to it. Nothing
-is timed or polled. Does not know: engines, agents, requests.
+Whatever agents ask for at the same time then shares a step. A tracked task runs through a wrapper that sees each of its
+suspensions and resumptions. Waiting for anything counts as rest. What wakes a task here marks it awake at once, before
+the event loop gets to it. Nothing is timed or polled. Does not know: engines, agents, requests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Requests to the choreographer, and what becomes of one while it is under way.
+"""Requests to the choreographer, and their state while they run.
 
-Does not know: engines, who asks for what.
+One request holds a message and everything that it needs first, so that a step gets all of it. Does not know: engines,
+who asks for what.
 """
 
 from __future__ import annotations

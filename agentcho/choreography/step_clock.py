@@ -1,7 +1,7 @@
 """One clock for the choreographers of a run: when all tasks rest, every engine that has something to do makes one step.
 
-All of them step in one hop to one thread, in their order, and what they brought is delivered together: so the same
-tasks bring the same calls to the same steps, however long each engine takes. Does not know: what a step does, agents.
+All engines step in one hop to one thread, in order, and their results are delivered together. The same tasks therefore
+bring the same calls to the same steps, however long each engine takes. Does not know: what a step does, agents.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Where tasks wait: by the name of whoever it is, the line of its code, and what it awaits there.
+"""Where tasks wait: who waits, at which line of its code, and what it awaits there.
 
-Whether a wait can end is nobody's to say: a person, a socket or a thread may end it. Does not know: engines, games.
+It explains a game in which nothing moves. Whether a wait can end is unknown: a person, a socket or a thread may end it.
+Does not know: engines, games.
 """
 
 from __future__ import annotations

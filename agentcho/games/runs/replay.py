@@ -1,7 +1,7 @@
-"""Plays a trace again on an engine, every text forced: what its tokens were chosen from, and what it cost.
+"""Plays a trace again on an engine, with every text forced: what its tokens were chosen from, and what it cost.
 
-Each message is submitted when its parents are done, through the choreographer and the resolver that games use.
-Does not know: agents' code, policies, torch.
+Each message is submitted when its parents are done, through the choreographer and the resolver that games use. Does not
+know: agents' code, policies, torch.
 """
 
 from __future__ import annotations
@@ -36,16 +36,23 @@ from agentcho.records.transcript import TranscriptEntry, carry
 
 
 class LogitsPort(Protocol):
-    """The rows that a decode with `logits=True` chose from."""
+    """The logits that a decode with `logits=True` chose from."""
 
     def logits(self, id: EncodingId) -> Any: ...
 
 
 @dataclass(frozen=True)
 class ReplayedMessage:
-    """One decode. `logits` `[tokens + 1, vocab]`, float32: what each of the text's tokens, and then the first
-    closing token, was chosen from; None where they were not asked for. `receipt`: what it attended to. Seconds
-    from when it could be submitted to its first row (`ttft`) and to its end, waiting included."""
+    """One replayed decode.
+
+    Attributes:
+        entry: The message with its encodings, as a transcript has it.
+        receipt: What it attended to.
+        ttft: Seconds from when it could be submitted to its first row of logits, waiting included.
+        seconds: Seconds from when it could be submitted to its end, waiting included.
+        logits: Logits `[tokens + 1, vocab]`, float32: what each of the text's tokens, and then the first closing token,
+            was chosen from. None if they were not asked for.
+    """
 
     entry: TranscriptEntry
     receipt: Receipt
@@ -55,8 +62,14 @@ class ReplayedMessage:
 
 
 class Replayed(Mapping[str, ReplayedMessage]):
-    """The decodes of a workflow by message id. `entries` are all messages as a transcript has them, `steps` the
-    engine's forwards, `encoded` the tokens they fed, `seconds` the whole."""
+    """The decodes of a workflow by message id.
+
+    Attributes:
+        entries: All messages, as a transcript has them.
+        steps: Number of forward passes.
+        encoded: Number of tokens that these fed.
+        seconds: Duration of the replay, in seconds.
+    """
 
     def __init__(
         self,
@@ -88,15 +101,30 @@ def replay(
     stride: int = 1,
     **changes: Unpack[ReuseOptions],
 ) -> Replayed:
-    """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
+    """Play one workflow of a trace again, with every text forced. Blocks until it is over.
 
-    `reuse` says through which encodings messages are read, and `changes` are fields of it that are to be otherwise, as
-    `mode="baseline"` or `leakage="audit"`: see `ReusePolicy`. Tokens of the trace win over its text where they are of
-    the engine's tokenizer. `logits`: keep what each token was chosen from. `stride` above 1 feeds so many tokens of a
-    text a step after its first: quick, where only `ttft` is asked for. With `in_place` the trace's offsets are passed
-    over; `speculate` guesses tokens from what must have been out by the trace alone. `leakage` says nothing in baseline
-    mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
-    Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
+    Token ids of the trace are used instead of its text if they are of the engine's tokenizer. Offsets of the trace are
+    ignored with `in_place`. With `speculate`, tokens are guessed from what must have been out by the trace alone.
+
+    Args:
+        workflow_: A workflow of the format `agentcho-trace/1`.
+        engine: The engine.
+        reuse: How messages are read: a `ReusePolicy`, or its mode.
+        *fields: Further fields by position. Deprecated; they go in 0.6.
+        logits: Whether to keep what each token was chosen from.
+        stride: Number of tokens of a text per step after its first. Above 1 is quick if only `ttft` matters.
+        **changes: Fields of `reuse` to change, by name, such as `mode="baseline"` or `leakage="audit"`.
+
+    Returns:
+        The decodes by message id. `entries` are all messages, `steps` and `encoded` count forward passes and tokens,
+        and `seconds` is the duration.
+
+    Raises:
+        RecordBroken: The workflow is not such a trace, or its tokens do not fit the engine's framing.
+        LeakageError: An author may not read a message under that policy. Nothing was computed. Under `leakage="audit"`
+            such reads are recorded instead.
+        RequestError: The engine refuses a call.
+        ContextOverflow: A message does not fit the model's context.
     """
     given = by_position(reuse, fields, ("mode", "leakage", "deterministic", "logits"))
     logits = given.pop("logits", logits)
@@ -108,7 +136,7 @@ def replay(
 
 
 def awaited(trace: Workflow) -> dict[str, frozenset[str]]:
-    """Of each message, the decodes that must have ended before it can be submitted: the nearest ones only."""
+    """Return for each message the decodes that must have ended before it can be submitted: the nearest ones only."""
     kinds = {message.id: message.kind for message in trace.messages}
     needs: dict[str, frozenset[str]] = {}
     for message in trace.messages:
@@ -119,7 +147,7 @@ def awaited(trace: Workflow) -> dict[str, frozenset[str]]:
 
 @dataclass
 class _Gate:
-    """Opens when as many things have happened as it waits for; who waits counts as awake from then."""
+    """Opens after a number of events. A task that waits counts as awake from then."""
 
     left: int
     opened: float = field(default_factory=perf_counter)
