@@ -317,7 +317,7 @@ class Message:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All token ids that were fed: see `Words`."""
+        """All token ids that were fed (see `Words`)."""
         return self.words.tokens
 
     @property
@@ -332,7 +332,7 @@ class Message:
 
     @property
     def stopped(self) -> str | None:
-        """What ended a decode: "stop", "stop_string", "stop_token", "max_tokens" or "forced"."""
+        """What ended a decode ("stop", "stop_string", "stop_token", "max_tokens" or "forced"). None otherwise."""
         return self.words.stopped
 
     @property

@@ -282,7 +282,7 @@ class Choreographer:
         process will end a wait cannot be known.
 
         Returns:
-            One entry per waiting task: the names of whoever waits, the line of code, and what it awaits.
+            One entry per waiting task, with the names of whoever waits, the line of code, and what it awaits.
         """
         return self._clock.waiting()
 

@@ -26,7 +26,7 @@ class Prefetch:
         self._taken: list[tuple[Any, Handle]] = []
 
     def offer(self, owner: Any, make: Make) -> None:
-        """Add an offer. `make` is called when there is room, and returns the request, or None if nobody needs it now."""
+        """Add an offer. `make` is called when there is room, and returns the request, or None if it is not needed."""
         self._offers.append((owner, make))
 
     def take(self) -> list[Handle]:

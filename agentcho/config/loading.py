@@ -145,7 +145,7 @@ class QuantizationOptions(FrozenOptions):
         return {name: getattr(self, name) for name in QuantizationOptions.model_fields}
 
     def numbers_of(self, dtype: str) -> str:
-        """Return the number formats of a model of this dtype for people, such as "float32 int8, keys and values int8"."""
+        """Return the number formats of a model of this dtype for people: "float32 int8, keys and values int8"."""
         model = dtype if self.weights is None else f"{dtype} {self.weights}"
         return model if self.kv_dtype is None else f"{model}, keys and values {self.kv_dtype}"
 

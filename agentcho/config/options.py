@@ -1,6 +1,9 @@
 """Options of a run and of its models, each declared once with its help, frozen, and checked where they enter.
 
-Does not know: scenarios' own options (each scenario has its own model), the command line, torch.
+A field of `RunConfig` with a description is an option of the commands that play, and the description is its help. Its
+`group` tells which commands have it: "served" for a model behind an API, "loading" and "inference" for one that is
+loaded here ("inference" not for one that is trained), "reading" for how messages are read, "upkeep" for what changes no
+message. Does not know: scenarios' own options (each scenario has its own model), the command line, torch.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class EngineCore(SyncAPI):
 
     @property
     def bos(self) -> int:
-        """The number of tokens that every context begins with: usually one, the BOS, or none."""
+        """The number of tokens that every context begins with, usually one (the BOS) or none."""
         return len(self.framing.begin)
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
@@ -191,8 +191,8 @@ class EngineCore(SyncAPI):
             id: The encoding.
 
         Returns:
-            The words: `header`, `text`, `tokens` (all ids that were fed, without BOS), and `content` and `sampled`, the
-            (start, stop) of the content and of the sampled ids within `tokens`.
+            The words. `header` and `text` are text, `tokens` are all ids that were fed, without BOS, and `content` and
+            `sampled` are the (start, stop) of the content and of the sampled ids within `tokens`.
 
         Raises:
             UnknownEncoding: The id is unknown, or was released.
@@ -207,7 +207,7 @@ class EngineCore(SyncAPI):
             id: The encoding.
 
         Returns:
-            The receipt: `context` has (id, position, length in tokens) of each parent, `start` is the position of its
+            The receipt. `context` has (id, position, length in tokens) of each parent, `start` is the position of its
             own first token, and `bos` the number of tokens before everything else, usually the BOS.
 
         Raises:

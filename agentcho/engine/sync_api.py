@@ -67,7 +67,7 @@ class SyncAPI(ABC):
         """Encode one message of known text over its parents, or a list of messages in one forward pass.
 
         Args:
-            calls: A text, a `Prefill`, or a list of `Prefill`s.
+            calls: A text, a `Prefill`, or a list of `Prefill` calls.
             **options: Fields of `Prefill`, if a text is given.
 
         Returns:
@@ -97,7 +97,7 @@ class SyncAPI(ABC):
         """Generate one message over its parents, or a list of messages side by side.
 
         Args:
-            calls: A header, a `Decode`, or a list of `Decode`s.
+            calls: A header, a `Decode`, or a list of `Decode` calls.
             **options: Fields of `Decode`, if a header is given.
 
         Returns:
@@ -129,7 +129,7 @@ class SyncAPI(ABC):
         """Compute some tokens of stored messages again over other parents.
 
         Args:
-            calls: A `Repair`, or a list of `Repair`s, which share one forward pass.
+            calls: A `Repair`, or a list of `Repair` calls, which share one forward pass.
 
         Returns:
             The new id, or a list with one new id per call. Each is held until `release`.

@@ -83,7 +83,7 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
         seed: Seed of a generator.
 
     Returns:
-        The tasks: `tasks[number]` is one of them, and `tasks.size` their number, None if there is no last one.
+        The tasks. `tasks[number]` is one of them, and `tasks.size` is their number, None if there is no last one.
 
     Raises:
         TaskError: There is no such set, its tasks are of another kind, or a file is broken. The error names the line.

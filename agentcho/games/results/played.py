@@ -166,7 +166,7 @@ class Played:
 
     @property
     def id(self) -> str | None:
-        """The id of the run: the name of its folder. None if it has no record."""
+        """The id of the run, which is the name of its folder. None if it has no record."""
         return None if self.record is None else self.record.name
 
     @property
@@ -176,7 +176,7 @@ class Played:
 
     @property
     def errors(self) -> dict[int, str]:
-        """The errors that ended games, by number: the line of your code if there is one, then class and message."""
+        """The errors that ended games, by number. Each has the line of your code if there is one, class and message."""
         return {game.number: _lined(game) for game in self.games if game.error is not None}
 
     def check(self) -> None:

@@ -162,7 +162,7 @@ class Tool:
 
     @property
     def form(self) -> tools.ToolDefinition:
-        """The definition of the tool as a model is told it: name, description and schema."""
+        """The definition that a model is told, with name, description and schema."""
         return tools.ToolDefinition(self.name, self.description, self.schema)
 
     def validate(self, arguments: str) -> dict[str, Any]:
@@ -239,14 +239,17 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
     Args:
         function: The function, if the decorator is used without arguments.
         name: Name of the tool: 1 to 64 letters, digits, "_", "." or "-". None means the function's own.
-        **declaring: Declarations, by name. `audience` is who learns the arguments: "world" (the default), "nobody", or
-            names of agents. `effect` says whether a call changes something outside; by default it does unless
-            `audience` is "nobody". `trusted` says that nobody outside may have written anything in a result (False by
-            default). `results` are those who may read a result beside the agent that called (nobody by default).
-            `idempotent` says that calling twice does no more than calling once (False by default; it matters for
-            resuming, see docs/how-to/tools.md). `timeout` is the maximum duration of a call in seconds (60 by default,
-            None for none). `isolate` runs each call in a process of its own, which is killed at its timeout; a thread
-            cannot be (False by default). `most` is the maximum size of a result in bytes (32,768 by default).
+        audience: Who learns the arguments: "world", "nobody", or names of agents.
+        effect: Whether a call changes something outside, or lets somebody see that it was made. None means that it
+            does, unless nobody learns the arguments.
+        trusted: Whether nobody outside can have written anything in a result.
+        results: Who may read a result beside the agent that called. None for nobody.
+        idempotent: Whether calling twice does no more than calling once. It matters for resuming: see
+            docs/how-to/tools.md.
+        timeout: Maximum duration of a call, in seconds; 60 by default. None leaves only the limits of the game.
+        isolate: Whether each call runs in a process of its own, which is killed at its timeout. A thread cannot be
+            killed.
+        most: Maximum size of a result, in bytes; 32,768 by default.
 
     Returns:
         The tool, or a decorator that makes it.

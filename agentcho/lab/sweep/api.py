@@ -48,7 +48,7 @@ def sweep(
         scenario: A name, a file, a class, an instance with the options of all cells, or the .yaml file of a sweep.
             Arguments of this call override the .yaml file.
         grid: Values of each option of the scenario or of the run, by the option's name.
-        models: Names, .toml files or `ModelConfig`s. None means the run's model.
+        models: Names, .toml files or `ModelConfig` objects. None means the run's model.
         games: Number of games in each cell. None means 50, or what the .yaml file says.
         engine: An engine to play all cells on instead of loading models.
         given: Options of the scenario in all cells.
