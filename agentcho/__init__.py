@@ -1,6 +1,6 @@
 """agentcho: societies of language-model agents on one shared key-value cache of messages.
 
-Names load on first use, so that `import agentcho` is quick and imports no torch.
+Names load on first use, so that `import agentcho` is quick and does not import torch.
 """
 
 from __future__ import annotations

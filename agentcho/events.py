@@ -1,6 +1,6 @@
 """The events of a run, for the display, the record and other listeners.
 
-Does not know: who listens.
+Games only report what happens, so that a listener can be added without changing them. Does not know: who listens.
 """
 
 from __future__ import annotations

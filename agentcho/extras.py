@@ -1,4 +1,7 @@
-"""Libraries that a game does without, what to install where one is missing, and how large ones are imported."""
+"""Optional libraries: which extra installs them, and how large ones are imported.
+
+An error for a missing library can then name the command that installs it.
+"""
 
 from __future__ import annotations
 

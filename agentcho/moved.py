@@ -1,6 +1,6 @@
-"""Packages and modules that had other names in version 0.4: they import by those too, with a warning, until 0.6.
+"""Packages and modules that were renamed since version 0.4: the old names import with a warning until 0.6.
 
-What each module, class and function was called is in docs/renamed.json. Does not know: what is in the packages.
+docs/renamed.json lists the old name of each module, class and function. Does not know: what is in the packages.
 """
 
 from __future__ import annotations

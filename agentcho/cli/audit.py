@@ -1,7 +1,7 @@
-"""`agentcho audit`: find out what is audited, play it if it has to be, put the report together, write and show it.
+"""`agentcho audit`: find what to audit, play it if necessary, assemble the report, write it and show it.
 
-Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage, 3 inconclusive, 4 something of ours went wrong.
-Does not know: how a verdict is found, how a report is drawn.
+Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage, 3 inconclusive, 4 an internal error. Does not know: how
+a verdict is found, how a report is drawn.
 """
 
 from __future__ import annotations

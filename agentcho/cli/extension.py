@@ -1,6 +1,6 @@
-"""What the lab adds to the command line, and the one place that imports it: when something of it is asked for.
+"""What the lab adds to the command line, and the only place that imports the lab, on demand.
 
-Games, audits and the server do without the lab, so that it may be imported late, and lies above the command line.
+Games, audits and the server work without the lab, so it may be imported late, and is a layer above the command line.
 Does not know: which commands the lab has, how anything is measured.
 """
 

@@ -1,6 +1,6 @@
 """The last line of a run: what leaked in it, and the command that shows how.
 
-The words are those of the audit; nothing is put more mildly here. Does not know: how a verdict is found.
+Its wording is that of the audit, and nothing is softened here. Does not know: how a verdict is found.
 """
 
 from __future__ import annotations

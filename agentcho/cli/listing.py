@@ -1,6 +1,6 @@
-"""Tables of what there is: scenarios, agents, runs, and what a model was found to be.
+"""Tables of scenarios, agents and runs, and of what was found about a model.
 
-Does not know: what is in them beyond the words to show.
+Does not know: anything about them beyond the text to show.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the log of a command goes: to a file or to standard error, at the level that was asked for.
+"""Sends the log of a command to a file or to standard error, at the requested level.
 
 Does not know: what is logged.
 """

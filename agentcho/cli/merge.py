@@ -1,4 +1,4 @@
-"""`agentcho merge`: the records of the parts of a run become one.
+"""`agentcho merge`: combine the records of the parts of a run into one.
 
 Does not know: what is in a record.
 """

@@ -1,7 +1,6 @@
-"""`agentcho new scenario NAME`: a scenario, its agent, its test and its tasks, which work at once and are there to be
-changed.
+"""`agentcho new scenario NAME`: write a scenario, its agent, its test and its tasks, which work at once.
 
-Nothing is overwritten. Does not know: what a scenario does.
+They are meant to be changed, and nothing is overwritten. Does not know: what a scenario does.
 """
 
 from __future__ import annotations

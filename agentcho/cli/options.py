@@ -1,6 +1,6 @@
-"""Makes options of the command line from the fields of models, and checked values from what was typed.
+"""Makes command-line options from the fields of models, and checked values from what was typed.
 
-Does not know: what the options mean.
+An option is then declared once, for the command line and for Python. Does not know: what the options mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files that a command writes: checked before anything is played or measured, written whole when it is over.
+"""The files that a command writes: checked before anything is played or measured, and written whole at the end.
 
 Does not know: what is in a report, what was measured.
 """

@@ -1,4 +1,4 @@
-"""The panels under which help lists the options of a command that has many, and the command that prints them.
+"""The panels in which help lists the options of a large command, and the command class that prints them.
 
 Does not know: what the options mean.
 """

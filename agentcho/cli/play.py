@@ -1,4 +1,4 @@
-"""`agentcho run`: everything is checked first, then the model is loaded, then the games are played and shown.
+"""`agentcho run`: check everything, then load the model, then play the games and show them.
 
 Does not know: what a scenario does.
 """

@@ -1,4 +1,4 @@
-"""`agentcho serve`: everything is checked and the address taken, then the model is loaded, then requests are answered.
+"""`agentcho serve`: check everything and bind the address, then load the model, then answer requests.
 
 Does not know: HTTP, what a request says.
 """

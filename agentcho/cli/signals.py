@@ -1,6 +1,7 @@
-"""Signals that end a command from outside end it as Ctrl-C does: files are closed, records are kept.
+"""Ends a command on a signal as on Ctrl-C: files are closed, and records are kept.
 
-Does not know: what is running. Only the command line does this; a program that calls the library keeps its handlers.
+Only the command line does this. A program that calls the library keeps its own handlers. Does not know: what is
+running.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`agentcho view`: a record as a page, written to a file, or served while the run goes on.
+"""`agentcho view`: show a record as a page, written to a file, or served while the run goes on.
 
 Does not know: what is on the page, HTTP.
 """

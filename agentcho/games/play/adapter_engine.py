@@ -1,6 +1,6 @@
-"""A model of a run that is an adapter on an engine which other models of the run are on too.
+"""A model of a run that is an adapter on an engine shared with other models of the run.
 
-Does not know: what an adapter does, who speaks through it.
+Several adapters can then run in one forward pass. Does not know: what an adapter does, who speaks through it.
 """
 
 from __future__ import annotations

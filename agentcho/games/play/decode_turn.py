@@ -1,8 +1,8 @@
-"""One decode turn: from the calls that say a message to the finished message, on record.
+"""One decode turn: from the calls that generate a message to the finished message on record.
 
-Games, served societies and replays say their messages here. So a rule about thoughts, stop tokens, what is on record
-before anybody hears it, or cancellation holds in all of them. What differs from one to the other is in `TurnHooks`.
-Served conversations without a society, which keep no record, use `run_decode` alone.
+Games, served societies and replays all generate messages here, so that rules about thoughts, stop tokens, recording and
+cancellation are the same in all of them. `TurnHooks` holds the differences. Served conversations without a society keep
+no record and use `run_decode` alone.
 
 Does not know: who may read what, scenarios, HTTP.
 """

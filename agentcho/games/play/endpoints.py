@@ -1,7 +1,7 @@
-"""The models behind APIs of one game: who is asked where, what is put into their prompts, and what never is.
+"""The models behind APIs of one game: which model is asked, and what its prompts may and may not contain.
 
-A message that not everyone may read goes to the vendor of its author's own model, and to no other. Does not know: HTTP,
-when a turn is taken, how an answer comes.
+A message that not everyone may read is sent to the vendor of its author's own model, and to no other. Does not know:
+HTTP, when a turn is taken, how an answer arrives.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What went wrong in a game: the error, the line of the user's own code that it came through, its traceback.
+"""Errors of games: the error, the line of the user's code that it came through, and its traceback.
 
-Only lines of code are kept, never the values of variables. Does not know: games, records, what is done about it.
+Only lines of code are kept, never the values of variables, which may be secret. Does not know: games, records, what is
+done about the error.
 """
 
 from __future__ import annotations

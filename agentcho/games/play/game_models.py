@@ -1,6 +1,6 @@
-"""The models of a run, by the names that agents are given, and what one game has of each.
+"""The models of a run, by the names that agents use, and the state that one game has of each.
 
-Does not know: what is said, how a model is loaded.
+A game has state only of models that an agent has spoken through. Does not know: what is said, how a model is loaded.
 """
 
 from __future__ import annotations

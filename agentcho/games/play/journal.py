@@ -1,7 +1,7 @@
-"""The journal of a game: which encodings there are, their cones, and a line for each message that is whole; and what an
-earlier attempt at the game has written there, for when it is begun again.
+"""The journal of a game: its encodings, their cones, one line per finished message, and the lines of earlier attempts.
 
-Does not know: how requests are made, what is out and who may read it.
+A game that is begun again goes on from these lines. Does not know: how requests are made, what is out and who may read
+it.
 """
 
 from __future__ import annotations

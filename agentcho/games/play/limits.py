@@ -1,6 +1,6 @@
 """Limits of a game and of its agents: counts, clocks, and the error that ends a game as an outcome.
 
-Does not know: what ends with it.
+A limit is no failure, so it must be told apart from errors. Does not know: what ends with the game.
 """
 
 from __future__ import annotations

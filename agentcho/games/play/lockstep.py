@@ -1,8 +1,8 @@
-"""Tasks in lockstep: each acts once, and all wait until each has, before any of them goes on.
+"""Tasks in lockstep: each acts once, and all wait until each has acted before any of them continues.
 
-So the order of what they let out depends on how many acts there were, and not on how long any of them took. A task that
-waits for something else than its own act, such as an event of another task, is not waited for. Does not know: what an
-act is, what it lets out.
+The order of what they release then depends on how many acts there were, and not on how long any of them took. A task
+that waits for something other than its own act, such as an event of another task, is not waited for. Does not know:
+what an act is, what it releases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The messages of one game: what each is before it is said, over what it is read, and those whose words are known.
+"""The messages of one game: what each one reads and who may read it, and messages of known text.
 
-A view is asked for metadata, once a message; the answer is a read set that nothing widens. Does not know:
-agents' verbs, how words are sampled, engines.
+A view is asked for metadata once per message, and its answer is a read set that nothing widens. Does not know: agents'
+verbs, how text is sampled, engines.
 """
 
 from __future__ import annotations

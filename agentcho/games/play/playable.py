@@ -1,6 +1,6 @@
 """A scenario as a game sees it, and its score as a record can hold it.
 
-Does not know: games' messages, who plays.
+Scores come from user code, so they are checked before they reach a record. Does not know: games' messages, who plays.
 """
 
 from __future__ import annotations

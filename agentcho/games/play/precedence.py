@@ -1,13 +1,13 @@
-"""What precedes what in a game: of each message, the messages whose end its code had awaited when it asked for it.
+"""Precedence in a game: for each message, the messages whose end its code had awaited when it asked for the message.
 
-One message precedes another if every play of the same code has them in that order: the same task said them one after
-the other, or one task ended before the task that had started it went on, or a round closed. Each task of a game has a
-frontier, the latest messages (by id) and rounds (by number) that precede whatever it does next; a task that is started
-takes over that of its parent, and one that has ended gives its own back to its parent.
+One message precedes another if every play of the same code has them in that order: the same task said them in sequence,
+or one task ended before the task that had started it continued, or a round closed. Each task of a game has a frontier,
+the latest messages (by id) and rounds (by number) that precede whatever it does next. A task that is started takes over
+its parent's frontier, and a task that has ended passes its own back.
 
-Tasks may also wait for each other by events, locks or streams, which nobody sees. Where a task goes on in the very step
-in which just one message has ended, having had nothing under way itself, that message is taken to be what it waited
-for. Does not know: who may read what, encodings, clocks.
+Tasks may also wait for each other by events, locks or streams, which cannot be observed. If a task continues in the
+step in which exactly one message has ended, and nothing of its own was running, that message is taken to be what it
+waited for. Does not know: who may read what, encodings, clocks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One message that a model behind an API says, from the asking to the journal: every piece is on record before any code
-sees it, however the message ends.
+"""One message that a model behind an API generates, from the request to the journal.
 
-Does not know: what stands in the prompt, who may read what, HTTP.
+Every piece is on record before any code sees it, however the message ends. Does not know: what is in the prompt, who
+may read what, HTTP.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The cast of a game: who has joined it under which name, and which system prompts are open.
+"""The cast of a game: who has joined under which name, and which system prompts are public.
 
-Does not know: how messages come about, encodings.
+Agents are known by their place in the cast, and not by what they call themselves. Does not know: how messages are made,
+encodings.
 """
 
 from __future__ import annotations

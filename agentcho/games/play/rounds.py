@@ -1,8 +1,8 @@
 """Rounds of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
 
-Where several acts are under way whose messages will come out in one place, which of them ends first decides the order:
-that is noted, as `raced`. Each move of a round has a place of its own, so moves do not race. Tasks in lockstep act in
-one round after another (`lockstep`).
+If several acts are running whose messages come out in one place, the order depends on which of them ends first, which
+is noted as `raced`. Each move of a round has a place of its own, so moves do not race. Tasks in lockstep act in one
+round after another (`lockstep`).
 
 Does not know: audiences, encodings, who may read what.
 """

@@ -1,4 +1,7 @@
-"""Agents of a program, each playing by itself. Does not know: where they come from, what they do."""
+"""A scenario made of a program's own agents, each playing by itself.
+
+`agentcho.run(agent, ...)` plays it. Does not know: where the agents come from, what they do.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Calls of tools in one game: each is on record before it runs and after; one that was begun before, and of which
-nobody knows what came of it, is not made again unless somebody says so.
+"""Tool calls of one game: each is on record before it runs and after.
 
+An earlier call whose result is unknown is not repeated unless the user asks for it, because it may have had effects.
 Does not know: who may read what, how a model writes a call.
 """
 

@@ -1,8 +1,8 @@
-"""What an agent says where it may call tools first: calls, their results, and then the text.
+"""A turn of an agent that may call tools: calls, their results, and then the text.
 
-Each call is a message of the agent's own that nobody else may read, under a grammar that only the tools' schemas fit.
-Each result is a message of no agent. Where the template has a marker for calls, what the agent says begins with it or
-not; else the agent chooses first. Does not know: how a call runs, where tools come from.
+Each call is a message that only the agent may read, constrained to the schemas of the tools. Each result is a message
+of no agent. If the chat template marks calls, the agent's text begins with the mark or not; otherwise the agent chooses
+first. Does not know: how a call runs, where tools come from.
 """
 
 from __future__ import annotations

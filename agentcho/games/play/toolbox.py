@@ -1,7 +1,7 @@
-"""The tools of one game: those that agents were given, and those of servers, which are connected when an agent first
-needs them and let go when the game is over.
+"""The tools of one game: those that agents were given, and those of servers.
 
-Each connection has a task of its own, which enters and leaves it. Does not know: what a tool does, how it is called.
+A server is connected when an agent first needs it, and disconnected when the game is over. Each connection has a task
+of its own, which enters and leaves it. Does not know: what a tool does, how it is called.
 """
 
 from __future__ import annotations

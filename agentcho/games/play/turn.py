@@ -1,6 +1,7 @@
-"""One turn of an agent: from what a verb asks for, over its read set, to the finished message.
+"""One turn of an agent: from the request of a verb, over its read set, to the finished message.
 
-Does not know: scenarios, how games end, where a record lies.
+All verbs that generate text end here, so that each is checked and counted in the same way. Does not know: scenarios,
+how games end, where a record is.
 """
 
 from __future__ import annotations

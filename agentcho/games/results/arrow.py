@@ -1,12 +1,13 @@
-"""Tables by the C interface of Apache Arrow, as capsules: polars, pyarrow, pandas and others read them, and none is
-needed here. See https://arrow.apache.org/docs/format/CDataInterface.html.
+"""Tables through the C interface of Apache Arrow, as capsules that polars, pyarrow, pandas and others read.
 
-Whoever reads a table moves its structs out and calls the `release` of each one that it has moved, once, in any thread
-and long after the table is gone. So each struct has a reference of its own to all memory behind it, and gives it up in
-`release`. What is released twice is left alone, for its `release` is empty by then.
+No library is needed here. See https://arrow.apache.org/docs/format/CDataInterface.html.
 
-A capsule has no destructor: one of Python's would lose the error that is being raised while a reader gives up. `KEPT`
-has the capsules instead, with the struct that each one points to, until nobody else has the capsule.
+A reader of a table moves its structs out and calls the `release` of each one that it has moved, once, in any thread and
+long after the table is gone. Each struct therefore has its own reference to all memory behind it, and drops it in
+`release`. A second release does nothing, because `release` is empty by then.
+
+A capsule has no destructor, because a Python one would lose the error that is being raised while a reader gives up.
+`KEPT` holds the capsules instead, with the struct that each one points to, until nobody else has the capsule.
 
 Does not know: games, messages.
 """

@@ -1,7 +1,7 @@
-"""The messages of a run: read from its record when somebody asks for them, or kept while it is played without one.
+"""The messages of a run: read from its record on demand, or kept in memory while a run without a record is played.
 
-What is kept is what was said and what it cost; the encodings, which an audit needs, are on record alone.
-Does not know: who asks.
+What is kept is what was said and what it cost. Encodings, which an audit needs, are only in records. Does not know: who
+asks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Results as they show themselves, in a terminal and in a notebook. What anybody said is escaped, and nothing in it can
-move a cursor, turn the direction of a line, or become markup.
+"""How results show themselves in a terminal and in a notebook.
 
-Does not know: what is shown.
+What anybody said is escaped: nothing in it can move a cursor, change the direction of a line, or become markup. Does
+not know: what is shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of a run: a row a game, a row a message. Does not know: where these come from."""
+"""The tables of a run: one row per game, or one row per message. Does not know: where these come from."""
 
 from __future__ import annotations
 

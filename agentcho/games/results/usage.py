@@ -1,4 +1,4 @@
-"""What the messages of a game took. Does not know: encodings."""
+"""Token counts and costs of the messages of a game. Does not know: encodings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Finds scenarios and agents by name: a path, the working folder, entry points, the shipped ones, in that order.
+"""Finds scenarios and agents by name: a path, the working folder, entry points, then those that are shipped.
 
-Reads source files and executes nothing. Does not know: how a class is imported (see `library`), what it does.
+It reads source files and executes nothing, so that listing is safe and quick. Does not know: how a class is imported
+(see `library`), what it does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Models that several runs of one event loop play on at a time: opened by the first that comes, closed by the last that
-goes.
+"""Models that several runs of one event loop share: the first run opens them, and the last one closes them.
 
-They are opened in a task of their own, so that a run may end, or be cancelled, while others go on; whoever goes last
-waits until they are closed. `aplay` plays a run so. Does not know: what is played, the terminal.
+They are opened in a task of their own, so that a run may end or be cancelled while others go on. The last run waits
+until they are closed. `aplay` plays a run this way. Does not know: what is played, the terminal.
 """
 
 from __future__ import annotations

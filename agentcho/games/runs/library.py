@@ -1,6 +1,7 @@
-"""Imports the scenario or agent that was asked for, and says which line of it failed.
+"""Imports the scenario or agent that was asked for, and tells which line of it failed.
 
-Only the one file is imported. Does not know: where it was found (see `discovery`), how it is played.
+Only that one file is imported, so that a broken neighbour does no harm. Does not know: where it was found (see
+`discovery`), how it is played.
 """
 
 from __future__ import annotations

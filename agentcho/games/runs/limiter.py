@@ -1,4 +1,4 @@
-"""When each game of a run is let in: so many that the store is used, and never so many that it overflows.
+"""Decides when each game of a run begins, so that the store is well used and does not overflow.
 
 Does not know: what is played.
 """

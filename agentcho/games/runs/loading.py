@@ -1,6 +1,6 @@
-"""Loads the models of a run that has several, all before its first game begins.
+"""Loads all models of a run before its first game begins.
 
-Does not know: how a model is loaded, what plays on it.
+An error in one of them is then told before anything is played. Does not know: how a model is loaded, what plays on it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Reads the file of `--models`: a TOML table for each model of a run beside its own, with the fields of `ModelConfig`,
-and one called "default" for its own.
+"""Reads the file of `--models`: one TOML table per model of a run, with the fields of `ModelConfig`.
 
-Does not know: what a model is.
+The table "default" is the run's own model. Does not know: what a model is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the events of a run go: to its record first, then to whoever listens, and to the log.
+"""Sends the events of a run to its record first, then to the listener, and to the log.
 
-What goes to the log, under `agentcho.game`, is ids, counts and times, and no word that anybody said. Does not know:
-how games are played, where a record lies.
+The log, under `agentcho.game`, gets ids, counts and times, and nothing that anybody said. Does not know: how games are
+played, where a record is.
 """
 
 from __future__ import annotations

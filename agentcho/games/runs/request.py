@@ -1,6 +1,6 @@
-"""What a run is asked to be, in one value that is passed whole from every way to begin one to the games.
+"""The request for a run: one value that every way to start a run passes on whole.
 
-Does not know: how games are played, or who plays them.
+A new option then needs no change in between. Does not know: how games are played, or who plays them.
 """
 
 from __future__ import annotations

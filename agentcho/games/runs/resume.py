@@ -1,6 +1,6 @@
-"""Going on with a recorded run: whether it is the same run, and what it lacks.
+"""Resuming a recorded run: whether it is the same run, and which games it lacks.
 
-Does not know: how games are played.
+A record must not mix games of different options or code. Does not know: how games are played.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The games of a run, side by side: what is done about one that fails, and who hears of them.
+"""The games of a run, side by side: what is done about one that fails, and who receives their events.
 
-What goes to the log, under `agentcho`, is ids, counts, times and classes of errors, and no word that anybody said.
-Does not know: which engine is loaded, where a record lies.
+The log, under `agentcho`, gets ids, counts, times and classes of errors, and nothing that anybody said. Does not know:
+which engine is loaded, where a record is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts of one run, played by several processes and merged into one record.
+"""Parts of one run, played by several processes, and merged into one record.
 
 Does not know: how games are played, who starts the processes.
 """

@@ -1,6 +1,6 @@
 """Plays the games of a run side by side on one engine, and keeps their record whole, however the run ends.
 
-Does not know: the terminal, where a scenario came from. The engine is loaded when a run needs it, not before.
+The engine is loaded only when a run needs it. Does not know: the terminal, where a scenario came from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A message of a trace in the ids of one model. Does not know: how a trace is played."""
+"""A message of a trace in the token ids of one model. Does not know: how a trace is played."""
 
 from __future__ import annotations
 

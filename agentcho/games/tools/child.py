@@ -1,6 +1,6 @@
-"""The process of an isolated tool: reads what to call from its standard input, as JSON, and writes the answer as JSON.
+"""The process of an isolated tool: reads a call from standard input as JSON, and writes the answer as JSON.
 
-What the tool prints goes nowhere. Does not know: who asked.
+What the tool prints is dropped, because it would break the answer. Does not know: who asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A tool in a process of its own: what goes there and comes back is JSON, and nothing that comes back is executed.
+"""Runs a tool in a process of its own, so that it can be killed.
 
-The process imports the file in which the tool is defined; it is killed with all that it started when its time is over
-or its caller is cancelled. Does not know: what a result means.
+Calls and answers are JSON, and nothing in an answer is executed. The process imports the file that defines the tool. It
+is killed with everything that it started when its time is over or its caller is cancelled. Does not know: what a result
+means.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""One call of a tool, from the arguments that a model wrote to the text of its result, in bounds of time and size.
+"""One tool call, from the arguments that a model wrote to the text of its result, limited in time and size.
 
-What goes wrong with one call is a result too, which says so to the model: the arguments do not fit, the function
-raises, whatever it is, takes too long, returns what is no JSON or too much of it. What ends the game instead: a server
-that is gone (`ToolFailed`), and what a game in which the function itself speaks ends by, a limit or a leak. Does not
-know: agents, games, records.
+An error of a single call is a result too, which tells the model: its arguments do not fit, or the function raises,
+takes too long, or returns no JSON or too much of it. What ends the game instead is a server that is gone
+(`ToolFailed`), or a limit or leak of a game that the function itself speaks in. Does not know: agents, games, records.
 """
 
 from __future__ import annotations
