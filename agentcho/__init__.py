@@ -274,7 +274,7 @@ def __getattr__(name: str) -> object:
 
 
 def _moved(name: str) -> object:
-    """What took a name's place, with a `DeprecationWarning` where the old one is used."""
+    """Return what replaced a name, with a `DeprecationWarning` at the place that uses the old one."""
     module, _, new = MOVED[name].rpartition(".")
     told = f"{__name__}.{name} is now {__name__}.{MOVED[name]}; the old name goes in 0.6"
     warn(told, DeprecationWarning, stacklevel=3)

@@ -58,8 +58,10 @@ them."""
 
 
 def require(what: str, *extras: Extra) -> None:
-    """`ExtraMissing` where a library of these extras is not installed; nothing is imported. `what` ends the sentence
-    "… is needed", such as "to train adapters"."""
+    """Raise `ExtraMissing` if a library of these extras is not installed. Nothing is imported.
+
+    `what` ends the sentence "... is needed", such as "to train adapters".
+    """
     lacking = {extra: [name for module, name in LIBRARIES[extra].items() if not _installed(module)] for extra in extras}
     short = [extra for extra, names in lacking.items() if names]
     if short:
@@ -72,8 +74,11 @@ def _installed(module: str) -> bool:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """A context in which no garbage is collected. What modules bring is none, and looking through all of it again and
-    again takes a sixth of the time that torch and transformers take to import."""
+    """A context without garbage collection.
+
+    Imported modules are not garbage, and searching them again and again takes a sixth of the time that torch and
+    transformers take to import.
+    """
     collected = gc.isenabled()
     gc.disable()
     try:

@@ -70,10 +70,14 @@ Args = TypeVarTuple("Args")
 
 
 class RunResult(NamedTuple):
-    """What a run came to. `games` are those that ended, by number; `steps` counts the engine's forwards.
+    """The result of a run.
 
-    `errors` are those that ended a game, by its number, the first to fail first; the other games went on. `record` is
-    the run's folder, if it has one.
+    Attributes:
+        games: The games that ended, by number.
+        steps: Number of forward passes.
+        interrupted: Whether the run was interrupted.
+        errors: Errors that ended games, by number, the first to fail first. The other games went on.
+        record: Folder of the record. None if there is none.
     """
 
     games: tuple[GameOver, ...]
@@ -84,11 +88,11 @@ class RunResult(NamedTuple):
 
     @property
     def error(self) -> BaseException | None:
-        """The first that ended a game."""
+        """The first error that ended a game. None if there was none."""
         return next((failed.error for failed in self.errors.values()), None)
 
     def check(self, of: int) -> None:
-        """`GamesFailed`, which lists them, where errors ended some of `of` games."""
+        """Raise `GamesFailed` if errors ended some of `of` games. It lists them."""
         if self.errors:
             faults = {game: failed.fault for game, failed in self.errors.items()}
             frames = {game: found.frames for game, found in faults.items()}
@@ -99,12 +103,20 @@ def play(request: RunRequest) -> RunResult:
     """Play the games of a run from a plain thread, until all are over.
 
     Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game, is returned,
-    and leaves the others alone, unless `on_failure` says otherwise. Of a run that is to go on, the games are played
-    that are not over, or that an error ended, each begun anew with the words that it said before.
+    and leaves the others alone, unless `on_failure` says otherwise. A resumed run plays the games that are not over, or
+    that an error ended, each from its beginning with the words that it had said.
 
-    Raises `ResumeMismatch` where such a run was played otherwise, and `RecordInUse` where somebody writes it; a game
-    that departs from what it said ends by `ResumeMismatch`. `AudienceError`, at the end: a person was to play an agent
-    that no game has cast.
+    Args:
+        request: The run.
+
+    Returns:
+        What was played.
+
+    Raises:
+        ResumeMismatch: The resumed run was played with other options or code. A game that departs from its record ends
+            by the same error.
+        RecordInUse: Another process is writing the record of the resumed run.
+        AudienceError: At the end, if a person was to play an agent that no game has cast.
     """
     request = request.checked()
     if request.resume is not None:
@@ -116,7 +128,7 @@ def play(request: RunRequest) -> RunResult:
 
 
 def checked(request: RunRequest) -> TaskSet | None:
-    """The tasks of a run, once it is known that they are there and that its record can be written."""
+    """Return the tasks of a run, once they are known to exist and its record can be written."""
     tasks = tasks_of(request.scenario, request.config)
     if request.out is not None:
         check_folder(request.out)
@@ -127,7 +139,7 @@ def checked(request: RunRequest) -> TaskSet | None:
 def open_run(
     request: RunRequest, tasks: TaskSet | None, loaded: LoadedEngines
 ) -> Iterator[tuple[Run, RunRecord | None]]:
-    """A context in which a run is to be played, and its record is open, where it has one."""
+    """A context in which a run is played, with its record open if it has one."""
     if request.out is None:
         yield Run(request, tasks, loaded, RecordingSink(None, request.sink)), None
         return
