@@ -257,9 +257,9 @@ MOVED: dict[str, str] = {
     "First": "FirstK",
     "Most": "TopK",
 }
-"""What took the place of names of version 0.4, by these: another name of `__all__`, or a module of the package and a
-name in it, as "games.runtime.play". They import up to, and without, version 0.6. Such a name stands in no other list
-here, and type checkers know it no more."""
+"""What replaced names of version 0.4, by those names: another name of `__all__`, or a module of the package and a name
+in it, such as "games.runtime.play". They import until version 0.6. Such a name is in no other list here, and type
+checkers do not know it."""
 
 
 def __getattr__(name: str) -> object:

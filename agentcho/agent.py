@@ -41,7 +41,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Names = Audience | Iterable[str] | str
 ViewLike = View | Callable[[Sequence[Metadata]], View] | None
-"""What a call reads: a view, a function that makes one of what it may read, or what `Agent.view` says (None)."""
+"""What a call reads: a view, a function from readable metadata to one, or None for `Agent.view`."""
 
 
 def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["arun", "compare", "load", "run", "sweep"]
 
 LAB = {"compare": "agentcho.lab.compare.api", "sweep": "agentcho.lab.sweep.api"}
-"""The modules of the functions that are the lab's."""
+"""The modules of the lab's functions."""
 
 
 def __getattr__(name: str) -> Any:

@@ -53,8 +53,7 @@ LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "tune": {"peft": "peft"},
     "vllm": {"vllm": "vllm"},
 }
-"""What each extra of the package is there for: the modules, and what their libraries are called where one installs
-them."""
+"""The modules that each extra provides, with the names under which their libraries are installed."""
 
 
 def require(what: str, *extras: Extra) -> None:

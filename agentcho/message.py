@@ -21,18 +21,19 @@ from agentcho.errors import AudienceError, nearest, shown
 
 Kind = Literal["prefill", "decode"]
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who a message is from, for the model: "tool" is the result of a function that it called."""
+"""Who a message is from, as models see it. "tool" is the result of a function that the model called."""
 Part = Literal["part", "system-begin", "system-end", "user-begin", "user-end", "assistant-begin", "assistant-end"]
-"""A piece of a message that is encoded in several: "user-begin" has the framing of a user's message before its words
-and none after them, "user-end" has it after them alone, and "part" has none. A server cuts prompts so; games do not."""
+"""A piece of a message that is encoded in several. "user-begin" has the framing of a user's message before its words
+and none after them, "user-end" has it only after them, and "part" has none. A server cuts prompts in this way; games do
+not."""
 MANY = 1 << 17
-"""Names that an audience may have."""
+"""Maximum number of names in an audience."""
 EVERYBODY = "everyone"
 SCENARIO = "scenario"
 DEFAULT_PROMPT = "default"
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Letters, marks and signs of other kinds that nobody sees either."""
+"""Letters, marks and signs of other categories that are invisible too."""
 CAST = re.compile(r"[a-z][a-z0-9_-]*")
 
 

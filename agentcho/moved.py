@@ -29,7 +29,7 @@ ROOMS = {
     "agentcho.toolsets": "agentcho.games.tools",
     "agentcho.understudy": "agentcho.runner.understudy",
 }
-"""The packages of today by the names that they had; and modules that tests import which `agentcho new` wrote."""
+"""Old names of packages, with those of today, and of modules that tests import which `agentcho new` wrote."""
 
 
 class OldNames(MetaPathFinder, Loader):

@@ -43,7 +43,7 @@ from agentcho.protocol.call_validation import checked_ids
 from agentcho.protocol.ids import same_engine
 
 ENGINE = logging.getLogger("agentcho.engine")
-"""Ids, counts and classes of errors go to the logs, and no word that anybody said."""
+"""Logs get ids, counts and classes of errors, and nothing that anybody said."""
 
 
 class _Work(NamedTuple):

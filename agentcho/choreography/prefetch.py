@@ -15,7 +15,7 @@ from agentcho.choreography.requests import Handle, Request
 
 Make = Callable[[], Request | None]
 MOST = 8
-"""Requests under way at a time: more would only wait, and every step looks at all that waits."""
+"""Maximum number of running requests. More would only wait, and every step looks at everything that waits."""
 
 
 class Prefetch:

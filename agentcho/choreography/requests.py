@@ -28,8 +28,8 @@ from agentcho.protocol.call import (
 from agentcho.protocol.value_checks import checked_bool, checked_int, checked_list, type_name
 
 Steps = tuple[int, int, int]
-"""The numbers of three steps of an engine, from 1: that which a request was submitted to, that of the first token of
-its decode (none: the last), and the last so far."""
+"""The numbers of three steps of an engine, from 1: the one that a request was submitted to, the one of its decode's
+first token (the last step if there is no decode), and the last one so far."""
 
 
 class FinishedCall(NamedTuple):

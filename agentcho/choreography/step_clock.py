@@ -20,10 +20,10 @@ from agentcho.choreography.quiescence import TaskTracker
 from agentcho.choreography.wait_sites import WaitSite, wait_of
 
 LOG = logging.getLogger(__name__)
-"""Counts go to the logs, and no word that anybody said."""
+"""Logs get counts, and nothing that anybody said."""
 BUSY = attrgetter("busy")
 Deliver = Callable[[], None]
-"""Lets the tasks know what a step has brought; called on the event loop."""
+"""Tells the tasks what a step has brought. Called on the event loop."""
 
 
 class ClockMember(Protocol):

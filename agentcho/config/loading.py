@@ -14,15 +14,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from agentcho.protocol.variables import option
 
 Bits = Literal["int8", "int4"]
-"""In how many bits the weights of linear layers can be kept."""
+"""Bits in which the weights of linear layers can be kept."""
 KvDtype = Literal["int8"]
-"""In which numbers keys and values can be kept, other than those of the model."""
+"""Formats in which keys and values can be kept, other than the model's own."""
 Markers = Literal["refuse", "accept"]
 Computing = Literal["agentcho", "vllm"]
 VLLM = "vllm"
-"""The engine that computes with vLLM, as the name of one."""
+"""The name of the engine that computes with vLLM."""
 DIVIDING = ("tensor_parallel", "pipeline_parallel")
-"""Options that divide a model among GPUs, of the engine of that name alone."""
+"""Options that divide a model among GPUs, for that engine only."""
 NOT_OF_VLLM = {
     "device": "vLLM uses the device that it was installed for",
     "device_map": "vLLM places layers itself",
@@ -39,7 +39,7 @@ NOT_OF_VLLM = {
 }
 """Options that a model in vLLM cannot take, and why."""
 KV_DTYPE = "kv_dtype"
-"""What the option is called in fingerprints of engines too."""
+"""The name of the option, also in fingerprints of engines."""
 TEMPLATED = 'Extra arguments of the chat template, as JSON: {"enable_thinking": false}.'
 FEW_BITS = (
     "Keep the weights of the linear layers in this many bits, and the output head in 8.  [default: as --dtype says]"
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     TemplateKwargs = str | Mapping[str, Any] | None
 else:
     TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
-"""What a chat template is given beside the messages: a JSON object, as text or as a mapping. Kept as text."""
+"""Extra arguments of a chat template: a JSON object, as text or as a mapping. Kept as text."""
 
 
 class FrozenOptions(BaseModel):

@@ -47,13 +47,13 @@ from agentcho.reuse.registry import DEFAULT, parsed_repair, parsed_way, repairs_
 
 NAMED = "'understudy', 'smollm2', a folder, a GGUF file"
 LOCAL = f"{NAMED}, or a Hugging Face id."
-"""What names a model, for help: of any that is loaded here."""
+"""How a model that is loaded here can be named, for help."""
 API = "openai:"
-"""What the name of a model behind an API begins with."""
+"""The beginning of the name of a model behind an API."""
 TEMPLATING = ("agentcho", "vllm", "sglang", "llama.cpp")
-"""Kinds of servers whose requests say what the chat template is given."""
+"""Kinds of servers whose requests can pass arguments to the chat template."""
 FAKE = "fake"
-"""The engine without a model, as the name of one."""
+"""The name of the engine without a model."""
 
 
 def served(model: str) -> bool:
@@ -173,9 +173,9 @@ def _changed(options: BaseModel) -> dict[str, Any]:
 
 
 KEYS = ("key_env", "key_file")
-"""Options that may change: where the key of an endpoint is decides nothing of what is said."""
+"""Options that may change when a run is resumed: where the key of an endpoint is changes no message."""
 DEFAULT_MODEL = "default"
-"""What a run's own model is called where agents are given one."""
+"""The name by which agents select the run's own model."""
 
 
 def model_name(name: str) -> str:
@@ -194,7 +194,7 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Options = TypeVar("Options", bound=BaseModel)
 Defaults = Literal["keep", "drop"]
 ThoughtsOf = Literal["author", "audience"]
-"""Who may read what a model thinks before it answers: who speaks, or whoever may read the answer."""
+"""Who may read what a model thinks before it answers: the author, or everybody who may read the answer."""
 WordsRule = Literal["track", "refuse"]
 
 
@@ -248,11 +248,11 @@ ENCODED = {
 }
 """Options of a run that a model behind an API cannot take, and why."""
 FREE = (*KEYS, *DIVIDING, "threads", "disk_tokens", "keep_cache", "prefill_budget")
-"""Options that a run may go on with otherwise."""
+"""Options that may change when a run is resumed."""
 
 
 RECORDED = {"recorded": True}
-"""The context in which pydantic reads the options of a record: with the names that they had then."""
+"""The context in which pydantic reads the options of a record, by the names that they had then."""
 
 
 class OwnModel(FrozenOptions):
@@ -599,15 +599,15 @@ def _group(field: FieldInfo) -> object:
 
 
 NETWORK = ("model", *option_names("loading", "inference"), "disk_tokens", "keep_cache")
-"""Options of a run with which a network is loaded; another adapter goes onto the same one."""
+"""Options of a run that a network is loaded with. Another adapter is put onto the same network."""
 LOADED = (*(name for name in NETWORK if name not in ("model", "chat_template_kwargs")), "adapter", "merge")
 """Options of a model that is loaded here."""
 SERVED = ModelConfig.model_fields.keys() - {"model", "chat_template_kwargs", *LOADED}
 """Options of a model behind an API."""
 WEIGHED = ("adapter", *QuantizationOptions.model_fields, "chat_template_kwargs")
-"""Options that say something of weights, or of the chat template that comes with them."""
+"""Options that concern weights, or the chat template that comes with them."""
 OWN = tuple(name for name in ModelConfig.model_fields if name in RunConfig.model_fields)
-"""What a run says of its own model."""
+"""Options of a run that describe its own model."""
 
 
 def checked(kind: type[Options], /, **options: Any) -> Options:

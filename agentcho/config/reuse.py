@@ -18,10 +18,10 @@ Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Shadowing = Literal["auto", "always", "never"]
 RepairBy = Selection | str
-"""Which tokens are encoded anew, or a text that names it, such as "full"."""
+"""Which tokens are computed again, or a text that names the method, such as "full"."""
 JUDGE = Full()
-"""What `reuse="judge"` of a view encodes anew of each message of others that the call reads: all of it. Nothing less
-that was measured keeps the choices that judges make (`agentcho bench judge`)."""
+"""What `reuse="judge"` of a view computes again of each message of others that the call reads: all of it. Nothing less
+that was measured keeps the choices of judges (`agentcho bench judge`)."""
 
 
 class ReusePolicy(NamedTuple):
@@ -80,7 +80,7 @@ class ReuseOptions(TypedDict, total=False):
 
 
 DEFAULT_POLICY = ReusePolicy()
-"""How messages are read where nothing is said of it."""
+"""How messages are read by default."""
 
 
 def by_position(reuse: ReusePolicy | Mode, others: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from agentcho.engine.persistent_files import PersistentFiles
 
 Local = Mapping[int, Admitted]
-"""The calls of the same list that were admitted already, each by the `id()` of the call."""
+"""Calls of the same list that were admitted already, by the `id()` of the call."""
 
 
 class EngineCore(SyncAPI):
@@ -87,7 +87,7 @@ class EngineCore(SyncAPI):
     """
 
     SCHEDULER: type[Scheduler] = Scheduler
-    """What decides which of its calls run next."""
+    """Decides which calls run next."""
 
     def __init__(
         self,

@@ -24,15 +24,15 @@ from agentcho.reuse.anchors import Encoded
 from agentcho.reuse.method import Selection, Weighing
 
 EncodingId = int
-"""A small number that one engine gave out: see `ids.GivenId`."""
+"""A number that one engine issued: see `ids.GivenId`."""
 Stopped = Literal["stop", "stop_string", "stop_token", "max_tokens", "forced"]
-"""What ended a message: its template's own end, a string or an id that its options name, `max_tokens`, or the last of
-its forced tokens."""
+"""What ended a message: its template's own end, a string or an id of its options, `max_tokens`, or its last forced
+token."""
 Logprobs = tuple[tuple[int, float], ...]
-"""Tokens, each with the natural logarithm of its probability."""
+"""Token ids, each with the natural logarithm of its probability."""
 Offsets = Sequence[int | None] | Literal["made"] | None
-"""Where parents stand: the absolute position of each one's first token (None: right after the one before), or all of
-them where they were made ("made"), the new message then beginning after the rightmost of their tokens."""
+"""Positions of parents: that of each one's first token (None: right after the one before), or "made" for all of them at
+the positions where they were encoded. The new message then begins after the rightmost of their tokens."""
 
 
 def _heat(value: float) -> float:

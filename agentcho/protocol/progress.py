@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Called with (what, how many are done, of how many). `what` is a plural noun, and may end in brackets with which of
-them are under way: "games (baseline)". The first call for some work says how many were done before it began, so that
-its rate can be computed."""
+"""Called with (what, done, total). `what` is a plural noun, and may end with the ones in progress in brackets: "games
+(baseline)". The first call for some work tells how much was done before it began, so that its rate can be computed."""
 
 
 def no_progress(what: str, done: int, of: int) -> None:

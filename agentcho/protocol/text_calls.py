@@ -15,12 +15,12 @@ from agentcho.protocol.call import EnginePort, Sampling, Stopped
 Server = Literal["openai", "agentcho", "vllm", "sglang", "transformers", "llama.cpp"]
 """Kinds of servers, by what they can be asked beyond the common part of OpenAI's chat API."""
 Capability = Literal["choices", "schema", "seed", "logprobs", "header", "names", "salt"]
-"""What a server may be able to do: constrain an answer to choices or to a JSON schema, take a seed, give probabilities,
-go on with the beginning of an answer, show its model who speaks, keep prefix caches apart by a salt."""
+"""What a server may be able to do: constrain an answer to choices or to a JSON schema, take a seed, report
+probabilities, continue the beginning of an answer, show its model who speaks, keep prefix caches apart by a salt."""
 
 
 ENDPOINT = {"kind": "endpoint"}
-"""What the fingerprint of every endpoint has, and no other: a record says by it which models have no encodings."""
+"""In the fingerprint of every endpoint and of nothing else. A record tells by it which models have no encodings."""
 
 
 class PromptMessage(NamedTuple):

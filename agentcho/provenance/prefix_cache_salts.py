@@ -19,7 +19,7 @@ from agentcho.protocol.value_checks import checked_list, type_name
 
 SHORTEST_KEY = 16
 DOMAIN = b"agentcho.cache-salt/1\n"
-"""The first bytes of all that is digested, so that a key that is used elsewhere too gives other digests there."""
+"""The beginning of everything that is digested, so that a key with other uses gives other digests there."""
 
 
 def cache_salts(messages: Iterable[Message | Metadata], reader: str, *, key: bytes) -> tuple[str, ...]:

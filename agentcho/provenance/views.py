@@ -122,8 +122,8 @@ class After(NamedTuple):
 
 
 Place = int | After | Literal["rightmost"] | None
-"""A position, or how it is found: `After` a message; "rightmost", right after the rightmost token of all that stands
-before it in the view, where messages side by side have ended; None, right after the one before."""
+"""A position, or how it is found: `After` a message; "rightmost", after the rightmost token of everything before it in
+the view, where messages that were placed side by side end; None, right after the one before."""
 
 
 class Read(NamedTuple):
@@ -143,7 +143,7 @@ class Read(NamedTuple):
 
 
 ReuseFor = Literal["judge"]
-"""What a call reads for, where that says which tokens of others' messages it encodes anew: see `View.reuse`."""
+"""The purpose of a call, if it decides which tokens of others' messages are computed again: see `View.reuse`."""
 
 
 class View(NamedTuple):

@@ -18,7 +18,7 @@ from agentcho.reuse.parameters import share, share_in
 THRESHOLD = 0.3
 """As in the paper's experiments."""
 FEWEST = 2
-"""Of one anchor alone the entropy is 0 however far it is, so it says nothing."""
+"""The entropy of a single anchor is 0 however far away it is, so it tells nothing."""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 MARK = "CANARY_"
-"""What the value of a field has in it that is nothing but a canary."""
+"""A mark in the value of a field that is only a canary."""
 SHORT = 3
-"""Values of no more characters than this are in too many texts to be looked for, as in AgentLeak's own check."""
+"""Values with at most this many characters are in too many texts to be searched for, as in AgentLeak's own check."""
 WORD = re.compile(r"[^\W_]+")
 Text = Annotated[str, Field(min_length=1)]
 

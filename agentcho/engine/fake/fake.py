@@ -27,7 +27,8 @@ from agentcho.protocol.call_validation import checked_ids
 from agentcho.protocol.ownership import owned
 
 BATCHES = 100_000
-"""The ids of so many steps are kept at least, and of no more than twice as many: a server's engine steps for ever."""
+"""Number of steps whose ids are kept at least; at most twice as many are kept, because a server's engine steps
+forever."""
 
 
 class ScriptedRunner(VirtualRunner):

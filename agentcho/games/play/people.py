@@ -228,7 +228,7 @@ def person_left(agent: str) -> PersonLeft:
 
 
 People = Mapping[str, Person]
-"""Who plays which agents, by their names."""
+"""The people who play agents, by the agents' names."""
 Readable = Callable[[str], Sequence[Metadata]]
 
 

@@ -20,10 +20,10 @@ from agentcho.protocol.value_checks import checked_text
 from agentcho.provenance.drafts import Draft, PartialEncoding
 
 LEAST = 256
-"""So many characters are encoded at least at a time."""
+"""Least number of characters to encode at a time."""
 SHARE = 16
-"""And at least so much of what is there (a sixteenth): each time the keys of all that is there are copied, and so this
-work stays in proportion to the text."""
+"""And the least share (a sixteenth) of the text so far. Each time, the keys of the text so far are copied, so this
+keeps the work in proportion to the text."""
 
 
 class Streamed:

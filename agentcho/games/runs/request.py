@@ -135,6 +135,6 @@ class RunRequest:
         return cls(scenario, config or saved.info.config, resume=resumption, **others)
 
     def checked(self) -> RunRequest:
-        """Return the request once there is a person for each agent that a person plays. Raises as `with_people` does."""
+        """Return the request once each agent that a person plays has a person. Raises as `with_people` does."""
         cast = library.cast_names(self.scenario) if self.people and self.resume is None else None
         return replace(self, config=with_people(self.config, self.people, cast))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 CONNECTING = 30.0
-"""Seconds in which a server must be connected and have said which tools it has. How long a call may take is declared of
-its tool, and nothing else bounds it."""
+"""Seconds within which a server must be connected and have listed its tools. The duration of a call is declared by its
+tool, and nothing else limits it."""
 PAGES = 100
 
 

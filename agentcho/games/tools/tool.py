@@ -28,9 +28,9 @@ from agentcho.protocol.json_schema import closed
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 WORLD, NOBODY = "world", "nobody"
 SECONDS = 60.0
-"""A call may take so long, where its tool declares nothing else."""
+"""Maximum duration of a call, unless its tool declares another one."""
 MOST, LARGEST = 1 << 15, 1 << 24
-"""A result may have so many bytes, where its tool declares nothing else, and at most."""
+"""Maximum size of a result in bytes, unless its tool declares another one, and the largest that it may declare."""
 PLACED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY)
 PLAIN = frozenset(
     {
