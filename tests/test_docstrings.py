@@ -70,6 +70,12 @@ def sections(documented: Any) -> dict[str, list[str]]:
     return found
 
 
+def examples(documented: Any) -> list[str]:
+    """The code of a docstring's examples."""
+    blocks = inspect.cleandoc(documented.__doc__ or "").split("\nExample::\n")[1:]
+    return [dedent(re.split(r"\n(?=\S)", block)[0]) for block in blocks]
+
+
 def parameters(function: Callable[..., Any]) -> set[str]:
     """The parameters of a function, in whichever form it can be called, without the object itself."""
     forms = [getattr(form, "__func__", form) for form in get_overloads(inspect.unwrap(function)) or [function]]
@@ -142,3 +148,9 @@ def test_errors_that_are_named_exist(name: str) -> None:
     told = sections(DOCUMENTED[name])
     known = {*dir(builtins), *ERRORS, "pydantic.ValidationError"}
     assert {*told.get("Raises", ()), *told.get("Warns", ())} <= known
+
+
+@pytest.mark.parametrize("name", sorted(name for name in DOCUMENTED if examples(DOCUMENTED[name])))
+def test_an_example_is_python(name: str) -> None:
+    for code in examples(DOCUMENTED[name]):
+        assert compile(code, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

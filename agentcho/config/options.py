@@ -248,7 +248,7 @@ ENCODED = {
 }
 """Options of a run that a model behind an API cannot take, and why."""
 FREE = (*KEYS, *DIVIDING, "threads", "disk_tokens", "keep_cache", "prefill_budget")
-"""Options that may change when a run is resumed."""
+"""Options that may change when a run is resumed: where the key of an endpoint is changes no message."""
 
 
 RECORDED = {"recorded": True}

@@ -200,7 +200,7 @@ class Game:
 
         Example::
 
-            ann = game.cast("debater", "ann", audience="everyone")
+            ann = game.cast("solver", "ann", audience="everyone")
         """
         player, joined = self._roster.candidate(agent, name, attributes)
         model = self._models.own if player.model is None else self._models.at_first(joined, player.model)
