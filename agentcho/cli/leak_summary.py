@@ -14,7 +14,7 @@ from agentcho.records.record import SavedRun
 
 
 def leak_summary(record: Path) -> str:
-    """What an audit of the record comes to, in a line."""
+    """Return the result of an audit of the record as one line."""
     from agentcho.audit import audit_run
     from agentcho.audit.wording import headline
 

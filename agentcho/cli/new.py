@@ -21,9 +21,9 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def new_scenario(name: str, folder: Path) -> list[Path]:
-    """Write the four files into `scenarios`, `agents`, `tests` and `tasks` of a folder; returns their paths.
+    """Write the four files into `scenarios`, `agents`, `tests` and `tasks` of a folder, and return their paths.
 
-    `ScenarioError`, with nothing written: the name cannot be one or is taken, or one of the files is there already.
+    Raises `ScenarioError`, with nothing written, if the name cannot be one or is taken, or a file exists.
     """
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ScenarioError(f"{name!r} cannot name a scenario: give lower-case words with - between, as night-watch")
