@@ -104,7 +104,7 @@ def play_scenario(asked: RunArguments) -> int:
 
 @contextmanager
 def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
-    """Return what plays: this process, or the workers of a cluster, which end afterwards."""
+    """A context with what plays: this process, or the workers of a cluster, which end with it."""
     if asked.on is None:
         yield play
         return

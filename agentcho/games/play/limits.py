@@ -95,7 +95,7 @@ class Meter:
 
     @contextmanager
     def deadline(self, agent: str | None) -> Iterator[None]:
-        """Cancel what runs inside when the time of the agent, or with None of the game, is over.
+        """A context that is cancelled when the time of the agent, or with None of the game, is over.
 
         Raises `LimitReached` then. For the game it is raised for every limit that was reached inside.
         """

@@ -261,7 +261,7 @@ class Seats:
         self._broken: dict[str, Exception] = {}
 
     def __contains__(self, agent: str) -> bool:
-        """Whether a person plays it."""
+        """Return whether a person plays the agent."""
         return agent in self._people
 
     def joined(self, agent: str) -> None:

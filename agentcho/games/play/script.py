@@ -15,12 +15,12 @@ from agentcho.scenario import Scenario
 
 
 class Script(Scenario):
-    """Agents that each do what their `run` says, side by side."""
+    """Agents that each play by their own `run`, side by side."""
 
     name = "script"
 
     class Options(Scenario.Options):
-        """How they are side by side."""
+        """How the agents run side by side."""
 
         lockstep: bool = Field(False, description="each says one message, and goes on when each has said one")
 

@@ -170,7 +170,7 @@ class _Gate:
 
 
 class _Replay:
-    """One replay under way."""
+    """One running replay."""
 
     def __init__(self, trace: Workflow, engine: EnginePort, reuse: ReusePolicy, logits: bool, stride: int) -> None:
         self._engine, self._reuse, self._logits, self._stride = engine, reuse, logits, stride
@@ -187,7 +187,7 @@ class _Replay:
         self._logs: dict[frozenset[str], MessageLog] = {}
 
     async def play(self) -> Replayed:
-        """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
+        """Play all decodes side by side, each when its parents are done. Logits are read when the engine rests."""
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._needs[d.id])) for d in self._decodes}
         async with Choreographer(self._engine, self._reuse) as self._choreographer:
@@ -208,7 +208,7 @@ class _Replay:
             carry(self._entries, event.encodings)
 
     def _publish_known(self) -> None:
-        """Publish the messages of known text all of whose parents have ended."""
+        """Publish the messages of known text whose parents have all ended."""
         for id in [id for id in self._known if self._needs[id] <= self._done.keys()]:
             self._journal.enter_known(self._journal.resolver.drafts[id], self._known.pop(id))
 
@@ -251,7 +251,10 @@ class _Replay:
         await turn.run(self._choreographer, (place,))
 
     def _out(self, draft: Draft) -> History:
-        """What must be out when this is said: all that it reads, directly or not. Who reads the same shares a log."""
+        """Return what must be out when this is said: everything that it reads, directly or not.
+
+        Messages with the same reads share a log.
+        """
         drafts, before, wanted = self._journal.resolver.drafts, set[str](), [*draft.metadata.parents]
         while wanted:
             if (id := wanted.pop()) not in before:
@@ -268,7 +271,10 @@ class _Drafts:
         self._messages, self._engine, self._reuse = messages, engine, reuse
 
     def all(self) -> dict[str, Draft]:
-        """All messages as a game keeps them. `LeakageError` where an author may not read a parent under that policy."""
+        """Return all messages as a game keeps them.
+
+        Raises `LeakageError` if an author may not read a parent under that policy.
+        """
         said: dict[str, Draft] = {}
         leaks = LeakPaths(self._reuse, said)
         for message in self._messages.values():
@@ -290,12 +296,14 @@ class _Drafts:
         return Draft(metadata, words, message.name, read_set, act=act)
 
     def framed(self, message: TraceMessage) -> Words:
-        """The words of a message of known text, by the ids that the trace has for this engine's tokenizer, or by its
-        text."""
+        """Return the words of a message of known text.
+
+        They are the trace's ids if these are of this engine's tokenizer, or else its text's.
+        """
         return self._engine.frame(message.role, message.name, message.text, self._content(message))
 
     def _content(self, message: TraceMessage) -> tuple[int, ...] | None:
-        """The ids between framing, where the trace has them for this engine's tokenizer."""
+        """Return the ids between framing, if the trace has them for this engine's tokenizer."""
         if message.tokens is None or message.tokenizer != self._engine.fingerprint.get("tokenizer"):
             return None
         framed = frame(self._engine.framing, message.role, message.name, answer=message.kind == "decode")
@@ -309,7 +317,7 @@ class _Drafts:
         return content
 
     def forced(self, decode: TraceMessage) -> tuple[int, ...]:
-        """The ids to force: the text's, after the header's."""
+        """Return the ids to force: the text's, after the header's."""
         encode = self._engine.framing.content.encode
         content = self._content(decode)
         if content is None:
@@ -320,8 +328,10 @@ class _Drafts:
         return content[len(header) :]
 
     def cut(self, decode: TraceMessage, forced: tuple[int, ...]) -> Sampling:
-        """The options under which the last of these tokens cuts the text where it was cut: by a token that ended it and
-        is none of it, or by a text that stopped it."""
+        """Return options under which the last of these tokens cuts the text where it was cut.
+
+        It was cut by a token that ended it and is not part of it, or by a stop string.
+        """
         spelled, begins = self._engine.framing.content.token_bytes, not decode.header
         pieces = [spelled(token, begins and not place) for place, token in enumerate(forced)]
         shown = b"".join(pieces).decode(errors="replace")

@@ -29,7 +29,7 @@ ESCAPED = 6
 
 
 async def in_process(tool: Tool, arguments: str) -> Any:
-    """What the tool returns, as JSON has it. `ToolRaised`: it raised, or its process died."""
+    """Return what the tool returns, as JSON values. Raises `ToolRaised` if it raised, or its process died."""
     command, most = [sys.executable, "-m", CHILD], tool.declared.most * ESCAPED + BESIDE
     process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True, env=_environment())
     try:
@@ -57,12 +57,12 @@ def _asked(tool: Tool, arguments: str) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """The process finds what this one finds."""
+    """Return an environment in which the process finds what this one finds."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 async def _read(process: anyio.abc.Process, most: int) -> bytes:
-    """What it wrote, and no more than a byte too much of it."""
+    """Return what the process wrote, and at most one byte too many of it."""
     found = bytearray()
     assert process.stdout is not None
     async for piece in process.stdout:
@@ -74,7 +74,7 @@ async def _read(process: anyio.abc.Process, most: int) -> bytes:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process with all that it started, which are a group."""
+    """Kill a process and everything that it started, which are a group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

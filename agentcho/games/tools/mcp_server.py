@@ -149,8 +149,10 @@ class MCPServer:
             yield stdio_client(start, errlog=log)
 
     async def _tools(self, client: Client, agent: str, under_way: set[anyio.CancelScope]) -> list[Tool]:
-        """Those of its tools that are offered. One that cannot be is left out with a warning, unless it was asked for
-        by name."""
+        """Return the tools of the server that are offered.
+
+        One that cannot be offered is left out with a warning, unless it was asked for by name.
+        """
         found, cursor = list[Any](), None
         for _ in range(PAGES):
             page = await client.list_tools(cursor=cursor)
@@ -198,7 +200,10 @@ class MCPServer:
         return made
 
     async def _call(self, client: Client, name: str, arguments: dict[str, Any]) -> str:
-        """One call. `ToolRaised`: the server says that it failed; `ToolFailed`: the server is gone."""
+        """Make one call.
+
+        Raises `ToolRaised` if the server says that it failed, and `ToolFailed` if the server is gone.
+        """
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
@@ -224,8 +229,7 @@ class MCPServer:
 
 
 def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str:
-    """What a server is called whose user says nothing: no argument of it, and of its address no key, which may be
-    secret."""
+    """Return the default name of a server. It has no argument and no key of its address, which may be secret."""
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -238,20 +242,20 @@ def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error, or the first in a group."""
+    """Return the error, or the first in a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _unreached(error: BaseException) -> str:
-    """Why a server cannot be connected."""
+    """Return why a server cannot be connected."""
     if isinstance(error, TimeoutError):
         return f"has not said within {CONNECTING:g} seconds which tools it has"
     return f"cannot be reached ({type(error).__name__})"
 
 
 def _text(result: CallToolResult) -> str:
-    """The texts of a result; of what is none, its kind."""
+    """Return the texts of a result, and for a part that is not text its kind."""
     texts = [getattr(each, "text", None) or f"[{each.type}]" for each in result.content]
     return "\n".join(texts)

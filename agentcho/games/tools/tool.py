@@ -295,7 +295,7 @@ def check_callable(called: str, schema: Mapping[str, Any]) -> None:
 
 
 def _is_plain(schema: Any) -> bool:
-    """Whether a schema has only keywords with which something fits it, so that nothing needs to be compiled."""
+    """Return whether a schema has only keywords that something always fits, so that it need not be compiled."""
     if not isinstance(schema, Mapping):
         return schema is not False
     inside = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items", True)]
@@ -304,7 +304,7 @@ def _is_plain(schema: Any) -> bool:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether to call a function gives what must be awaited, as far as what it is made of tells."""
+    """Return whether calling a function gives something to await, as far as the function tells."""
     return iscoroutinefunction(unwrap(_plain(function)))
 
 

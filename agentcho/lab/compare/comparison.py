@@ -170,8 +170,10 @@ class Comparison(Frozen):
         return judged(None if held is None else held.kl, off)
 
     def verdict(self, column: str) -> str:
-        """Return whether a column is as good as the first one, and if not, whether it is at least fast. Empty for the
-        first."""
+        """Return in words whether a column is as good as the first one, and if not, whether it is at least fast.
+
+        Empty for the first.
+        """
         if column == self.names[0]:
             return ""
         cost = self.costs.get(column)
