@@ -244,8 +244,11 @@ class View(NamedTuple):
 
 
 class ToolUse(NamedTuple):
-    """Which tool gave a result, and what was declared of it: see `games.tools.tool.Declared`. `client`: the connection
-    to a server of tools by which it was called; agents that have one in common can tell each other anything by it."""
+    """The tool that gave a result, and what was declared of it: see `games.tools.tool.Declared`.
+
+    `client` is the connection to a server of tools that the call went over. Agents that share one can tell each other
+    anything through it.
+    """
 
     name: str
     audience: Audience
@@ -255,11 +258,14 @@ class ToolUse(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """What words that were said after reading what not all of their readers may read can tell of it: at most `bits`
-    (None: there is no bound) to each of the readers that `owed` has for an owner of such secrets.
+    """What words can tell about what their author had read and not all of their readers may read.
 
-    `by`: one of so many choices; JSON of so many values, of `schema`; a release by the code's own decision; words that
-    could be anything.
+    Attributes:
+        by: What bounds it: one of several "choices", JSON of a "schema" with that many values, a "release" by the
+            code's own decision, or "words" that could be anything.
+        bits: At most this many bits to each of the readers in `owed`. None for no bound.
+        owed: For an owner of such secrets, the readers who may learn of them.
+        schema: The JSON schema. None for the others.
     """
 
     by: Literal["choices", "schema", "release", "words"]
@@ -269,8 +275,13 @@ class Charge(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A place in a simultaneous round: the `number` of the round in its game, and which of its moves, from 0, in the
-    order in which they come out. `race`: the round was over when the first of its moves had ended."""
+    """A place in a simultaneous round.
+
+    Attributes:
+        round: Number of the round in its game.
+        number: Which of its moves, from 0, in the order in which they come out.
+        race: Whether the round was over when its first move had ended.
+    """
 
     round: int
     number: int
@@ -280,23 +291,27 @@ class Move(NamedTuple):
 class Act(NamedTuple):
     """How a message came to be asked for.
 
-    `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
-    one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
-    this one is read and whose words the playing code had looked at before; `unproved` are those of them of which it had
-    no more than a value that a verb had returned, and nothing shows that it used that. `choices` are the texts that a
-    constrained decode could become. `released` is the message whose words this one repeats before another audience.
-    `charge` is there in runs that have a rule for words. `shown` are messages that the person who says this one was
-    shown before and that it is not said over: a person does not forget. `reuse` is that of its view.
-
-    `after` are the messages (ids) and rounds (numbers) whose end the code had awaited when it asked for this one, the
-    nearest alone; `named`: and those that it reads, for the code named them. None: it is not known. `moves` are the
-    moves of rounds that it was said in, the outermost first: it came out when the outermost had closed.
-
-    `thought` is the message of what its author thought right before.
-
-    Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
-    call was let run whatever its arguments were made from. Of another message of known text `release` says that the
-    rules of the game tell it, whatever the playing code had looked at before.
+    Attributes:
+        where: The line of the scenario's or agent's code, "file:number".
+        places: Positions that were asked for, one per parent and then the message's own. Empty if there were none.
+        tainted_by: Messages that the code had looked at, and that not all readers of this one may read.
+        choices: The texts that a constrained decode could become.
+        call: For the result of a tool, the message that called it.
+        use: For the result of a tool, the tool.
+        release: For the result of a tool, whether the call could run whatever its arguments were made from. For another
+            message of known text, whether the rules of the game tell it, whatever the code had looked at.
+        released: The message whose words this one repeats before another audience.
+        charge: What it can tell, in runs with a rule for words.
+        shown: Messages that the person who says this one was shown before and that it is not said over, because a
+            person does not forget.
+        reuse: As for `View`.
+        after: Messages (ids) and rounds (numbers) whose end the code had awaited, the nearest only. None if it is
+            unknown.
+        named: Whether the code also named the messages that this one reads.
+        moves: The moves of rounds that it was said in, the outermost first. It came out when the outermost had closed.
+        thought: The message of what its author thought right before.
+        unproved: Those in `tainted_by` of which the code had only a value that a verb returned, and nothing shows that
+            it used the value.
     """
 
     where: str | None = None
