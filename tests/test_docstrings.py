@@ -122,6 +122,8 @@ def test_a_function_tells_of_its_parameters_and_of_what_it_returns(name: str) ->
     function = DOCUMENTED[name]
     told, takes = sections(function), parameters(function)
     assert {*told.get("Args", ())} == takes
+    results = re.findall(r"^(?:Returns|Yields):\n    (.*)", inspect.cleandoc(function.__doc__ or ""), re.MULTILINE)
+    assert not any(": " in result for result in results), "Sphinx reads what stands before a colon as a type"
     if takes and inspect.signature(inspect.unwrap(function)).return_annotation not in (None, "None"):
         assert told.keys() & {"Returns", "Yields"}
 

@@ -194,6 +194,7 @@ class Game:
 
         Raises:
             AudienceError: The name was used before or cannot name an agent, or the agent is in a game already.
+            ScenarioNotFound: There is no agent of that name to find.
             RequestError: `agent` is not an agent, the run has no such model, or `attributes` are given for an instance.
             ArgumentError: The class declares no attribute of that name.
             ContextOverflow: The system prompt does not fit the model's context.
@@ -348,7 +349,7 @@ class Game:
             release: See `announce`.
 
         Yields:
-            The stream: `write` adds a piece, `text` is what was written, and `id` the message's id after the end.
+            The stream. `write` adds a piece, `text` is what was written, and `id` the message's id after the end.
 
         Raises:
             ContextOverflow: The text does not fit the model's context. Raised at the end of the context.
