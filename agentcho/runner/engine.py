@@ -207,8 +207,8 @@ class Engine(EngineCore):
                 much.
             device_map: "auto" spreads the layers over all GPUs; any other map that transformers takes is passed on.
                 Instead of `device`. None for none.
-            weights: "int8" or "int4" keeps the weights of the linear layers, but for the output head, in that many
-                bits. None keeps them in `dtype`.
+            weights: "int8" or "int4" keeps the weights of the linear layers in that many bits, and the output head in
+                8. None keeps them in `dtype`.
             kv_dtype: "int8" keeps keys and values in 8 bits. None keeps them in the model's dtype.
             plain_markers: "refuse" refuses a model whose chat template separates messages by plain text only.
             template_differs: "refuse" refuses a model whose plain chats get other token ids than stock transformers
